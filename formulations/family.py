@@ -1,0 +1,167 @@
+"""The two small types that hold the house together: a problem family and its methods.
+
+Nothing here imports a solver or a room; `formulations.FAMILIES` lists the rooms.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from solvers.outcome import Limits, Stop, Watch
+
+Instance = TypeVar("Instance")
+Plan = TypeVar("Plan")
+
+
+class Claim(StrEnum):
+    """What a method stands for when it runs to its end."""
+
+    EXACT = "exact"
+    HEURISTIC = "heuristic"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule of a problem: the rule's name, and a sentence a person can act on."""
+
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Answer(Generic[Plan]):
+    """What a method returns.
+
+    ``bound`` is a proved lower bound on the objective of the instance as declared; ``infeasible`` is a proof that no
+    plan exists (``reason`` then says what would help). Objective, gap and status are not here: `planner.run` derives
+    them from ``evaluate``.
+    """
+
+    plan: Plan | None = None
+    bound: float | None = None
+    infeasible: bool = False
+    stop: Stop = Stop.COMPLETED
+    solver: str = ""
+    reason: str = ""
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An override of an instance or an option of a method: ``--name``, how its text is read, and its help line.
+
+    ``parse`` turns the command line's text (or a Python value) into the value, raising ``ValueError`` with the rule
+    it breaks. ``is_flag`` settings are given without a value. ``default`` is for the help text.
+    """
+
+    name: str
+    parse: Callable[[Any], Any]
+    help: str
+    is_flag: bool = False
+    metavar: str = "TEXT"
+    default: str = ""
+
+
+def no_preparation() -> None:
+    """Nothing to compile."""
+
+
+@dataclass(frozen=True)
+class Method(Generic[Instance, Plan]):
+    """One way to solve a family's problem.
+
+    Parameters
+    ----------
+    name, claim, source
+        What the command line calls it, what it stands for, and where it was published.
+    solve
+        ``solve(instance, limits, watch, **options) -> Answer``.
+    supports
+        ``None``, or the reason why this instance cannot be given to the method.
+    effort
+        Predicted size of the work (the method's own elementary steps), without building anything.
+    prepare
+        Loads or compiles kernels; its time is reported apart.
+    """
+
+    name: str
+    claim: Claim
+    source: str
+    solve: Callable[..., Answer[Plan]]
+    supports: Callable[[Instance], str | None] = lambda _: None
+    effort: Callable[[Instance], float] = lambda _: 0.0
+    options: tuple[Setting, ...] = ()
+    prepare: Callable[[], None] = no_preparation
+
+
+@dataclass(frozen=True)
+class Family(Generic[Instance, Plan]):
+    """A planning problem: its definition and the methods that solve it.
+
+    Parameters
+    ----------
+    name
+        The ``problem`` key of the family's JSON.
+    recognise
+        Whether parsed content (JSON value, or text of a foreign format) is an instance of this family.
+    read
+        ``read(content, where, overrides) -> Instance``; ``where`` names the file in errors (`InstanceError`).
+    overrides
+        The settings that ``read`` and catalog instances accept.
+    to_json, plan_from_json, plan_to_json
+        Exchange formats (docs/interface.md).
+    evaluate, violations
+        The definition: objective of a plan, and the rules it breaks (empty: feasible).
+    unit
+        ``unit(instance)``: the objective's unit.
+    choose
+        ``choose(instance, limits, exact) -> (method name, reason)``: the dispatcher's knowledge of this family.
+    why_infeasible
+        ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make an infeasible instance feasible.
+    """
+
+    name: str
+    recognise: Callable[[Any], bool]
+    read: Callable[[Any, str, Mapping[str, Any]], Instance]
+    overrides: tuple[Setting, ...]
+    to_json: Callable[[Instance], dict[str, Any]]
+    plan_from_json: Callable[[Instance, Any], Plan]
+    plan_to_json: Callable[[Instance, Plan], dict[str, Any]]
+    evaluate: Callable[[Instance, Plan], float]
+    violations: Callable[[Instance, Plan], tuple[Violation, ...]]
+    unit: Callable[[Instance], str]
+    methods: tuple[Method[Instance, Plan], ...]
+    choose: Callable[[Instance, Limits, bool], tuple[str, str]]
+    describe: Callable[[Instance], Mapping[str, Any]] = lambda _: {}
+    warnings: Callable[[Instance], tuple[str, ...]] = lambda _: ()
+    why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
+
+    def method(self, name: str) -> Method[Instance, Plan]:
+        """The method of that name; ``KeyError`` if there is none."""
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise KeyError(name)
+
+
+def lazy(target: str) -> Callable[..., Any]:
+    """A function that imports ``"package.module:name"`` when it is first called.
+
+    Rooms use it so that listing the methods imports no solver (``planner --help`` answers at once).
+    """
+    module, _, name = target.partition(":")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    call.__name__ = name
+    call.__qualname__ = target
+    return call

@@ -1,0 +1,76 @@
+"""Quantities with units: "8GB", "25GiB/s", "1.3ms" -> numbers in bytes, bytes per second, seconds.
+
+The one place that parses units. GB is 10^9 bytes and GiB is 2^30 bytes; a bare number is taken as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+_BYTES = {"": 1.0, "b": 1.0}
+for _power, _letter in enumerate("kmgtp", start=1):
+    _BYTES[f"{_letter}b"] = 1000.0**_power
+    _BYTES[f"{_letter}ib"] = 1024.0**_power
+
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+_QUANTITY = re.compile(r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s\d]*)\s*$")
+
+
+def parse_bytes(value: Any) -> float:
+    """Bytes of "8GiB", "8 GB", "1e9" or a number; finite and non-negative.
+
+    >>> parse_bytes("8GiB")
+    8589934592.0
+    >>> parse_bytes("8GB")
+    8000000000.0
+    """
+    return _parse(value, _BYTES, "a size such as 8GiB, 8GB or a number of bytes")
+
+
+def parse_bandwidth(value: Any) -> float:
+    """Bytes per second of "25GiB/s", "200Gbit/s" or a number; finite and positive.
+
+    >>> parse_bandwidth("25GiB/s")
+    26843545600.0
+    """
+    rule = "a bandwidth such as 25GiB/s, 25GB/s, 200Gbit/s or a number of bytes per second"
+    if isinstance(value, str):
+        text = value.strip()
+        bits = re.fullmatch(r"(.*\d\s*)([kKmMgGtT]?)(?:bit/s|bps)", text)
+        if bits:
+            text, eighth = f"{bits[1]}{bits[2]}B", 0.125
+        else:
+            text, eighth = re.sub(r"/s$", "", text), 1.0
+        number = _parse(text, _BYTES, rule) * eighth
+    else:
+        number = _parse(value, _BYTES, rule)
+    if number <= 0:
+        raise ValueError(rule)
+    return number
+
+
+def parse_time(value: Any) -> float:
+    """Seconds of "1.3ms", "20us", "2s" or a number; finite and non-negative.
+
+    >>> parse_time("2ms")
+    0.002
+    """
+    return _parse(value, _SECONDS, "a time such as 1.3ms, 2s or a number of seconds")
+
+
+def _parse(value: Any, factors: dict[str, float], rule: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(rule)
+    if isinstance(value, str):
+        match = _QUANTITY.match(value)
+        if not match or match[2].lower() not in factors:
+            raise ValueError(rule)
+        number = float(match[1]) * factors[match[2].lower()]
+    else:
+        number = float(value)
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{rule}, finite and not negative")
+    return number

@@ -1,0 +1,161 @@
+"""The vocabulary of outcomes: why a run stopped, what it holds, and the channel it is heard and stopped through.
+
+Standard library only: every room and every backend imports this file.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+#: A plan whose relative gap to a proved bound is at most this is optimal.
+OPTIMAL_GAP = 1e-6
+
+
+class Status(StrEnum):
+    """What do I hold?"""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Stop(StrEnum):
+    """Why did it stop?"""
+
+    PROVED = "proved"
+    COMPLETED = "completed"
+    TIME_LIMIT = "time_limit"
+    SIZE_LIMIT = "size_limit"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may use.
+
+    ``time_s`` is wall time in seconds, building included, kernel compilation not (``None``: no limit);
+    ``gap`` is the relative gap at which an exact method may stop; ``seed`` and ``threads`` are passed to solvers.
+    """
+
+    time_s: float | None = None
+    gap: float = OPTIMAL_GAP
+    seed: int = 0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.time_s is not None and not self.time_s >= 0:
+            raise ValueError(f"time_s is {self.time_s}; expected >= 0")
+        if not 0 <= self.gap < 1:
+            raise ValueError(f"gap is {self.gap}; expected 0 <= gap < 1")
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}; expected >= 1")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a backend returns after running one model.
+
+    ``values`` maps a variable's name or index to its value, for the incumbent (``None``: no incumbent).
+    ``bound`` is the solver's dual bound in the model's own objective (``None``: none).
+    ``infeasible`` is a proof that the model has no solution.
+    """
+
+    stop: Stop
+    values: Any = None
+    objective: float | None = None
+    bound: float | None = None
+    infeasible: bool = False
+    solver: str = ""
+    stats: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+def relative_gap(objective: float | None, bound: float | None) -> float | None:
+    """Relative gap of a minimisation: ``(objective - bound) / objective``; 0 if they are equal, ``None`` if unknown."""
+    if objective is None or bound is None:
+        return None
+    if objective <= bound:
+        return 0.0
+    return (objective - bound) / abs(objective) if objective else None
+
+
+class Watch:
+    """The one channel between a running method and whoever waits for it.
+
+    A method reports every plan and bound it can stand for, and polls ``stopped()`` (compiled loops poll
+    ``flag[0]`` through a shared buffer). Whoever waits reads ``best_plan``, ``best_objective`` and ``best_bound``
+    at any time, and calls ``stop(reason)``. All methods are thread-safe.
+
+    Parameters
+    ----------
+    limits
+        Only ``time_s`` is read; the clock starts with ``start()`` (or at construction).
+    listen
+        Called as ``listen(elapsed_s, objective, bound)`` after each improvement, from the method's thread.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, listen: Callable[[float, float | None, float | None], None] | None = None
+    ) -> None:
+        self.flag = bytearray(1)
+        self.reason: Stop | None = None
+        self.best_plan: Any = None
+        self.best_objective: float | None = None
+        self.best_bound: float | None = None
+        self._limits = limits or Limits()
+        self._listen = listen
+        self._lock = threading.Lock()
+        self.start()
+
+    def start(self) -> None:
+        """(Re)start the clock."""
+        self._started = time.perf_counter()
+
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._started
+
+    def remaining_s(self) -> float | None:
+        """Seconds left of the time limit, at least 0; ``None`` without a limit."""
+        return None if self._limits.time_s is None else max(0.0, self._limits.time_s - self.elapsed_s())
+
+    def plan(self, plan: Any, objective: float) -> None:
+        """Report a feasible plan and its objective (by the family's ``evaluate``); worse ones are ignored."""
+        with self._lock:
+            if self.best_objective is not None and objective >= self.best_objective:
+                return
+            self.best_plan, self.best_objective = plan, objective
+        self._tell()
+
+    def bound(self, value: float) -> None:
+        """Report a proved lower bound on the objective; weaker ones are ignored."""
+        with self._lock:
+            if self.best_bound is not None and value <= self.best_bound:
+                return
+            self.best_bound = value
+        self._tell()
+
+    def stop(self, reason: Stop) -> None:
+        """Ask the method to stop; the first reason stands."""
+        with self._lock:
+            self.reason = self.reason or reason
+            self.flag[0] = 1
+
+    def stopped(self) -> bool:
+        """True once the method should return what it has."""
+        if not self.flag[0] and self.remaining_s() == 0.0:
+            self.stop(Stop.TIME_LIMIT)
+        return bool(self.flag[0])
+
+    def why(self, otherwise: Stop = Stop.COMPLETED) -> Stop:
+        """The reason the run was stopped for, or ``otherwise`` if it was not."""
+        return self.reason or otherwise
+
+    def _tell(self) -> None:
+        if self._listen is not None:
+            self._listen(self.elapsed_s(), self.best_objective, self.best_bound)

@@ -1,0 +1,30 @@
+"""Settings every test shares: --cases, the published inputs, hypothesis without deadlines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("planner", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("planner")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=int, default=100, help="random instances per witness test (default: 100)")
+
+
+@pytest.fixture(scope="session")
+def cases(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--cases"))
+
+
+@pytest.fixture(scope="session")
+def published() -> Path:
+    """The folder of published inputs; tests that need it skip where it is absent."""
+    folder = os.environ.get("PLANNER_PUBLISHED")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("PLANNER_PUBLISHED names no folder of published inputs")
+    return Path(folder)
