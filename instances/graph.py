@@ -40,6 +40,21 @@ def topological_order(num_nodes: int, edges: Edges, key: Callable[[int], Any] | 
     return order
 
 
+def find_cycle(num_nodes: int, edges: Edges) -> list[int]:
+    """The nodes of one cycle, in the direction of its edges; empty if there is none."""
+    _, predecessors = adjacency(num_nodes, edges)
+    # What Kahn's algorithm leaves over lies on or behind a cycle, so every node of it has a predecessor in it.
+    left = set(range(num_nodes)) - set(topological_order(num_nodes, edges))
+    if not left:
+        return []
+    walk = [min(left)]
+    while True:
+        before = next(node for node in predecessors[walk[-1]] if node in left)
+        if before in walk:
+            return walk[walk.index(before) :][::-1]
+        walk.append(before)
+
+
 def lifo_order(num_nodes: int, edges: Edges) -> list[int]:
     """Kahn's algorithm with a stack: the node that became ready last comes first."""
     successors, predecessors = adjacency(num_nodes, edges)

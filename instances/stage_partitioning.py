@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 NodeId = int | str
 
@@ -97,3 +98,46 @@ class StageInstance:
         return tuple(
             sorted({t for layer in self.layers for t, found in layer.tmpcs.items() if found and t <= self.num_devices})
         )
+
+
+def to_json(instance: StageInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    content: dict[str, Any] = {
+        "problem": "stage_partitioning",
+        "schema_version": 1,
+        "name": instance.name,
+        "num_devices": instance.num_devices,
+        "memory_bytes": instance.memory_bytes,
+        "bandwidth": instance.bandwidth,
+        "num_microbatches": instance.num_microbatches,
+        "time_unit": instance.time_unit,
+        "cost_model": str(instance.cost_model),
+        "exactly": instance.exactly,
+        "max_dp_degree": instance.max_dp_degree,
+        "layers": [
+            {
+                "id": layer.id,
+                "name": layer.name,
+                "tmpcs": {str(t): [_tmpc_to_json(x) for x in tmpcs] for t, tmpcs in layer.tmpcs.items()},
+            }
+            for layer in instance.layers
+        ],
+        "edges": [{"source": edge.source, "target": edge.target, "bytes": edge.bytes} for edge in instance.edges],
+    }
+    if instance.options:
+        content["options"] = dict(instance.options)
+    if instance.warnings:
+        content["warnings"] = list(instance.warnings)
+    return content
+
+
+def _tmpc_to_json(x: Tmpc) -> dict[str, Any]:
+    return {
+        "id": x.id,
+        "time": x.time,
+        "weight_bytes": x.weight_bytes,
+        "activation_bytes": x.activation_bytes,
+        "static_bytes": x.static_bytes,
+        "sync_forward_bytes": {str(node): size for node, size in x.sync_forward_bytes.items()},
+        "sync_backward_bytes": {str(node): size for node, size in x.sync_backward_bytes.items()},
+    }

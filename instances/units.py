@@ -70,7 +70,7 @@ def _parse(value: Any, factors: dict[str, float], rule: str) -> float:
             raise ValueError(rule)
         number = float(match[1]) * factors[match[2].lower()]
     else:
-        number = float(value)
+        number = float(value) if abs(value) < 1e300 else math.inf  # a huge int has no float
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"{rule}, finite and not negative")
     return number

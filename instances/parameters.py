@@ -1,0 +1,112 @@
+"""Parameters of generators and overrides: how a text or a Python value becomes a checked number.
+
+Every parser takes what it returns, and raises ``ValueError`` with the rule that the value breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Largest number of devices, micro-batches, layers.
+MAX_COUNT = 10**6
+#: Largest size, time or bandwidth; sums and products of such numbers stay far from overflow.
+MAX_AMOUNT = 1e30
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a catalog entry: ``--name``, its parser, its help line and its default (as text, for the help)."""
+
+    name: str
+    parse: Callable[[Any], Any]
+    help: str
+    default: str = ""
+    is_flag: bool = False
+    metavar: str = "TEXT"
+
+
+def parse_count(value: Any) -> int:
+    """A positive integer, as an int, an integral float or text.
+
+    >>> parse_count("64"), parse_count(1920.0)
+    (64, 1920)
+    """
+    rule = f"an integer from 1 to {MAX_COUNT}"
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_COUNT or value % 1:
+        raise ValueError(rule)
+    return int(value)
+
+
+def parse_amount(value: Any) -> float:
+    """A finite number from 0 to ``MAX_AMOUNT``, as a number or text."""
+    rule = f"a finite number from 0 to {MAX_AMOUNT:g}"
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(rule) from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_AMOUNT:
+        raise ValueError(rule)
+    return float(value)
+
+
+def parse_flag(value: Any) -> bool:
+    """True or False, as such or as text."""
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def parse_degrees(value: Any) -> tuple[int, ...]:
+    """Distinct positive integers, ascending, from "1,2,8", a number or a sequence.
+
+    >>> parse_degrees("8, 1")
+    (1, 8)
+    """
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
+    try:
+        degrees = tuple(sorted({parse_count(part) for part in parts}))
+    except ValueError:
+        degrees = ()
+    if not degrees:
+        raise ValueError("positive integers such as 1,2,8")
+    return degrees
+
+
+def parse_names(value: Any) -> tuple[str, ...]:
+    """Distinct names from "one,other" or a sequence of texts."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("names separated by commas")
+    names = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    if not names:
+        raise ValueError("names separated by commas")
+    return names
+
+
+def one_of(*choices: str) -> Callable[[Any], str]:
+    """A parser that accepts these words."""
+
+    def parse(value: Any) -> str:
+        if str(value) not in choices:
+            raise ValueError(" or ".join(choices))
+        return str(value)
+
+    return parse
+
+
+def within(parse: Callable[[Any], float], least: float = 0.0) -> Callable[[Any], float]:
+    """A parser that also keeps its number between ``least`` and ``MAX_AMOUNT``."""
+
+    def bounded(value: Any) -> float:
+        number = parse(value)
+        if not least <= number <= MAX_AMOUNT:
+            raise ValueError(f"a number from {least:g} to {MAX_AMOUNT:g}")
+        return number
+
+    return bounded

@@ -1,0 +1,70 @@
+"""The project's own JSON of stage partitioning, schema version 1 (docs/interface.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from instances.parameters import one_of
+from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, Text, validated
+from instances.readers.stage_records import EdgeRecord, GraphBuilder, LayerRecord
+from instances.stage_partitioning import CostModel, StageInstance
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != 1:
+        raise ValueError("1, the only schema version there is")
+    return 1
+
+
+def _option(value: Any) -> str | int | float | bool:
+    if not isinstance(value, str | int | float):
+        raise ValueError("text, a number, true or false")
+    return value
+
+
+class _InstanceRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    problem: Annotated[str, PlainValidator(one_of("stage_partitioning"))]
+    schema_version: Annotated[int, PlainValidator(_version)]
+    name: Identifier = "instance"
+    num_devices: Count
+    memory_bytes: Amount
+    bandwidth: Bandwidth
+    num_microbatches: Count
+    time_unit: Annotated[str, PlainValidator(one_of("s", "ms"))] = "s"
+    cost_model: Annotated[str, PlainValidator(one_of(*CostModel))] = "paper"
+    exactly: Flag = False
+    max_dp_degree: Count | None = None
+    layers: list[LayerRecord]
+    edges: list[EdgeRecord] = Field(default_factory=list)
+    options: dict[str, Annotated[str | int | float | bool, PlainValidator(_option)]] = Field(default_factory=dict)
+    warnings: list[Text] = Field(default_factory=list)
+
+
+def read(content: Any, where: str) -> StageInstance:
+    """The instance that parsed JSON declares.
+
+    Raises
+    ------
+    InstanceError
+        One line that names the field, its value and the rule.
+    """
+    record = validated(_InstanceRecord, content, where)
+    layers, edges = GraphBuilder(where, {}).build(record.layers, record.edges)
+    return StageInstance(
+        name=record.name,
+        layers=layers,
+        edges=edges,
+        num_devices=record.num_devices,
+        memory_bytes=record.memory_bytes,
+        bandwidth=record.bandwidth,
+        num_microbatches=record.num_microbatches,
+        cost_model=CostModel(record.cost_model),
+        time_unit=record.time_unit,
+        exactly=record.exactly,
+        max_dp_degree=record.max_dp_degree,
+        options=record.options,
+        warnings=tuple(record.warnings),
+    )
