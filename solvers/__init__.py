@@ -1,0 +1,59 @@
+"""How to run a model: backends that know models and no problem. `BACKENDS` is the one list of them.
+
+A new backend is a file here and a line in the list; tests/contracts/test_backends.py is its entrance exam.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from solvers.canary import Canary
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A solver that can be run, imported only when asked for.
+
+    Parameters
+    ----------
+    name
+        What people call the solver.
+    module
+        Has ``run(model, limits, watch) -> Run``, ``version()`` and ``CANARIES``.
+    distribution
+        The package that carries it.
+    models
+        What kind of model it takes.
+    integer_only
+        Whether coefficients must be integers (`solvers.scaling`).
+    """
+
+    name: str
+    module: str
+    distribution: str
+    models: str
+    integer_only: bool
+
+    def load(self) -> Any:
+        """The module, imported."""
+        return importlib.import_module(self.module)
+
+    def version(self) -> str:
+        """Name and version of the solver."""
+        return str(self.load().version())
+
+    def canaries(self) -> tuple[Canary, ...]:
+        """Small models of known outcome."""
+        found: tuple[Canary, ...] = self.load().CANARIES
+        return found
+
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend("cpsat", "solvers.cpsat", "ortools", "ortools CpModel", integer_only=True),
+        Backend("highs", "solvers.milp", "highspy", "Pyomo ConcreteModel", integer_only=False),
+    )
+}

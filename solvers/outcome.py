@@ -61,7 +61,7 @@ class Limits:
 class Run:
     """What a backend returns after running one model.
 
-    ``values`` maps a variable's name or index to its value, for the incumbent (``None``: no incumbent).
+    ``values[variable]`` is the value of a variable of the model in the incumbent (``None``: no incumbent).
     ``bound`` is the solver's dual bound in the model's own objective (``None``: none).
     ``infeasible`` is a proof that the model has no solution.
     """
@@ -131,6 +131,11 @@ class Watch:
                 return
             self.best_plan, self.best_objective = plan, objective
         self._tell()
+
+    def incumbent(self) -> tuple[Any, float | None]:
+        """The best plan and its objective, read together; ``(None, None)`` before the first plan."""
+        with self._lock:
+            return self.best_plan, self.best_objective
 
     def bound(self, value: float) -> None:
         """Report a proved lower bound on the objective; weaker ones are ignored."""

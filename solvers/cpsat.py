@@ -1,0 +1,203 @@
+"""CP-SAT: runs a model and says what came of it. The sole owner of ``CpSolver``.
+
+Measured traps (README, "Solvers"): on UNKNOWN the solver still answers an objective of 0.0, so the status is asked
+first; several workers repeat their result only when their searches are interleaved.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version as distribution_version
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from solvers.canary import Canary
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.relay import Relay
+
+#: How often a run looks whether it was asked to stop, in seconds.
+POLL_S = 0.05
+
+#: A limit too small for CP-SAT's clock still has to be a limit.
+SHORTEST_S = 1e-3
+
+
+class Values:
+    """The values of a solution: ``values[variable]`` is the integer that CP-SAT gave an integer or Boolean variable."""
+
+    def __init__(self, lookup: Callable[[Any], int]) -> None:
+        self._lookup = lookup
+
+    def __getitem__(self, variable: Any) -> int:
+        return int(self._lookup(variable))
+
+
+def version() -> str:
+    """Name and version, for results: ``CP-SAT 9.15.6755``."""
+    return f"CP-SAT {distribution_version('ortools')}"
+
+
+def run(
+    model: cp_model.CpModel,
+    limits: Limits,
+    watch: Watch | None = None,
+    *,
+    on_solution: Callable[[Values], None] | None = None,
+    on_bound: Callable[[float], None] | None = None,
+) -> Run:
+    """Run CP-SAT on a model until a proof, a limit, or ``watch.stopped()``.
+
+    Parameters
+    ----------
+    model
+        With or without an objective (minimised or maximised); hints are the caller's.
+    limits, watch
+        Time comes from ``watch.remaining_s()``, so that model building counts; without a watch from
+        ``limits.time_s``. One thread is reproducible for a seed; more run interleaved, which is too, but slower.
+        A gap above `OPTIMAL_GAP` lets the search end early.
+    on_solution, on_bound
+        Called from the solver's thread for each improving solution (read it through ``values[variable]`` before
+        returning) and each improved dual bound, in the model's own objective. An exception they raise ends the
+        search and is raised here.
+
+    Returns
+    -------
+    Run
+        ``values[variable]`` of the best solution (``None``: none was found). Without an objective ``objective`` and
+        ``bound`` are ``None``.
+
+    Raises
+    ------
+    ValueError
+        If the model is invalid (for instance coefficients beyond 64 bits).
+    """
+    watch = watch or Watch(limits)
+    if watch.stopped():
+        return Run(stop=watch.why(), solver=version())
+    solver = cp_model.CpSolver()
+    _configure(solver, limits, watch)
+    relay = Relay(on_solution, on_bound, solver.stop_search)
+    solver.best_bound_callback = relay.bound
+    with _stopping(solver, watch):
+        status = solver.solve(model, _Incumbents(relay))
+    relay.finish()
+    if status == cp_model.MODEL_INVALID:
+        raise ValueError(f"invalid CP-SAT model: {model.validate()}")
+    return _read(model, solver, status, relay.best_bound, limits, watch)
+
+
+def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
+    parameters = solver.parameters
+    parameters.num_workers = limits.threads
+    parameters.interleave_search = limits.threads > 1
+    parameters.random_seed = limits.seed
+    parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
+    remaining = watch.remaining_s()
+    if remaining is not None:
+        parameters.max_time_in_seconds = max(remaining, SHORTEST_S)
+
+
+class _Incumbents(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # ortools is untyped here
+    """Hands every improving solution to the relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__()
+        self._relay = relay
+
+    def on_solution_callback(self) -> None:
+        """Called by CP-SAT."""
+        self._relay.solution(Values(self.value))
+
+
+@contextmanager
+def _stopping(solver: cp_model.CpSolver, watch: Watch) -> Iterator[None]:
+    """Stop the search within `POLL_S` of ``watch.stopped()``: a search that finds nothing calls nobody back."""
+    done = threading.Event()
+
+    def poll() -> None:
+        while not done.wait(POLL_S):
+            if watch.stopped():
+                solver.stop_search()
+
+    poller = threading.Thread(target=poll, name="cpsat-stop", daemon=True)
+    poller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        poller.join()
+
+
+def _read(
+    model: cp_model.CpModel,
+    solver: cp_model.CpSolver,
+    status: Any,
+    heard_bound: float | None,
+    limits: Limits,
+    watch: Watch,
+) -> Run:
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    scored = found and model.has_objective()
+    objective = solver.objective_value if scored else None
+    bound = solver.best_objective_bound if scored else heard_bound
+    return Run(
+        stop=_why(status, objective, bound, limits, watch),
+        values=Values(solver.value) if found else None,
+        objective=objective,
+        bound=None if status == cp_model.INFEASIBLE else bound,
+        infeasible=status == cp_model.INFEASIBLE,
+        solver=version(),
+        stats={
+            "variables": len(model.proto.variables),
+            "constraints": len(model.proto.constraints),
+            "branches": solver.num_branches,
+            "conflicts": solver.num_conflicts,
+        },
+    )
+
+
+def _why(status: Any, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
+    if status == cp_model.INFEASIBLE:
+        return Stop.PROVED
+    if status == cp_model.OPTIMAL:  # also said where the caller's gap was reached
+        gap = relative_gap(objective, bound)
+        return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
+    return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
+
+
+def _item_choice() -> cp_model.CpModel:
+    model = cp_model.CpModel()
+    taken = [model.new_bool_var(f"taken_{item}") for item in range(4)]
+    model.add(cp_model.LinearExpr.weighted_sum(taken, [5, 4, 3, 2]) <= 9)
+    model.maximize(cp_model.LinearExpr.weighted_sum(taken, [10, 7, 4, 3]))
+    return model
+
+
+def _assignment() -> cp_model.CpModel:
+    costs = [[4, 2, 8], [4, 3, 7], [3, 1, 6]]
+    model = cp_model.CpModel()
+    given = [[model.new_bool_var("") for _ in row] for row in costs]
+    for index in range(3):
+        model.add_exactly_one(given[index])
+        model.add_exactly_one([row[index] for row in given])
+    pairs = [(given[row][column], costs[row][column]) for row in range(3) for column in range(3)]
+    model.minimize(sum(cost * variable for variable, cost in pairs))
+    return model
+
+
+def _pigeons() -> cp_model.CpModel:
+    model = cp_model.CpModel()
+    holes = [model.new_int_var(0, 2, "") for _ in range(4)]
+    model.add_all_different(holes)
+    return model
+
+
+#: Three small models whose outcome is known by hand; ``None`` is infeasible.
+CANARIES = (
+    Canary("item choice", 17.0, lambda: run(_item_choice(), Limits(time_s=10))),
+    Canary("assignment", 12.0, lambda: run(_assignment(), Limits(time_s=10))),
+    Canary("four pigeons in three holes", None, lambda: run(_pigeons(), Limits(time_s=10))),
+)

@@ -1,0 +1,272 @@
+"""MILP through Pyomo and HiGHS: runs a model and says what came of it. The sole owner of ``SolverFactory``.
+
+Pyomo translates the model; the run itself is ours, because Pyomo's redirects the process's stdout and stderr while
+it lasts (nobody else can print then), cannot be interrupted, and takes no hint.
+
+Measured traps (README, "Solvers"): the default gap of 1e-4 proves false optima, so both gaps are 0; an infeasible
+model has a bound of -inf; with an objective near 1e-3 even the bound is wrong, so callers scale to natural size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import highspy
+import numpy as np
+import pyomo
+import pyomo.environ as pyo
+from pyomo.contrib.solver.common.factory import SolverFactory
+
+from solvers.canary import Canary
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.relay import Relay
+
+_Status = highspy.HighsModelStatus
+
+#: HiGHS has solved the model to the gap asked for; without rows or columns it says "empty".
+_SOLVED = (_Status.kOptimal, _Status.kModelEmpty)
+
+#: The number of threads that HiGHS's process-wide scheduler was started with.
+_scheduler_threads: int | None = None
+
+
+class Values:
+    """The values of a solution: ``values[variable]`` is the number that HiGHS gave a Pyomo variable, unrounded."""
+
+    def __init__(self, columns: Mapping[int, int], numbers: Any) -> None:
+        self._columns = columns
+        self._numbers = numbers
+
+    def __getitem__(self, variable: Any) -> float:
+        return float(self._numbers[self._columns[id(variable)]])
+
+
+def version() -> str:
+    """Name and version, for results: ``HiGHS 1.12.0 (Pyomo 6.10.1)``."""
+    return f"HiGHS {highspy.Highs().version()} (Pyomo {pyomo.__version__})"
+
+
+def run(
+    model: pyo.ConcreteModel,
+    limits: Limits,
+    watch: Watch | None = None,
+    solver: str = "highs",
+    *,
+    on_solution: Callable[[Values], None] | None = None,
+    on_bound: Callable[[float], None] | None = None,
+    hint: Iterable[tuple[Any, float]] = (),
+    options: Mapping[str, float | int | str | bool] | None = None,
+) -> Run:
+    """Run a MILP (or LP) solver on a Pyomo model until a proof, a limit, or ``watch.stopped()``.
+
+    Parameters
+    ----------
+    model
+        Linear, with or without an objective (minimised or maximised), scaled to natural size by the caller.
+    limits, watch
+        Time comes from ``watch.remaining_s()``, so that model building counts; without a watch from
+        ``limits.time_s``. A gap above `OPTIMAL_GAP` lets the search end early.
+    solver
+        Pyomo's name of the solver; only ``highs``.
+    on_solution, on_bound
+        Called for each improving solution (read it through ``values[variable]``) and each improved dual bound, in
+        the model's own objective. An exception they raise ends the search and is raised here.
+    hint
+        Pairs of a variable and its value in a (nearly) feasible solution; may be partial.
+    options
+        HiGHS options on top of ours (for instance ``mip_feasibility_tolerance``).
+
+    Returns
+    -------
+    Run
+        ``values[variable]`` of the best solution (``None``: none was found); the model is not changed. Without an
+        objective ``objective`` and ``bound`` are ``None``.
+
+    Raises
+    ------
+    ValueError
+        If the model is not linear, unbounded, or the solver unknown.
+    RuntimeError
+        If HiGHS fails.
+    """
+    if solver != "highs":
+        raise ValueError(f"solver is {solver!r}; expected 'highs'")
+    watch = watch or Watch(limits)
+    if watch.stopped():
+        return Run(stop=watch.why(), solver=version())
+    highs, columns, has_objective = _translate(model, solver)
+    if watch.stopped():
+        return Run(stop=watch.why(), solver=version())
+    _configure(highs, limits, options or {})
+    _hint(highs, columns, hint)
+    relay = _listen(highs, columns, watch, on_solution, on_bound)
+    status = _run(highs, watch)
+    relay.finish()
+    return _read(highs, columns, has_objective, status, limits, watch)
+
+
+def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, dict[int, int], bool]:
+    """HiGHS's model, the column of each variable's id, and whether there is an objective.
+
+    Uses the persistent interface's own steps without its ``set_instance``, which redirects stdout and stderr.
+    """
+    translator = SolverFactory(solver)
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    translator._model = model
+    translator._solver_model = highs
+    translator.add_block(model)
+    columns: dict[int, int] = translator._pyomo_var_to_solver_var_map
+    loose = [var for var in model.component_data_objects(pyo.Var, descend_into=True) if id(var) not in columns]
+    translator.add_variables(loose)
+    has_objective = translator._objective is not None
+    if not has_objective:
+        translator.set_objective(None)
+    return highs, columns, has_objective
+
+
+def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float | int | str | bool]) -> None:
+    global _scheduler_threads
+    if _scheduler_threads not in (None, limits.threads):
+        highspy.Highs.resetGlobalScheduler(True)  # else HiGHS refuses the new number of threads
+    _scheduler_threads = limits.threads
+    ours: dict[str, float | int | str | bool] = {
+        "threads": limits.threads,
+        "random_seed": limits.seed,
+        "mip_rel_gap": limits.gap if limits.gap > OPTIMAL_GAP else 0.0,
+        "mip_abs_gap": 0.0,
+    }
+    for name, value in {**ours, **options}.items():
+        if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+            raise ValueError(f"HiGHS option {name} is {value!r}; expected a name and a value that HiGHS knows")
+
+
+def _hint(highs: highspy.Highs, columns: Mapping[int, int], hint: Iterable[tuple[Any, float]]) -> None:
+    known = {columns[id(variable)]: value for variable, value in hint}
+    if known:
+        indices, numbers = np.array(list(known), dtype=np.int32), np.array(list(known.values()), dtype=np.double)
+        highs.setSolution(len(known), indices, numbers)
+
+
+def _listen(
+    highs: highspy.Highs,
+    columns: Mapping[int, int],
+    watch: Watch,
+    on_solution: Callable[[Values], None] | None,
+    on_bound: Callable[[float], None] | None,
+) -> Relay:
+    """Wire HiGHS's callbacks: they tell what is found, and interrupt it once ``watch.stopped()``."""
+    relay = Relay(on_solution, on_bound, stop=lambda: None)  # `poll` looks at `relay.failed`
+
+    def poll(event: Any) -> None:
+        event.data_in.user_interrupt = relay.failed or watch.stopped()
+
+    def poll_search(event: Any) -> None:
+        if math.isfinite(event.data_out.mip_dual_bound):
+            relay.bound(event.data_out.mip_dual_bound)
+        poll(event)
+
+    def improve(event: Any) -> None:
+        relay.solution(Values(columns, event.data_out.mip_solution))
+
+    highs.cbSimplexInterrupt.subscribe(poll)
+    highs.cbIpmInterrupt.subscribe(poll)
+    highs.cbMipInterrupt.subscribe(poll_search)
+    if on_solution is not None:
+        highs.cbMipImprovingSolution.subscribe(improve)
+    return relay
+
+
+def _run(highs: highspy.Highs, watch: Watch) -> Any:
+    """Run HiGHS; "unbounded or infeasible" is presolve's shrug, so then once more without presolve."""
+    for presolve in ("choose", "off"):
+        highs.setOptionValue("presolve", presolve)
+        remaining = watch.remaining_s()
+        if remaining is not None:
+            highs.setOptionValue("time_limit", highs.getRunTime() + remaining)
+        outcome = highs.run()
+        status = highs.getModelStatus()
+        if status != _Status.kUnboundedOrInfeasible:
+            break
+    if status == _Status.kUnbounded:
+        raise ValueError("the model is unbounded; expected a bounded objective")
+    if outcome == highspy.HighsStatus.kError:
+        raise RuntimeError(f"HiGHS failed: {highs.modelStatusToString(status)}")
+    return status
+
+
+def _read(
+    highs: highspy.Highs, columns: Mapping[int, int], has_objective: bool, status: Any, limits: Limits, watch: Watch
+) -> Run:
+    info = highs.getInfo()
+    found = (
+        status == _Status.kModelEmpty or info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    )
+    objective = info.objective_function_value if found and has_objective else None
+    if info.mip_node_count >= 0:
+        bound = info.mip_dual_bound if has_objective and math.isfinite(info.mip_dual_bound) else None
+    else:  # an LP has no dual bound but its optimum
+        bound = objective if status in _SOLVED else None
+    infeasible = status == _Status.kInfeasible
+    return Run(
+        stop=_why(status, objective, bound, limits, watch),
+        values=Values(columns, highs.getSolution().col_value) if found else None,
+        objective=objective,
+        bound=None if infeasible else bound,
+        infeasible=infeasible,
+        solver=version(),
+        stats={
+            "variables": highs.getNumCol(),
+            "constraints": highs.getNumRow(),
+            "search_nodes": max(0, info.mip_node_count),
+            "simplex_iterations": max(0, info.simplex_iteration_count),
+        },
+    )
+
+
+def _why(status: Any, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
+    if status == _Status.kInfeasible:
+        return Stop.PROVED
+    if status in _SOLVED:  # also said where the caller's gap was reached
+        gap = relative_gap(objective, bound)
+        return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
+    return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
+
+
+def _item_choice() -> pyo.ConcreteModel:
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(range(4), domain=pyo.Binary)
+    model.room = pyo.Constraint(expr=pyo.sum_product(dict(enumerate([5, 4, 3, 2])), model.taken) <= 9)
+    model.worth = pyo.Objective(expr=pyo.sum_product(dict(enumerate([10, 7, 4, 3])), model.taken), sense=pyo.maximize)
+    return model
+
+
+def _assignment() -> pyo.ConcreteModel:
+    costs = {(0, 0): 4, (0, 1): 2, (0, 2): 8, (1, 0): 4, (1, 1): 3, (1, 2): 7, (2, 0): 3, (2, 1): 1, (2, 2): 6}
+    model = pyo.ConcreteModel()
+    model.given = pyo.Var(list(costs), domain=pyo.Binary)
+    model.row = pyo.Constraint(range(3), rule=lambda m, row: sum(m.given[row, other] for other in range(3)) == 1)
+    model.column = pyo.Constraint(
+        range(3), rule=lambda m, column: sum(m.given[other, column] for other in range(3)) == 1
+    )
+    model.cost = pyo.Objective(expr=pyo.sum_product(costs, model.given))
+    return model
+
+
+def _pigeons() -> pyo.ConcreteModel:
+    model = pyo.ConcreteModel()
+    model.sits = pyo.Var(range(4), range(3), domain=pyo.Binary)
+    model.housed = pyo.Constraint(range(4), rule=lambda m, pigeon: sum(m.sits[pigeon, hole] for hole in range(3)) == 1)
+    model.alone = pyo.Constraint(range(3), rule=lambda m, hole: sum(m.sits[pigeon, hole] for pigeon in range(4)) <= 1)
+    model.nothing = pyo.Objective(expr=0.0)
+    return model
+
+
+#: Three small models whose outcome is known by hand; ``None`` is infeasible.
+CANARIES = (
+    Canary("item choice", 17.0, lambda: run(_item_choice(), Limits(time_s=10))),
+    Canary("assignment", 12.0, lambda: run(_assignment(), Limits(time_s=10))),
+    Canary("four pigeons in three holes", None, lambda: run(_pigeons(), Limits(time_s=10))),
+)

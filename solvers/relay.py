@@ -1,0 +1,54 @@
+"""Passes what a running solver finds to the caller, across the solver's C++, which no exception may cross."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Relay:
+    """Tells solutions and bounds; the first exception of a listener stops the solver and is kept for ``finish``.
+
+    ``stop`` is called to end the search. ``best_bound`` is the last bound heard (``None``: none).
+    """
+
+    def __init__(
+        self,
+        on_solution: Callable[[Any], None] | None,
+        on_bound: Callable[[float], None] | None,
+        stop: Callable[[], None],
+    ) -> None:
+        self.best_bound: float | None = None
+        self._on_solution = on_solution
+        self._on_bound = on_bound
+        self._stop = stop
+        self._error: Exception | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a listener has raised."""
+        return self._error is not None
+
+    def solution(self, values: Any) -> None:
+        """Tell of a solution; the listener reads ``values[variable]`` before it returns."""
+        self._tell(self._on_solution, values)
+
+    def bound(self, value: float) -> None:
+        """Tell of a dual bound; one already told is not repeated."""
+        if value != self.best_bound:
+            self.best_bound = value
+            self._tell(self._on_bound, value)
+
+    def finish(self) -> None:
+        """Raise what a listener raised."""
+        if self._error is not None:
+            raise self._error
+
+    def _tell(self, listener: Callable[[Any], None] | None, what: Any) -> None:
+        if listener is None or self.failed:
+            return
+        try:
+            listener(what)
+        except Exception as error:
+            self._error = error
+            self._stop()
