@@ -1,0 +1,168 @@
+"""Named instances: generators with their parameters, where they come from, and the best values known for them.
+
+`CATALOG` is the one list. What ``Entry.make`` returns goes to ``Family.read`` of the entry's family, together with the
+caller's overrides; a parameter of an entry wins over an override of the same name (``layers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from instances import transformer
+from instances.errors import InstanceError
+from instances.parameters import Parameter, parse_amount, parse_count, parse_flag
+from instances.stage_edits import MAX_LAYERS
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.transformer import Architecture
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The best value known for an instance: how, when and for which overrides it was found."""
+
+    kind: str
+    value: float
+    overrides: Mapping[str, str | int]
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A catalog instance.
+
+    ``make(**values)`` takes parsed values of ``parameters`` (dashes as underscores) and returns the instance, or raises
+    `InstanceError`; values not given are the defaults.
+    """
+
+    name: str
+    family: str
+    make: Callable[..., Any]
+    help: str
+    source: str
+    parameters: tuple[Parameter, ...] = ()
+    best_known: tuple[Bound, ...] = field(default_factory=tuple)
+
+
+def _layer_count(value: Any) -> int:
+    if parse_count(value) > MAX_LAYERS:
+        raise ValueError(f"an integer from 1 to {MAX_LAYERS}")
+    return parse_count(value)
+
+
+def _dimension(value: Any) -> int:
+    if parse_count(value) > 2**18:
+        raise ValueError(f"an integer from 1 to {2**18}")
+    return parse_count(value)
+
+
+def _parameters(model: Architecture) -> tuple[Parameter, ...]:
+    return (
+        Parameter("layers", _layer_count, "transformer layers", str(model.num_layers), metavar="L"),
+        Parameter("hidden-size", _dimension, "width of the residual stream", str(model.hidden_size), metavar="H"),
+        Parameter("heads", _dimension, "attention heads", str(model.num_heads), metavar="HEADS"),
+        Parameter("sequence-length", _dimension, "tokens of a sequence", str(model.sequence_length), metavar="S"),
+        Parameter("vocabulary", parse_count, "rows of the token embedding", str(model.vocabulary_size), metavar="V"),
+        Parameter("microbatch-size", _dimension, "sequences of a micro-batch", str(model.microbatch_size), metavar="B"),
+        Parameter("parameter-bytes", parse_amount, "bytes of a weight", "2", metavar="BYTES"),
+        Parameter("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
+        Parameter("optimizer-bytes", parse_amount, "optimiser state per parameter", "12", metavar="BYTES"),
+        Parameter(
+            "published-conventions",
+            parse_flag,
+            "count memory as Piper's released profile: one byte per parameter, no gradients, no optimiser state",
+            is_flag=True,
+        ),
+    )
+
+
+_FIELDS = {
+    "layers": "num_layers",
+    "hidden_size": "hidden_size",
+    "heads": "num_heads",
+    "sequence_length": "sequence_length",
+    "vocabulary": "vocabulary_size",
+    "microbatch_size": "microbatch_size",
+}
+_BOOKS = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
+
+
+def _make(
+    name: str, generate: Callable[..., StageInstance], default: Architecture, **given: str | int | float | bool
+) -> StageInstance:
+    """Generate a transformer; what is given is recorded in the instance's options."""
+    sizes: dict[str, Any] = {_FIELDS[key]: value for key, value in given.items() if key in _FIELDS}
+    bytes_each: dict[str, Any] = {key: value for key, value in given.items() if key in _BOOKS}
+    books = transformer.PUBLISHED if given.get("published_conventions") else transformer.MIXED_PRECISION
+    try:
+        model = replace(default, **sizes)
+    except ValueError as error:
+        raise InstanceError(f"{name}: {error}") from None
+    instance = generate(name, model, books=replace(books, **bytes_each))
+    return replace(instance, options={key.replace("_", "-"): value for key, value in given.items()})
+
+
+def _transformer(
+    name: str,
+    generate: Callable[..., StageInstance],
+    model: Architecture,
+    help: str,
+    source: str,
+    best_known: tuple[Bound, ...] = (),
+) -> Entry:
+    def make(**given: str | int | float | bool) -> StageInstance:
+        return _make(name, generate, model, **given)
+
+    return Entry(name, "stage_partitioning", make, help, source, _parameters(model), best_known)
+
+
+def _chain8() -> StageInstance:
+    """Eight layers in a row; each runs on one device or two, and may trade memory for time."""
+
+    def tmpcs(time: float, t: int) -> tuple[Tmpc, ...]:
+        keep = Tmpc("keep", time / t, 6e6 / t, 4e6 / t, 12e6 / t)
+        return keep, replace(keep, id="recompute", time=keep.time * 4 / 3, activation_bytes=1e6, static_bytes=15e6 / t)
+
+    times = (0.010, 0.012, 0.008, 0.016, 0.012, 0.010, 0.014, 0.006)
+    layers = tuple(Layer(v, {1: tmpcs(time, 1), 2: tmpcs(1.1 * time, 2)}, f"layer {v}") for v, time in enumerate(times))
+    edges = tuple(Edge(v, v + 1, 1e6) for v in range(7))
+    return StageInstance("chain8", layers, edges, 4, 64e6, 1e9, 8)
+
+
+def _diamond() -> StageInstance:
+    """A source, two branches of unequal weight, and a sink that joins them."""
+    times = {"source": 0.004, "left": 0.012, "right": 0.006, "sink": 0.008}
+    layers = tuple(Layer(v, {1: (Tmpc("only", time, 4e6, 2e6, 8e6),)}, v) for v, time in times.items())
+    ends = (("source", "left"), ("source", "right"), ("left", "sink"), ("right", "sink"))
+    return StageInstance("diamond", layers, tuple(Edge(u, v, 1e6) for u, v in ends), 3, 40e6, 1e9, 4)
+
+
+_BERT32 = Architecture(32, 3840, 32, 2048, 50248, 2)
+_GPT3 = "Brown et al., Language Models are Few-Shot Learners, Table 2.1; vocabulary padded to a multiple of 128"
+
+_ENTRIES = (
+    _transformer(
+        "bert32",
+        transformer.bert,
+        _BERT32,
+        "32-layer BERT with 5.9e9 parameters on A100s; fp16 weights and gradients, Adam in fp32",
+        "Piper, section 5; sizes inferred from its released profile, times analytic (instances/transformer.py)",
+    ),
+    _transformer(
+        "bert",
+        transformer.bert,
+        Architecture(24, 1024, 16, 512, 30592, 8),
+        "BERT of any size; by default BERT-large",
+        "Devlin et al., BERT, section 3; vocabulary padded to a multiple of 64",
+    ),
+    _transformer(
+        "gpt", transformer.gpt, Architecture(32, 4096, 32, 2048, 50304, 1), "GPT of any size; by default 6.7B", _GPT3
+    ),
+    _transformer("gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3),
+    Entry("chain8", "stage_partitioning", _chain8, "eight layers in a row, for a first look", "made for this project"),
+    Entry("diamond", "stage_partitioning", _diamond, "four nodes with two branches", "made for this project"),
+)
+
+CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
