@@ -1,0 +1,8 @@
+"""The mathematics: one room per problem family. `FAMILIES` is the one list of them; it imports no solver."""
+
+from typing import Any
+
+from formulations.family import Family
+from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
+
+FAMILIES: tuple[Family[Any, Any], ...] = (STAGE_PARTITIONING,)

@@ -1,0 +1,56 @@
+"""Choice and judgement: load an instance, solve it with the method that fits, crosscheck methods.
+
+Everything a command of ``planner`` does is one call here. Names are imported when they are first used, so that
+``planner --help`` answers at once.
+
+>>> import planner
+>>> instance = planner.load("chain8", devices=4)
+>>> result = planner.solve(instance, exact=True, limits=planner.Limits(time_s=10))
+>>> result.status, result.verified
+(<Status.OPTIMAL: 'optimal'>, True)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.checking import Verdict, check
+    from planner.comparison import Report, crosscheck
+    from planner.errors import CrosscheckError, UsageError
+    from planner.loading import load
+    from planner.result import Result
+    from planner.run import solve
+    from solvers.outcome import Limits, Status, Stop
+
+_HOMES = {
+    "planner.checking": ("Verdict", "check"),
+    "planner.comparison": ("Report", "crosscheck"),
+    "planner.errors": ("CrosscheckError", "UsageError"),
+    "planner.loading": ("load",),
+    "planner.result": ("Result",),
+    "planner.run": ("solve",),
+    "solvers.outcome": ("Limits", "Status", "Stop"),
+}
+
+__all__ = [
+    "CrosscheckError",
+    "Limits",
+    "Report",
+    "Result",
+    "Status",
+    "Stop",
+    "UsageError",
+    "Verdict",
+    "check",
+    "crosscheck",
+    "load",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from the module that defines it."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'planner' has no attribute {name!r}")

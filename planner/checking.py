@@ -1,0 +1,65 @@
+"""Check a plan against its instance: the family's definition, and no solver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from formulations.family import Violation
+from instances.errors import InstanceError
+from planner.loading import family_of, parse_json, read_text
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the family's definition says of a plan: the rules it breaks, or its objective if it breaks none."""
+
+    problem: str
+    instance: str
+    violations: tuple[Violation, ...]
+    objective: float | None
+    unit: str
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the plan breaks no rule."""
+        return not self.violations
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner check --json`` prints."""
+        broken = [{"rule": found.rule, "message": found.message} for found in self.violations]
+        return {**vars(self), "feasible": self.feasible, "violations": broken}
+
+
+def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Verdict:
+    """Check a plan in its JSON form (or a whole result object that holds one).
+
+    Raises
+    ------
+    InstanceError
+        If it does not have the form of a plan; ``where`` names it in the message.
+    """
+    family = family_of(instance)
+    if "plan" in plan and "status" in plan:
+        plan = plan["plan"]
+        if plan is None:
+            raise InstanceError.at(where, "plan", None, "a result that holds a plan")
+    try:
+        decoded = family.plan_from_json(instance, plan)
+    except InstanceError as error:
+        text = str(error)
+        raise InstanceError(text if text.startswith(where) else f"{where}: {text}") from None
+    broken = family.violations(instance, decoded)
+    objective = None if broken else family.evaluate(instance, decoded)
+    return Verdict(family.name, instance.name, broken, objective, family.unit(instance))
+
+
+def read_plan(path: str) -> Mapping[str, Any]:
+    """The JSON object in a plan file, or `InstanceError`."""
+    content = parse_json(read_text(Path(path)), path)
+    if not isinstance(content, dict):
+        raise InstanceError.at(path, "content", json.dumps(content)[:60], "a plan, as planner solve --out writes it")
+    return content

@@ -1,0 +1,169 @@
+"""Run several methods on one instance and compare what they claim."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from formulations.family import Family, Method
+from planner.dispatch import named
+from planner.errors import CrosscheckError
+from planner.files import plain, write_atomically
+from planner.loading import family_of
+from planner.result import Result
+from planner.run import Listen, exceeds, run, silent
+from planner.settings import method_options
+from planner.versions import versions
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, relative_gap
+
+#: Methods that predict more elementary steps than this run only when named.
+SANE_EFFORT = 1e9
+#: Seconds for each method where the caller gives no limit.
+DEFAULT_TIME_S = 60.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What several methods said of one instance.
+
+    ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``.
+    ``reproducer`` is the file written when they contradict each other.
+    """
+
+    problem: str
+    instance: str
+    results: tuple[Result, ...]
+    contradictions: tuple[str, ...]
+    optimum: float | None
+    reproducer: str | None = None
+
+    @property
+    def agree(self) -> bool:
+        """Whether no two claims exclude each other."""
+        return not self.contradictions
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that interrupted the runs, if one did."""
+        return next((result.signal for result in self.results if result.signal), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner crosscheck --json`` prints."""
+        return {
+            "problem": self.problem,
+            "instance": self.instance,
+            "agree": self.agree,
+            "optimum": self.optimum,
+            "contradictions": list(self.contradictions),
+            "reproducer": self.reproducer,
+            "results": [result.to_json() for result in self.results],
+        }
+
+
+def crosscheck(
+    instance: Any,
+    *,
+    methods: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    options: Mapping[str, Any] | None = None,
+    reproducers: str | None = "reproducers",
+    listen: Listen | None = None,
+    notice: Callable[[str], None] = silent,
+) -> Report:
+    """Run methods one after the other and compare their plans, bounds and proofs.
+
+    Parameters
+    ----------
+    instance
+        From `planner.load`, or built from the classes in ``instances``.
+    methods
+        Names; default: all that support the instance and predict at most ``SANE_EFFORT`` steps.
+    limits
+        For each method; default: a minute each.
+    options
+        Options of the methods; each takes its own.
+    reproducers
+        Folder for the file that reproduces a contradiction; ``None``: none is written.
+
+    Raises
+    ------
+    UsageError
+        If a method or option is unknown.
+    """
+    family = family_of(instance)
+    limits = limits or Limits(time_s=DEFAULT_TIME_S)
+    chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
+    given = method_options(chosen, options or {})
+    results: list[Result] = []
+    found: list[str] = []
+    for method in chosen:
+        missing = method.supports(instance)
+        if missing:
+            notice(f"{method.name} is left out: {missing}")
+            continue
+        try:
+            results.append(run(family, method, instance, limits, given[method.name], listen=listen, notice=notice))
+        except CrosscheckError as error:
+            found.append(str(error))
+            continue
+        if results[-1].signal:
+            break
+    found += contradictions(results)
+    report = Report(family.name, instance.name, tuple(results), tuple(found), optimum(results))
+    if found and reproducers is not None:
+        evidence = {**report.to_json(), "instance": family.to_json(instance)}
+        report = replace(report, reproducer=write_reproducer(reproducers, evidence))
+    return report
+
+
+def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
+    """The methods that support the instance and are predicted to end some day."""
+    return [
+        method
+        for method in family.methods
+        if method.supports(instance) is None and method.effort(instance) <= SANE_EFFORT
+    ]
+
+
+def contradictions(results: Sequence[Result]) -> list[str]:
+    """Pairs of claims that cannot both be true, in words.
+
+    Plans are verified, so a plan is a fact; what may be false is a bound above it or a proof that there is none.
+    """
+    found = []
+    for claimant, witness in product(results, results):
+        if witness.objective is None:
+            continue
+        plan = f"{witness.method} has a verified plan of {witness.objective!r} {witness.unit}".rstrip()
+        if claimant.status is Status.INFEASIBLE:
+            found.append(f"{claimant.method} calls the instance infeasible, but {plan}")
+        elif claimant.bound is not None and exceeds(claimant.bound, witness.objective):
+            found.append(f"{claimant.method} claims the lower bound {claimant.bound!r}, but {plan}")
+    return found
+
+
+def optimum(results: Sequence[Result]) -> float | None:
+    """The least verified objective, if some method's bound proves it; else ``None``."""
+    objective = min((result.objective for result in results if result.objective is not None), default=None)
+    bound = max((result.bound for result in results if result.bound is not None), default=None)
+    gap = relative_gap(objective, bound)
+    return objective if gap is not None and gap <= OPTIMAL_GAP else None
+
+
+def write_reproducer(folder: str, evidence: Mapping[str, Any]) -> str:
+    """Write what shows a contradiction to a file that ``planner crosscheck`` reads; returns its path.
+
+    ``evidence`` holds the ``instance`` in its JSON form and the ``contradictions`` in words. The name follows from
+    these two, so that one contradiction found twice is one file.
+    """
+    content = plain({**evidence, "versions": versions()})
+    key = json.dumps([content["instance"], content["contradictions"]])
+    path = Path(folder) / f"{content['problem']}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(content, indent=1) + "\n")
+    return str(path)

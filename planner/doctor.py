@@ -1,0 +1,121 @@
+"""Examine an installation: does it hold what it should, and do the solvers still find what is known?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import formulations
+from planner.versions import versions
+from solvers import BACKENDS
+
+PACKAGES = ("planner", "formulations", "solvers", "instances")
+#: The HiGHS that ortools carries; two others in one process clash or are wrong (README, "Solvers").
+ORTOOLS, HIGHSPY = "9.15.6755", "1.12.0"
+#: Kernels that take longer than this to load were compiled just now.
+WARM_S = 2.0
+_IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing examined: its name, whether it is well, and what was seen (or what to do)."""
+
+    name: str
+    healthy: bool
+    detail: str
+
+
+def examine() -> list[Finding]:
+    """Every examination, also after one has failed."""
+    return [*_versions(), *_origins(), *_import_orders(), *_backends(), *_kernels()]
+
+
+def show_findings(findings: list[Finding]) -> None:
+    """Print a line for each."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for found in findings:
+        table.add_row("[green]well[/green]" if found.healthy else "[bold red]ILL[/bold red]", found.name, found.detail)
+    console = Console(highlight=False)
+    console.print(table)
+    ill = sum(not found.healthy for found in findings)
+    console.print("all well" if not ill else f"{ill} of {len(findings)} are ill")
+
+
+def _versions() -> Iterator[Finding]:
+    """Versions, and combinations known to crash or to give wrong answers."""
+    found = versions()
+    yield Finding("versions", "absent" not in found.values(), ", ".join(f"{name} {is_}" for name, is_ in found.items()))
+    clash = found["highspy"] != HIGHSPY or found["ortools"] != ORTOOLS
+    advice = f"ortools {found['ortools']} beside highspy {found['highspy']}"
+    if clash:
+        advice += f"; only {ORTOOLS} beside {HIGHSPY} is known to work: pip install -e . restores them"
+    yield Finding("solver pair", not clash, advice)
+
+
+def _origins() -> Iterator[Finding]:
+    """The packages have common names: another distribution may have taken one of them."""
+    folders = {name: Path(import_module(name).__file__ or "").resolve().parent.parent for name in PACKAGES}
+    together = len(set(folders.values())) == 1
+    detail = str(folders["planner"]) if together else ", ".join(f"{name} in {at}" for name, at in folders.items())
+    yield Finding("origin", together, detail)
+    claimed = {name: sorted(set(metadata.packages_distributions().get(name, []))) for name in PACKAGES}
+    foreign = {name: owners for name, owners in claimed.items() if set(owners) - {"dnn-planner"}}
+    yield Finding("owners", not foreign, str(foreign) if foreign else "dnn-planner alone")
+
+
+def _import_orders() -> Iterator[Finding]:
+    """The two solver libraries survive in one process, whichever comes first."""
+    for order in _IMPORT_ORDERS:
+        done = subprocess.run([sys.executable, "-c", order], capture_output=True, text=True, timeout=120, check=False)
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        yield Finding(order, done.returncode == 0, "works" if done.returncode == 0 else said[0])
+
+
+def _backends() -> Iterator[Finding]:
+    """Every backend finds the known outcome of its canaries."""
+    for name, backend in BACKENDS.items():
+        try:
+            wrong = [said for canary in backend.canaries() if (said := canary.check()) is not None]
+            count, version = len(backend.canaries()), backend.version()
+        except Exception as error:  # an examination reports what breaks; it does not break with it
+            yield Finding(f"solver {name}", False, f"{type(error).__name__}: {error}")
+            continue
+        yield Finding(f"solver {name}", not wrong, "; ".join(wrong) or f"{version}, {count} canaries sing")
+
+
+def _kernels() -> Iterator[Finding]:
+    """Compiled kernels load, from a cache if there is one; what is missing is compiled now."""
+    for family in formulations.FAMILIES:
+        for method in family.methods:
+            began = time.perf_counter()
+            try:
+                method.prepare()
+            except Exception as error:
+                yield Finding(f"kernels {family.name}/{method.name}", False, f"{type(error).__name__}: {error}")
+                continue
+            seconds = time.perf_counter() - began
+            state = "compiled now" if seconds > WARM_S else "warm"
+            if seconds > 1e-3 or not _has_no_kernels(method):
+                yield Finding(f"kernels {family.name}/{method.name}", True, f"{state} ({seconds:.2f} s)")
+    yield _cache()
+
+
+def _cache() -> Finding:
+    """The cache lies beside the sources; without write access every process compiles anew."""
+    folder = Path(formulations.__file__).resolve().parent
+    files = list(folder.rglob("__pycache__/*.nbi"))
+    return Finding("kernel cache", bool(files), f"{len(files)} kernels cached under {folder}")
+
+
+def _has_no_kernels(method: Any) -> bool:
+    return bool(getattr(method.prepare, "__name__", "") == "no_preparation")

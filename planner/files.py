@@ -1,0 +1,69 @@
+"""What leaves the process: values in JSON types, and files of which a reader never sees half."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.errors import UsageError
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON types: absent for what is not finite, lists for tuples, text for anything unknown."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, str) or value is None:
+        return value if value is None else str(value)
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if hasattr(value, "item"):  # a numpy scalar
+        return plain(value.item())
+    if isinstance(value, Sequence | set | frozenset):
+        return [plain(part) for part in value]
+    return str(value)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` whole or not at all.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written.
+    """
+    try:
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(draft, 0o666 & ~_umask())  # mkstemp makes it private
+            os.replace(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+    except OSError as error:
+        raise UsageError.at("--out", str(path), f"a file that can be written ({error.strerror or error})") from None
+
+
+def refuse_overwriting(out: str, *sources: str) -> None:
+    """`UsageError` if ``out`` is one of the files that were read, or lies in no folder: before any work is done."""
+    path = Path(out)
+    if not path.parent.is_dir():
+        raise UsageError.at("--out", out, "a file in a folder that exists")
+    if path.is_dir():
+        raise UsageError.at("--out", out, "a file, not a folder")
+    for source in sources:
+        if path.exists() and os.path.exists(source) and path.samefile(source):
+            raise UsageError.at("--out", out, "a file other than the input, which is never changed")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

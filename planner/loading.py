@@ -1,0 +1,189 @@
+"""From a file or a catalog name to an instance: `load`, and which family an instance belongs to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import formulations
+from formulations.family import Family
+from instances.errors import InstanceError
+from planner import settings
+from planner.errors import UsageError
+
+#: Larger files are refused rather than read into memory.
+MAX_FILE_BYTES = 256 * 2**20
+#: The folder of published inputs (``--inputs`` goes before it).
+PUBLISHED = "PLANNER_PUBLISHED"
+
+
+def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **overrides: Any) -> Any:
+    """An instance from a file or from the catalog.
+
+    Parameters
+    ----------
+    path_or_name
+        A catalog name (``planner list``), or a file: the project's own JSON, a foreign format recognised by its
+        content, or a reproducer of a contradiction. A name of the catalog wins over a file; write ``./NAME`` for the
+        file. A file that is not here is looked for in the published inputs.
+    inputs
+        Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
+    **overrides
+        The family's overrides (``planner solve --help``), and the entry's parameters for a catalog name, as text or
+        values; ``None`` leaves the instance's own.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read or breaks a rule: one line with the file, the field, the value and the rule.
+    UsageError
+        If there is no such name, or an override is unknown or breaks its rule.
+    """
+    name = os.fspath(path_or_name)
+    known = catalog()
+    if name in known:
+        return _from_catalog(name, known[name], overrides)
+    path = _find(name, inputs, list(known))
+    content = read_content(path)
+    family = recognised(content, str(path))
+    return family.read(content, str(path), settings.parse(family.overrides, overrides))
+
+
+def catalog() -> Mapping[str, Any]:
+    """The catalog's entries by name."""
+    from instances.catalog import CATALOG
+
+    return CATALOG
+
+
+def family_of(instance: Any) -> Family[Any, Any]:
+    """The family of an instance: the one named like the module that defines the instance's class.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    home = type(instance).__module__.rpartition(".")[2]
+    for family in formulations.FAMILIES:
+        if family.name == home:
+            return family
+    known = ", ".join(family.name for family in formulations.FAMILIES)
+    raise UsageError.at("the instance", type(instance).__name__, f"an instance of {known}")
+
+
+def recognised(content: Any, where: str) -> Family[Any, Any]:
+    """The family that recognises the content of a file; `InstanceError` if none does."""
+    for family in formulations.FAMILIES:
+        if family.recognise(content):
+            return family
+    known = [family.name for family in formulations.FAMILIES]
+    if isinstance(content, dict) and "problem" in content:
+        raise InstanceError.at(where, "problem", content["problem"], f"one of {', '.join(known)}")
+    kind = "JSON" if not isinstance(content, str) else "text"
+    raise InstanceError.at(
+        where, "content", kind, f'JSON with the key "problem" ({", ".join(known)}) or a known format'
+    )
+
+
+def read_content(path: Path) -> Any:
+    """The JSON value in a file, or its text if it is of another format.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read, is no text, or starts like JSON and is none.
+    """
+    text = read_text(path)
+    if text.lstrip()[:1] not in ("{", "["):
+        if not text.strip():
+            raise InstanceError.at(str(path), "content", "", "a problem")
+        return text
+    content = parse_json(text, str(path))
+    if isinstance(content, dict) and "contradictions" in content and "instance" in content:
+        return content["instance"]  # a reproducer
+    return content
+
+
+def read_text(path: Path) -> str:
+    """A file's UTF-8 text, or `InstanceError`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise InstanceError.at(str(path), "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
+    except UnicodeDecodeError as error:
+        raise InstanceError.at(str(path), f"byte {error.start}", data[error.start], "UTF-8 text") from None
+
+
+def parse_json(text: str, where: str) -> Any:
+    """A JSON value; NaN, infinities, duplicate keys and text cut short are an `InstanceError`."""
+
+    def no_constant(name: str) -> None:
+        raise InstanceError.at(where, "a number", name, "a finite number")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise InstanceError.at(where, "key", twice, "no key twice in one object")
+        return found
+
+    try:
+        return json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
+    except InstanceError:
+        raise
+    except json.JSONDecodeError as error:
+        shown = text[error.pos : error.pos + 20] or "the end of the file"
+        raise InstanceError.at(
+            where, f"line {error.lineno} column {error.colno}", shown, f"valid JSON ({error.msg})"
+        ) from None
+    except RecursionError:
+        raise InstanceError.at(where, "nesting", "too deep", "a few levels") from None
+    except ValueError:
+        raise InstanceError.at(where, "a number", "too long", "a number of at most a few hundred digits") from None
+
+
+def published_file(name: str, inputs: str | None) -> Path | None:
+    """The published input of that name, in the folder given or named by the environment; ``None`` if there is none."""
+    folder = inputs or os.environ.get(PUBLISHED)
+    if not folder or os.path.isabs(name):
+        return None
+    candidates = (Path(folder) / name, *sorted(Path(folder).glob(f"*/{_literal(name)}")))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _from_catalog(name: str, entry: Any, overrides: Mapping[str, Any]) -> Any:
+    """Make a catalog instance: the entry's own parameters first, the family's overrides on top."""
+    given = {key.replace("_", "-"): value for key, value in overrides.items()}
+    own = {parameter.name for parameter in entry.parameters}
+    parameters = settings.parse(entry.parameters, {key: value for key, value in given.items() if key in own})
+    made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})
+    family = next(family for family in formulations.FAMILIES if family.name == entry.family)
+    rest = settings.parse(family.overrides, {key: value for key, value in given.items() if key not in own})
+    return family.read(made, name, rest)
+
+
+def _find(name: str, inputs: str | None, known: list[str]) -> Path:
+    """The file of that name, here or among the published inputs."""
+    path = Path(name)
+    if os.path.exists(name):  # unlike Path.exists, false for names that no file can have
+        return path
+    published = published_file(name, inputs)
+    if published is not None:
+        return published
+    if os.sep in name or path.suffix:
+        raise InstanceError.at(name, "file", "No such file or directory", "a readable file or a name of the catalog")
+    raise UsageError.unknown("INSTANCE", name, known)
+
+
+def _literal(name: str) -> str:
+    """A file name in which no character is a wildcard."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

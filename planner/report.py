@@ -1,0 +1,152 @@
+"""Show results: as JSON objects, or as tables a person reads."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from planner.checking import Verdict
+from planner.comparison import Report
+from planner.files import plain
+from planner.result import Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Of plan files (docs/interface.md).
+SCHEMA_VERSION = 1
+#: More nodes than this in a stage are shown as first and last.
+_SHOWN_NODES = 6
+
+
+def as_json(value: Any) -> str:
+    """One JSON object on one line."""
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def plan_file(result: Result) -> str:
+    """The text of a plan file: the plan in its JSON form, and whose it is."""
+    head = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
+    return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
+
+
+def show_result(result: Result, figures: Mapping[str, Any]) -> None:
+    """Print one result: what holds, why, and the plan."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = _console()
+    console.print(f"[bold]{escape(result.instance)}[/bold]  {result.problem}  {escape(facts(figures))}")
+    table = Table.grid(padding=(0, 2))
+    table.add_row("status", f"[bold]{result.status}[/bold] ({result.stop})")
+    table.add_row(
+        "method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {escape(result.solver)}".rstrip()
+    )
+    table.add_row("objective", with_unit(result.objective, result.unit))
+    table.add_row("bound", with_unit(result.bound, result.unit))
+    table.add_row("gap", percent(result.gap))
+    if result.reason:
+        table.add_row("why", escape(result.reason))
+    if result.options:
+        table.add_row("options", escape(facts(result.options)))
+    if result.stats:
+        table.add_row("stats", escape(facts(result.stats)))
+    console.print(table)
+    if result.plan is not None:
+        _show_plan(result.plan)
+
+
+def show_report(report: Report) -> None:
+    """Print a comparison: a row for each method, then what follows from it."""
+    console = _console()
+    console.print(results_table(report.results))
+    for sentence in report.contradictions:
+        console.print(f"contradiction: {sentence}", style="bold red", markup=False)
+    if report.reproducer:
+        console.print(f"reproducer: {report.reproducer}", markup=False)
+    elif report.agree:
+        console.print("the methods agree; optimum " + with_unit(report.optimum, ""), markup=False)
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """A row for each result."""
+    from rich.table import Table
+
+    table = Table("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", box=None)
+    for result in results:
+        table.add_row(
+            result.instance,
+            result.method,
+            result.status,
+            result.stop,
+            f"{result.seconds:.4g}",
+            number(result.objective),
+            number(result.bound),
+            percent(result.gap),
+        )
+    return table
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """Print what the definition says of a plan."""
+    console = _console()
+    if verdict.feasible:
+        console.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}", markup=False)
+    for found in verdict.violations:
+        console.print(str(found), markup=False)
+
+
+def number(value: float | None) -> str:
+    """Nine digits, or a dash for an absent number."""
+    return "-" if value is None else f"{value:.9g}"
+
+
+def with_unit(value: float | None, unit: str) -> str:
+    """A number and its unit."""
+    return number(value) if value is None else f"{number(value)} {unit}".rstrip()
+
+
+def percent(gap: float | None) -> str:
+    """A relative gap in percent."""
+    return "-" if gap is None else f"{100 * gap:.4g} %"
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    """Names and values on one line."""
+    return ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+    )
+
+
+def brief(value: Any) -> str:
+    """A part of a plan in a few characters: runs of nodes as first and last, choices as counts."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} x {name}" for name, count in Counter(map(str, value.values())).most_common())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) <= _SHOWN_NODES:
+            return ", ".join(map(str, value))
+        return f"{value[0]} .. {value[-1]} ({len(value)})"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _show_plan(plan: Mapping[str, Any]) -> None:
+    """Print a plan of any family: lists of alike objects as tables, anything else as a line."""
+    from rich.table import Table
+
+    console = _console()
+    for name, part in plan.items():
+        if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
+            table = Table("#", *map(str, part[0]), box=None, title=str(name), title_justify="left")
+            for position, row in enumerate(part):
+                table.add_row(str(position), *(brief(row.get(column)) for column in part[0]))
+            console.print(table)
+        else:
+            console.print(f"{name}: {brief(part)}", markup=False)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)

@@ -1,0 +1,237 @@
+"""Run one method; check what comes back against the family's definition; restate it as a `Result`.
+
+A method's word is never copied: the objective is ``evaluate`` of a plan that ``violations`` accepted, the status is
+derived from objective and bound, and a plan or bound that cannot be true raises `CrosscheckError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from formulations.family import Answer, Family, Method
+from planner.dispatch import AUTO, pick
+from planner.errors import CrosscheckError
+from planner.loading import family_of
+from planner.result import Result
+from planner.settings import method_options
+from planner.worker import Heard, Worker, attend, signals_stop
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch, relative_gap
+
+#: Two numbers that should be one may differ by this much, relatively.
+TOLERANCE = 1e-6
+#: Explaining an infeasible instance may take this long where no time limit was given.
+EXPLAIN_S = 10.0
+
+Listen = Callable[[float, float | None, float | None], None]
+
+
+def silent(_line: str) -> None:
+    """Nobody listens."""
+
+
+def solve(
+    instance: Any,
+    *,
+    method: str | None = None,
+    exact: bool = False,
+    limits: Limits | None = None,
+    options: Mapping[str, Any] | None = None,
+    listen: Listen | None = None,
+    notice: Callable[[str], None] = silent,
+) -> Result:
+    """Solve an instance with one method.
+
+    Parameters
+    ----------
+    instance
+        From `planner.load`, or built from the classes in ``instances``.
+    method
+        A name from ``planner list``; ``None`` or ``"auto"``: whatever fits the instance and the time limit.
+    exact
+        Use only methods that claim exactness.
+    limits
+        Time, gap, seed and threads.
+    options
+        The method's own options by name (``planner solve --help``), as text or values.
+    listen
+        Called as ``listen(elapsed_s, objective, bound)`` after every improvement, from another thread.
+    notice
+        Called with a line a person should read, such as that kernels are being compiled.
+
+    Returns
+    -------
+    Result
+        Also for infeasible instances, limits and Ctrl-C (``stop`` says which).
+
+    Raises
+    ------
+    UsageError
+        If the method or an option is unknown or does not fit the instance.
+    CrosscheckError
+        If the method's plan breaks the rules or its bound exceeds a verified objective.
+    """
+    limits = limits or Limits()
+    family = family_of(instance)
+    chosen, reason = pick(family, instance, limits, method or AUTO, exact)
+    given = method_options([chosen], options or {})[chosen.name]
+    return run(family, chosen, instance, limits, given, reason, listen, notice)
+
+
+def run(
+    family: Family[Any, Any],
+    method: Method[Any, Any],
+    instance: Any,
+    limits: Limits,
+    options: Mapping[str, Any],
+    reason: str = "",
+    listen: Listen | None = None,
+    notice: Callable[[str], None] = silent,
+) -> Result:
+    """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed."""
+    watch = Watch(limits, listen)
+    arguments = {name.replace("-", "_"): value for name, value in options.items()}
+    worker = Worker(method.prepare, lambda: method.solve(instance, limits, watch, **arguments), watch)
+    with signals_stop(watch) as heard:
+        returned = attend(worker, watch, limits, heard, notice)
+        answer = worker.outcome if returned else Answer(stop=watch.why())
+        seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
+        plan, objective, bound = _judge(family, method, instance, answer, watch)
+        stats = {**answer.stats, "compile_seconds": worker.prepare_s}
+        if not returned:
+            stats["left_behind"] = True
+        if answer.infeasible and heard.signal is None:
+            sentence, figures = _explain(family, instance, limits, watch, heard)
+            reason, stats = " ".join(part for part in (reason, sentence) if part), {**stats, **figures}
+    gap = relative_gap(objective, bound)
+    status = _status(answer, objective, gap)
+    return Result(
+        problem=family.name,
+        instance=instance.name,
+        method=method.name,
+        claim=method.claim.value,
+        status=status,
+        stop=_stop(status, answer, watch),
+        objective=objective,
+        bound=bound,
+        gap=gap,
+        unit=family.unit(instance),
+        seconds=seconds,
+        reason="; ".join(part for part in (reason, answer.reason) if part),
+        solver=answer.solver,
+        seed=limits.seed,
+        threads=limits.threads,
+        options={**_declared(instance), **options, **answer.options},
+        stats=stats,
+        verified=plan is not None,
+        plan=None if plan is None else family.plan_to_json(instance, plan),
+        signal=heard.signal,
+    )
+
+
+def agree(first: float, second: float, tolerance: float = TOLERANCE) -> bool:
+    """Whether two numbers that should be one are as close as float arithmetic and solvers can promise."""
+    return math.isclose(first, second, rel_tol=tolerance, abs_tol=1e-15)
+
+
+def exceeds(bound: float, objective: float) -> bool:
+    """Whether a lower bound lies above a verified objective, beyond what rounding excuses."""
+    return bound > objective and not agree(bound, objective)
+
+
+def _judge(
+    family: Family[Any, Any], method: Method[Any, Any], instance: Any, answer: Answer[Any], watch: Watch
+) -> tuple[Any, float | None, float | None]:
+    """The best plan among the answer's and the watch's, its objective, and the best bound; all of them checked."""
+    plan, objective = answer.plan, None
+    if plan is not None:
+        objective = _verify(family, method, instance, plan)
+    seen, claimed = watch.incumbent()
+    if seen is not None and claimed is not None and (objective is None or claimed < objective):
+        attained = _verify(family, method, instance, seen, claimed)
+        if objective is None or attained < objective:
+            plan, objective = seen, attained
+    bounds = [value for value in (answer.bound, watch.best_bound) if value is not None and math.isfinite(value)]
+    bound = max(bounds, default=None)
+    if answer.infeasible:
+        if plan is not None:
+            raise _contradiction(family, method, instance, "calls the instance infeasible, yet has a plan", plan)
+        return None, None, None
+    if objective is not None and bound is not None:
+        if exceeds(bound, objective):
+            raise _contradiction(
+                family, method, instance, f"claims the bound {bound!r}, yet has a plan of {objective!r}", plan
+            )
+        bound = min(bound, objective)  # what is left above it is rounding
+    return plan, objective, bound
+
+
+def _verify(
+    family: Family[Any, Any], method: Method[Any, Any], instance: Any, plan: Any, claimed: float | None = None
+) -> float:
+    """The plan's objective, if it keeps every rule and is worth what the method claimed."""
+    broken = family.violations(instance, plan)
+    if broken:
+        raise _contradiction(
+            family, method, instance, "returned a plan that breaks: " + "; ".join(map(str, broken)), plan
+        )
+    objective = family.evaluate(instance, plan)
+    if claimed is not None and not agree(objective, claimed):
+        raise _contradiction(family, method, instance, f"claims {claimed!r} for a plan of {objective!r}", plan)
+    return objective
+
+
+def _contradiction(
+    family: Family[Any, Any], method: Method[Any, Any], instance: Any, what: str, plan: Any
+) -> CrosscheckError:
+    return CrosscheckError(
+        f"{method.name} {what}",
+        {
+            "problem": family.name,
+            "instance": family.to_json(instance),
+            "method": method.name,
+            "plan": family.plan_to_json(instance, plan),
+        },
+    )
+
+
+def _explain(
+    family: Family[Any, Any], instance: Any, limits: Limits, watch: Watch, heard: Heard
+) -> tuple[str, Mapping[str, Any]]:
+    """What would make the instance feasible, within what is left of the time limit."""
+    explain = family.why_infeasible
+    if explain is None:
+        return "", {}
+    left = watch.remaining_s()
+    rest = Limits(time_s=EXPLAIN_S if left is None else left, seed=limits.seed, threads=limits.threads)
+    own = Watch(rest)
+    heard.watches.append(own)
+    worker = Worker(lambda: None, lambda: explain(instance, rest, own), own)
+    if not attend(worker, own, rest, heard, silent):
+        return "no time was left to find what would make it feasible", {"explain_seconds": own.elapsed_s()}
+    sentence, figures = worker.outcome
+    return sentence, {**figures, "explain_seconds": worker.seconds}
+
+
+def _status(answer: Answer[Any], objective: float | None, gap: float | None) -> Status:
+    if answer.infeasible:
+        return Status.INFEASIBLE
+    if objective is None:
+        return Status.UNKNOWN
+    return Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+
+
+def _stop(status: Status, answer: Answer[Any], watch: Watch) -> Stop:
+    """Why the run ended: a proof is a proof whenever it came; a method's word for one is not enough."""
+    if status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return Stop.PROVED
+    if answer.stop in (Stop.PROVED, Stop.COMPLETED):
+        return watch.why(Stop.COMPLETED)
+    return answer.stop
+
+
+def _declared(instance: Any) -> Mapping[str, Any]:
+    """How the instance was made, as far as it remembers."""
+    declared: Mapping[str, Any] = getattr(instance, "options", {})
+    return declared

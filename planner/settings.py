@@ -1,0 +1,60 @@
+"""Read what a caller gave for a family's overrides and its methods' options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from formulations.family import Method
+from planner.errors import UsageError
+
+
+class Readable(Protocol):
+    """What overrides, options and catalog parameters have in common."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line, without the dashes."""
+
+    @property
+    def parse(self) -> Callable[[Any], Any]:
+        """From text or a value to the value; ``ValueError`` with the rule that is broken."""
+
+
+def parse(settings: Iterable[Readable], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given settings, parsed, by ``Setting.name``; those given as ``None`` (or a flag as ``False``) are left out.
+
+    Names may be written with underscores, as Python must.
+
+    Raises
+    ------
+    UsageError
+        If a name is not among the settings, or a value breaks its rule.
+    """
+    known = {setting.name: setting for setting in settings}
+    parsed = {}
+    for spelled, value in given.items():
+        name = spelled.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if name not in known:
+            raise (
+                UsageError.unknown("the setting", name, known)
+                if known
+                else UsageError.at("the setting", name, "none: this takes no settings")
+            )
+        try:
+            parsed[name] = known[name].parse(value)
+        except ValueError as broken:
+            raise UsageError.at(f"--{name}", value, str(broken)) from None
+    return parsed
+
+
+def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """For every method its own share of the given options; one that belongs to none of them is a `UsageError`."""
+    every = {option.name: option for method in methods for option in method.options}
+    parsed = parse(every.values(), given)
+    return {
+        method.name: {option.name: parsed[option.name] for option in method.options if option.name in parsed}
+        for method in methods
+    }
