@@ -60,11 +60,11 @@ def read(content: Any, where: str) -> KnapsackInstance:
         beyond 1e30, nodes without options, ids that occur twice (node 1 and node "1" are the same).
     """
     record = validated(_InstanceRecord, content, where)
-    _check_unique(where, "nodes", record.nodes)
+    _check_unique(where, "nodes", [node.id for node in record.nodes])
     for position, node in enumerate(record.nodes):
         if not node.options:
             raise InstanceError.at(where, f"nodes[{position}].options", [], "at least one option")
-        _check_unique(where, f"nodes[{position}].options", node.options)
+        _check_unique(where, f"nodes[{position}].options", [option.id for option in node.options])
     return KnapsackInstance(
         name=record.name,
         nodes=tuple(
@@ -76,11 +76,10 @@ def read(content: Any, where: str) -> KnapsackInstance:
     )
 
 
-def _check_unique(where: str, field: str, records: Sequence[_NodeRecord] | Sequence[_ChoiceRecord]) -> None:
+def _check_unique(where: str, field: str, ids: Sequence[int | str]) -> None:
     first: dict[str, int] = {}
-    for position, record in enumerate(records):
-        before = first.setdefault(str(record.id), position)
+    for position, name in enumerate(ids):
+        before = first.setdefault(str(name), position)
         if before != position:
-            raise InstanceError.at(
-                where, f"{field}[{position}].id", record.id, f"an id other than that of {field}[{before}]"
-            )
+            rule = f"an id other than that of {field}[{before}]"
+            raise InstanceError.at(where, f"{field}[{position}].id", name, rule)
