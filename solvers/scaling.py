@@ -47,15 +47,15 @@ def cost_scale(lower_bound: float, num_terms: int, largest_sum: float) -> Scale:
     Parameters
     ----------
     lower_bound
-        Of the objective, > 0; with 0 nothing relative can be promised, and the finest scale that fits is taken.
+        Of the objective, > 0; with 0 nothing relative can be promised, and ``largest_sum`` gets 40 binary digits.
     num_terms
         How many roundings (each below one unit) can add up in the objective.
     largest_sum
-        The largest value that any scaled expression of the model can take, unscaled; >= ``lower_bound``.
+        No scaled expression of the model exceeds this, unscaled, even with all its variables at their largest.
     """
     fits = _exponent_that_fits(largest_sum, num_terms)
     if lower_bound <= 0:
-        return Scale(fits, precise=False)
+        return Scale(fits - 22, precise=False)
     wanted = math.ceil(math.log2(max(1, num_terms) / PRECISION) - math.log2(lower_bound))
     return Scale(min(wanted, fits), precise=wanted <= fits)
 

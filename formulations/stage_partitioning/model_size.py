@@ -1,0 +1,27 @@
+"""How large the declarative models of stage partitioning become, without building anything (no solver, no numpy)."""
+
+from __future__ import annotations
+
+from formulations.stage_partitioning.problem import allowed_dp_degrees
+from instances.stage_partitioning import StageInstance
+
+#: Larger direct models do not even load in the minutes a person waits.
+LARGEST_ASSIGNMENT = 2_000_000
+
+
+def assignment_effort(instance: StageInstance) -> float:
+    """Number of terms of a direct assignment model: choices per stage position, in the time and memory rows."""
+    S = min(instance.num_microbatches, instance.num_devices)
+    positions = min(len(instance.layers), S)
+    options = sum(
+        len(found) for layer in instance.layers for t, found in layer.tmpcs.items() if t <= instance.num_devices
+    )
+    return float(positions * options * (len(allowed_dp_degrees(instance)) + S))
+
+
+def assignment_supports(instance: StageInstance) -> str | None:
+    """``None``, or why the direct models are too large for an instance."""
+    effort = assignment_effort(instance)
+    if effort <= LARGEST_ASSIGNMENT:
+        return None
+    return f"the direct model would have about {effort:.1g} terms; at most {LARGEST_ASSIGNMENT:.0e} are built"
