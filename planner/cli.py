@@ -1,7 +1,7 @@
 """The command line: arguments in, one call, results out, an exit code. No logic of its own.
 
 Exit codes: 0 done as asked; 1 ``check`` found violations; 2 bad input or usage; 3 a limit before the proof asked for,
-or nothing found; 4 proved infeasible; 5 methods contradict each other; 128 + signal: interrupted.
+or nothing found; 4 proved infeasible; 5 methods contradict each other; 70 a bug; 128 + signal: interrupted.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from solvers.outcome import Limits, Status
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
+BUG = 70
 BROKEN_PIPE = 128 + 13
 
 Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
@@ -52,11 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:
         return _fail(error.format_message()) if error.format_message() else BAD_INPUT
     except BrokenPipeError:
-        # Whoever read our output has left; Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return _reader_left()
     except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # typer met it first
+            return _reader_left()
         return int(stop.code or 0)
+    except Exception:
+        traceback.print_exc()  # a bug: nothing is hidden, and no exit code of ours is borrowed
+        return BUG
 
 
 def application(wanted: str | None = None) -> typer.Typer:
@@ -352,6 +357,12 @@ def _catalog() -> Mapping[str, Any]:
     from planner.loading import catalog
 
     return catalog()
+
+
+def _reader_left() -> int:
+    """Whoever read our output has left; without this, Python would complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return BROKEN_PIPE
 
 
 def _fail(message: str) -> int:

@@ -1,0 +1,31 @@
+"""Every test here also knows the family ``counting``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import counting
+import pytest
+
+import formulations
+
+
+@pytest.fixture(autouse=True)
+def _counting_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formulations, "FAMILIES", (*formulations.FAMILIES, counting.FAMILY))
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Callable[..., str]:
+    """Writes a counting instance; returns the file's path."""
+
+    def write(numbers: list[int] | None = None, target: int = 5, **more: Any) -> str:
+        path = tmp_path / "numbers.json"
+        content = {"problem": "counting", "numbers": numbers or [1, 2, 3, 4], "target": target, **more}
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    return write

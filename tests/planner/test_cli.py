@@ -1,0 +1,239 @@
+"""The command line in this process: exit codes, one JSON object, one line for bad input, files."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import main
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a command in an empty folder; returns exit code, stdout and stderr."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        signal.signal(signal.SIGTERM, before)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+Problem = Callable[..., str]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--exact"], 0),
+        (["--method", "greedy"], 0),
+        (["--method", "bounded"], 0),
+        (["--method", "bounded", "--exact"], 3),
+        (["--method", "bounded", "--exact", "--gap", "0.5"], 0),
+        (["--method", "patient", "--exact", "--time-limit", "0.1"], 3),
+        (["--method", "patient", "--time-limit", "0.1"], 0),
+        (["--method", "stubborn", "--exact", "--time-limit", "0.1"], 3),
+        (["--method", "nothing"], 3),
+        (["--target", "11"], 4),
+        (["--target", "11", "--exact"], 4),
+        (["--method", "false-infeasible"], 4),
+        (["--method", "bad-plan"], 5),
+        (["--method", "bad-bound"], 5),
+    ],
+)
+def test_exit_codes_of_solve_and_its_one_object(run: Run, problem: Problem, arguments: list[str], code: int) -> None:
+    done, out, _ = run("solve", problem(), *arguments, "--json")
+    assert done == code
+    assert isinstance(json.loads(out), dict) and out.count("\n") == 1
+    shown, text, _ = run("solve", problem(), *arguments)
+    assert shown == code and (text or code == 5)
+
+
+def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
+    _, out, err = run("solve", problem(), "--exact", "--json", "--seed", "3")
+    result = json.loads(out)
+    assert list(result) == [
+        "problem",
+        "instance",
+        "method",
+        "claim",
+        "status",
+        "stop",
+        "objective",
+        "bound",
+        "gap",
+        "unit",
+        "seconds",
+        "reason",
+        "solver",
+        "seed",
+        "threads",
+        "options",
+        "stats",
+        "verified",
+        "plan",
+    ]
+    assert (result["status"], result["stop"], result["seed"], result["verified"]) == ("optimal", "proved", 3, True)
+    assert err == ""
+    _, out, _ = run("solve", problem(), "--method", "nothing", "--json")
+    assert json.loads(out)["objective"] is None and json.loads(out)["plan"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["solve", "bert31"], "did you mean bert32"),
+        (["solve", "nowhere/x.json"], "No such file"),
+        (["solve", "FILE", "--target", "x"], "--target is 'x'; expected an integer"),
+        (["solve", "FILE", "--devices", "3"], "the setting is 'devices'"),
+        (["solve", "FILE", "--extra", "3", "--method", "exact"], "the setting is 'extra'"),
+        (["solve", "FILE", "--method", "exakt"], "did you mean exact"),
+        (["solve", "FILE", "--method", "greedy", "--exact"], "expected an exact method"),
+        (["solve", "FILE", "--time-limit", "-1"], "time_s is -1.0"),
+        (["solve", "FILE", "--time-limit", "nan"], "time_s is nan"),
+        (["solve", "FILE", "--gap", "1"], "gap is 1.0"),
+        (["solve", "FILE", "--threads", "0"], "threads is 0"),
+        (["solve", "FILE", "--seed", "x"], "--seed"),
+        (["solve", "FILE", "--out", "nowhere/plan.json"], "expected a file in a folder that exists"),
+        (["solve", "FILE", "--out", "FILE"], "expected a file other than the input"),
+        (["solve", "FILE", "--out", "."], "not a folder"),
+        (["solve"], "Missing"),
+        (["solve", "FILE", "--nonsense"], "--nonsense"),
+        (["sovle"], "sovle"),
+        (["check", "FILE", "FILE"], "picked is None"),
+        (["check", "FILE", "absent.json"], "absent.json: file is"),
+        (["crosscheck", "FILE", "--methods", "exact,greddy"], "did you mean greedy"),
+        (["make", "bert31"], "did you mean bert32"),
+        (["make", "chain8", "--devices", "0"], "--devices is '0'"),
+        (["bench"], "expected an INSTANCE or --suite"),
+        (["bench", "FILE", "--suite", "absent.jsonl"], "No such file"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, problem: Problem, arguments: list[str], words: str) -> None:
+    file = problem()
+    before = Path(file).read_bytes()
+    code, out, err = run(*[file if word == "FILE" else word for word in arguments])
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 and words in err
+    assert Path(file).read_bytes() == before
+
+
+def test_a_plan_written_is_a_plan_that_checks(run: Run, problem: Problem) -> None:
+    code, _, _ = run("solve", problem(), "--exact", "--out", "plan.json")
+    assert code == 0
+    assert json.loads(Path("plan.json").read_text())["picked"] == [0, 3]
+    assert sorted(path.name for path in Path().iterdir()) == ["plan.json"]
+    code, out, _ = run("check", problem(), "plan.json", "--json")
+    assert (code, json.loads(out)["objective"], json.loads(out)["feasible"]) == (0, 2.0, True)
+    code, out, _ = run("check", problem(), "plan.json", "--target", "6", "--json")
+    assert code == 1
+    assert json.loads(out)["violations"] == [{"rule": "target", "message": "5 of 6"}]
+    assert run("check", problem(), "plan.json", "--target", "6")[:2] == (1, "target: 5 of 6\n")
+
+
+def test_a_result_object_checks_too(run: Run, problem: Problem) -> None:
+    Path("result.json").write_text(run("solve", problem(), "--json")[1])
+    assert run("check", problem(), "result.json")[0] == 0
+    Path("result.json").write_text(run("solve", problem(), "--json", "--target", "11")[1])
+    assert run("check", problem(), "result.json")[0] == 2
+
+
+def test_without_a_plan_nothing_is_written(run: Run, problem: Problem) -> None:
+    Path("plan.json").write_text("mine")
+    code, _, err = run("solve", problem(), "--target", "11", "--out", "plan.json")
+    assert code == 4 and "no plan to write" in err
+    assert Path("plan.json").read_text() == "mine"
+
+
+def test_warnings_go_to_stderr_unless_quiet(run: Run, problem: Problem) -> None:
+    file = problem([13])
+    assert run("solve", file, "--json")[2] == "warning: thirteen is unlucky\n"
+    assert run("solve", file, "--json", "--quiet")[2] == ""
+
+
+def test_crosscheck(run: Run, problem: Problem) -> None:
+    code, out, _ = run("crosscheck", problem(), "--json")
+    report = json.loads(out)
+    assert (code, report["agree"], report["optimum"], report["contradictions"]) == (0, True, 2.0, [])
+    assert [result["method"] for result in report["results"]] == ["exact", "greedy"]
+    assert "agree" in run("crosscheck", problem())[1]
+    code, out, _ = run("crosscheck", problem(), "--methods", "exact,false-bound", "--reproducer-dir", "found", "--json")
+    report = json.loads(out)
+    assert (code, report["agree"]) == (5, False)
+    assert Path(report["reproducer"]).parent == Path("found")
+    assert run("crosscheck", report["reproducer"], "--methods", "exact,false-bound")[0] == 5
+    assert run("crosscheck", problem(), "--target", "11", "--methods", "exact")[0] == 4
+
+
+def test_a_contradiction_in_solve_leaves_a_reproducer(run: Run, problem: Problem) -> None:
+    code, out, err = run("solve", problem(), "--method", "bad-plan", "--json")
+    content = json.loads(Path(json.loads(out)["reproducer"]).read_text())
+    assert code == 5 and err.count("\n") == 1
+    assert content["plan"] == {"picked": []} and content["method"] == "bad-plan"
+
+
+def test_list(run: Run) -> None:
+    code, out, _ = run("list", "--json")
+    found = json.loads(out)
+    family = next(family for family in found["families"] if family["name"] == "counting")
+    assert code == 0
+    assert family["methods"][0]["supports"] == "At most 10 numbers."
+    assert family["methods"][1]["options"][0]["name"] == "extra"
+    assert "bert32" in {entry["name"] for entry in found["catalog"]}
+    assert found["versions"]["highspy"] == "1.12.0"
+    assert "counting" in run("list")[1]
+
+
+def test_make_and_load_again(run: Run) -> None:
+    assert run("make", "chain8", "--devices", "3", "--out", "chain.json")[0] == 0
+    code, out, _ = run("make", "chain8", "--devices", "3")
+    assert code == 0 and json.loads(out) == json.loads(Path("chain.json").read_text())
+    assert json.loads(out)["num_devices"] == 3
+    code, again, _ = run("make", "chain8", "--devices", "4")
+    assert json.loads(again)["num_devices"] == 4
+
+
+def test_help_names_every_setting_and_keeps_brackets(run: Run) -> None:
+    code, out, _ = run("solve", "--help")
+    assert code == 0
+    text = " ".join(out.replace("│", " ").split())
+    for words in ("--devices", "--target", "--extra", "counting: greedy", "[at least]"):
+        assert words in text
+
+
+def test_bench(run: Run, problem: Problem) -> None:
+    Path("suite.jsonl").write_text(
+        json.dumps({"instance": problem(), "settings": {"target": 7}, "methods": ["exact", "greedy"]}) + "\n\n"
+    )
+    code, out, _ = run("bench", "--suite", "suite.jsonl", "--repeats", "2", "--out", "rows.jsonl")
+    rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+    assert code == 0 and "exact" in out
+    assert [(row["method"], row["objective"], len(row["all_seconds"])) for row in rows] == [
+        ("exact", 2.0, 2),
+        ("greedy", 4.0, 2),
+    ]
+    assert rows[0]["settings"] == {"target": 7} and rows[0]["versions"]["ortools"]
+    code, out, _ = run("bench", problem(), "--methods", "exact", "--target", "8", "--json")
+    assert json.loads(out)["rows"][0]["objective"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("[]", "case is '[]'"), ('{"instance": "x", "methods": "exact"}', "methods is 'exact'"), ("{", "valid JSON")],
+)
+def test_bad_suites_are_one_line(run: Run, line: str, words: str) -> None:
+    Path("suite.jsonl").write_text(line)
+    code, _, err = run("bench", "--suite", "suite.jsonl")
+    assert code == 2 and err.count("\n") == 1 and words in err

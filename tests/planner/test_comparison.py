@@ -1,0 +1,102 @@
+"""Comparing methods: what counts as a contradiction, what as a proof, and what a reproducer holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import Counting
+
+import planner
+from planner import Limits, Result, Status, Stop
+from planner.comparison import contradictions, optimum
+
+FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
+
+
+def claim(method: str, objective: float | None, bound: float | None, status: Status = Status.FEASIBLE) -> Result:
+    return Result("counting", "four", method, "exact", status, Stop.COMPLETED, objective, bound, None, "s", 0.0)
+
+
+def test_the_default_methods_are_those_that_fit() -> None:
+    report = planner.crosscheck(FEASIBLE)
+    assert [result.method for result in report.results] == ["exact", "greedy"]
+    assert report.agree and report.optimum == 2.0 and report.reproducer is None
+    many = planner.crosscheck(Counting("many", (1,) * 11, 3))
+    assert [result.method for result in many.results] == ["greedy"]
+    assert many.optimum is None
+
+
+def test_named_methods_that_do_not_fit_are_left_out_aloud() -> None:
+    lines: list[str] = []
+    report = planner.crosscheck(Counting("many", (1,) * 11, 3), methods=["exact", "greedy"], notice=lines.append)
+    assert len(report.results) == 1
+    assert lines == ["exact is left out: 11 numbers are more than 10"]
+
+
+@pytest.mark.parametrize(
+    ("liar", "words"),
+    [
+        ("false-infeasible", "false-infeasible calls the instance infeasible, but exact has a verified plan of 2.0"),
+        ("false-bound", "false-bound claims the lower bound 100.0, but exact has a verified plan of 2.0"),
+        ("bad-plan", "bad-plan returned a plan that breaks: target"),
+    ],
+)
+def test_contradictions_are_told_and_can_be_reproduced(liar: str, words: str, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "reproducers"
+    report = planner.crosscheck(FEASIBLE, methods=["exact", liar], reproducers=str(folder))
+    assert not report.agree and words in report.contradictions[0]
+    assert report.reproducer is not None
+    content = json.loads(Path(report.reproducer).read_text())
+    assert content["contradictions"] == list(report.contradictions)
+    assert content["versions"]["ortools"] and content["results"][0]["method"] == "exact"
+    again = planner.load(report.reproducer)
+    assert (again.numbers, again.target) == (FEASIBLE.numbers, FEASIBLE.target)
+    planner.crosscheck(FEASIBLE, methods=["exact", liar], reproducers=str(folder))
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "found"),
+    [(0.9, 0), (1.0, 0), (1.0 + 0.9e-6, 0), (1.0 + 1.1e-6, 1), (2.0, 1)],
+)
+def test_a_bound_may_exceed_a_plan_by_rounding_only(bound: float, found: int) -> None:
+    assert len(contradictions([claim("a", None, bound), claim("b", 1.0, None)])) == found
+
+
+def test_tiny_objectives_are_compared_relatively() -> None:
+    assert contradictions([claim("a", None, 2.0e-9), claim("b", 1.0e-9, None)])
+    assert contradictions([claim("a", None, 1.0), claim("b", 0.0, None)])
+
+
+def test_bounds_and_plans_of_different_methods_prove_an_optimum() -> None:
+    assert optimum([claim("a", 2.0, 1.0), claim("b", 3.0, 2.0)]) == 2.0
+    assert optimum([claim("a", 2.0, 1.0), claim("b", 3.0, None)]) is None
+    assert optimum([claim("a", None, None)]) is None
+
+
+def test_an_interruption_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import signal
+    import threading
+
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    report = planner.crosscheck(FEASIBLE, methods=["exact", "patient", "greedy"])
+    timer.join()
+    assert [result.method for result in report.results] == ["exact", "patient"]
+    assert report.signal == signal.SIGINT and report.agree
+
+
+def test_the_limit_holds_for_each_method() -> None:
+    report = planner.crosscheck(FEASIBLE, methods=["patient", "exact"], limits=Limits(time_s=0.1))
+    assert [result.stop for result in report.results] == [Stop.TIME_LIMIT, Stop.PROVED]
+    assert report.optimum == 2.0
+
+
+def test_every_claim_is_compared_with_every_plan(problem: Callable[..., Any]) -> None:
+    claims = [claim("a", 1.0, 0.5), claim("b", 2.0, 1.5), claim("c", None, None, Status.INFEASIBLE)]
+    assert len(contradictions(claims)) == 3  # b's bound against a's plan, c against both

@@ -1,0 +1,114 @@
+"""Files and names: every one is an instance, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import planner
+from instances.errors import InstanceError
+from planner.errors import UsageError
+from planner.loading import family_of
+
+
+def refusal(path: str | Path, **overrides: object) -> str:
+    with pytest.raises((InstanceError, UsageError)) as caught:
+        planner.load(path, **overrides)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_and_its_overrides(problem: Callable[..., str]) -> None:
+    instance = planner.load(problem(), target="7")
+    assert (instance.numbers, instance.target) == ((1, 2, 3, 4), 7)
+    assert family_of(instance).name == "counting"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "content is ''"),
+        (b"  \n ", "content is ''"),
+        (b"\xff\xfe\x00", "byte 0 is 255; expected UTF-8 text"),
+        (b'{"problem": "counting", "numbers": [1, 2', "line 1 column"),
+        (b'{"problem": "counting", "numbers": [NaN]}', "a number is 'NaN'"),
+        (b'{"problem": "counting", "target": -Infinity}', "a number is '-Infinity'"),
+        (b'{"problem": "counting", "problem": "counting"}', "key is 'problem'"),
+        (b'{"problem": "countng"}', "problem is 'countng'; expected one of"),
+        (b'{"nodes": 3}', "content is 'JSON'"),
+        (b"[1, 2]", "content is 'JSON'"),
+        (b"hello, world", "content is 'text'"),
+        (b"[" * 100_000, "nesting is 'too deep'"),
+        (b'{"numbers": ' + b"9" * 10_000 + b"}", "a number is 'too long'"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    message = refusal(path)
+    assert message.startswith(f"{path}: ") and words in message
+
+
+def test_a_byte_order_mark_is_no_harm(problem: Callable[..., str]) -> None:
+    path = Path(problem())
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert planner.load(path).target == 5
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Is a directory" in refusal(tmp_path)
+    assert "No such file" in refusal(tmp_path / "absent.json")
+    monkeypatch.setattr("planner.loading.MAX_FILE_BYTES", 1000)
+    assert "size is 'over 1000 bytes'" in refusal("/dev/zero")
+    for name in ("x" * 5000, "a\0b", ""):
+        refusal(name)
+
+
+def test_unknown_names_and_settings(problem: Callable[..., str]) -> None:
+    assert "did you mean bert32" in refusal("bert31")
+    assert "the setting is 'targt'; expected one of target (did you mean target?)" in refusal(problem(), targt=3)
+    assert "--target is 'x'; expected an integer" in refusal(problem(), target="x")
+
+
+def test_published_inputs_are_found(
+    problem: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "inputs"
+    (folder / "sub").mkdir(parents=True)
+    Path(problem()).rename(folder / "sub" / "given.json")
+    assert planner.load("given.json", inputs=str(folder)).target == 5
+    monkeypatch.setenv("PLANNER_PUBLISHED", str(folder))
+    assert planner.load("given.json").target == 5
+    assert planner.load("sub/given.json").target == 5
+    refusal("*.json")
+
+
+def test_a_catalog_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chain8").write_text("not an instance")
+    assert planner.load("chain8").name == "chain8"
+    refusal("./chain8")
+
+
+def test_parameters_and_overrides_of_a_catalog_name() -> None:
+    instance = planner.load("bert", layers=2, devices=3, cost_model="released")
+    assert (instance.num_devices, str(instance.cost_model)) == (3, "released")
+    assert len(instance.layers) < len(planner.load("bert", layers=4).layers)
+    assert "--layers is 0" in refusal("bert", layers=0)
+
+
+def test_a_reproducer_is_an_instance(tmp_path: Path) -> None:
+    path = tmp_path / "reproducer.json"
+    path.write_text('{"contradictions": ["x"], "instance": {"problem": "counting", "numbers": [3]}}')
+    assert planner.load(path).numbers == (3,)
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]":,0123456789.eE-+ problemcuntgs\\', max_size=60).map(str.encode))
+def test_any_bytes_are_an_instance_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz.json"
+    path.write_bytes(data)
+    refusal(path)

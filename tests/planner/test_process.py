@@ -1,0 +1,105 @@
+"""The command line as a process of its own: signals, hanging methods, closed pipes, and how fast it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+#: Runs the command line with the family of the tests added, and says when it is about to start.
+START = """
+import sys, formulations, counting
+formulations.FAMILIES = (*formulations.FAMILIES, counting.FAMILY)
+print("ready", file=sys.stderr, flush=True)
+from planner.__main__ import main
+main()
+"""
+Problem = Callable[..., str]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", START, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("method", ["patient", "stubborn"])
+def test_a_signal_prints_the_best_so_far(problem: Problem, method: str, number: int, code: int) -> None:
+    process = start("solve", problem(), "--method", method, "--json", "--exact")
+    assert process.stderr is not None and process.stderr.readline() == "ready\n"
+    time.sleep(1.0)
+    sent = time.perf_counter()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert time.perf_counter() - sent < 2.0
+    assert process.returncode == code
+    result = json.loads(out)
+    assert (result["stop"], result["objective"], result["bound"]) == ("interrupted", 4.0, 1.0)
+    assert err == ""
+
+
+def test_a_hanging_method_does_not_keep_the_process(problem: Problem) -> None:
+    began = time.perf_counter()
+    process = start("solve", problem(), "--method", "stubborn", "--time-limit", "1", "--json")
+    out, _ = process.communicate(timeout=20)
+    assert time.perf_counter() - began < 5.0
+    assert process.returncode == 0
+    assert json.loads(out)["stop"] == "time_limit"
+
+
+def test_a_bug_shows_its_traceback_and_is_no_exit_code_of_ours(problem: Problem) -> None:
+    process = start("solve", problem(), "--method", "crash")
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 70
+    assert "ZeroDivisionError: a bug in a method" in err
+
+
+def test_a_reader_that_leaves_is_no_error(problem: Problem) -> None:
+    process = start("solve", problem(), "--method", "patient", "--time-limit", "0.2")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.wait(timeout=20)
+    assert process.returncode == 141
+    assert process.stderr.read() == "ready\n"
+    process.stderr.close()
+
+
+def test_help_answers_at_once() -> None:
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "planner", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - began)
+    # 0.2 s on the machine this was written on; a solver library alone would take a second.
+    assert min(times) < 0.6
+
+
+def test_help_imports_no_solver_and_no_number_library() -> None:
+    code = (
+        "import sys; from planner.cli import main; main(['--help']);"
+        "print({'numpy', 'numba', 'pydantic', 'ortools', 'pyomo', 'networkx'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr == "set()\n"
+
+
+def test_names_that_cannot_be_encoded_are_printed_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text('{"problem": "counting", "numbers": "\\ud800"}')
+    process = start("solve", str(path))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert err.count("\n") == 2 and "ud800" in err

@@ -1,0 +1,188 @@
+"""Running one method: what is derived, what is refused, and what happens when a method will not stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from counting import Counting
+
+import planner
+from planner import CrosscheckError, Limits, Status, Stop, UsageError
+
+FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
+INFEASIBLE = Counting("four", (1, 2, 3, 4), 11)
+
+
+def signalled(number: int, after_s: float = 0.2) -> threading.Timer:
+    timer = threading.Timer(after_s, os.kill, (os.getpid(), number))
+    timer.start()
+    return timer
+
+
+def test_optimal_is_derived_from_plan_and_bound() -> None:
+    result = planner.solve(FEASIBLE, exact=True)
+    assert (result.status, result.stop, result.verified) == (Status.OPTIMAL, Stop.PROVED, True)
+    assert (result.objective, result.bound, result.gap) == (2.0, 2.0, 0.0)
+    assert (result.problem, result.method, result.claim, result.unit) == ("counting", "exact", "exact", "numbers")
+    assert result.plan == {"picked": [0, 3]}
+    assert result.stats["subsets"] == 16
+
+
+def test_a_word_of_proof_is_not_copied() -> None:
+    result = planner.solve(FEASIBLE, method="bounded")
+    assert (result.status, result.stop, result.gap) == (Status.FEASIBLE, Stop.COMPLETED, 0.5)
+
+
+def test_without_a_bound_there_is_no_gap() -> None:
+    result = planner.solve(FEASIBLE, method="greedy")
+    assert (result.status, result.bound, result.gap) == (Status.FEASIBLE, None, None)
+
+
+def test_nothing_found_is_unknown_and_its_numbers_are_absent() -> None:
+    result = planner.solve(FEASIBLE, method="nothing")
+    assert (result.status, result.stop, result.objective, result.verified) == (
+        Status.UNKNOWN,
+        Stop.COMPLETED,
+        None,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("bad-plan", "breaks: target"),
+        ("bad-bound", "claims the bound 4.01"),
+        ("bad-claim", "claims 0.5 for a plan of 4.0"),
+        ("bad-proof", "infeasible, yet has a plan"),
+    ],
+)
+def test_what_cannot_be_true_is_refused_with_its_evidence(method: str, words: str) -> None:
+    with pytest.raises(CrosscheckError, match=words) as caught:
+        planner.solve(FEASIBLE, method=method)
+    assert caught.value.evidence["instance"] == {"problem": "counting", "numbers": [1, 2, 3, 4], "target": 5}
+
+
+def test_a_crash_is_not_swallowed() -> None:
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        planner.solve(FEASIBLE, method="crash")
+
+
+def test_a_time_limit_ends_a_polite_method() -> None:
+    result = planner.solve(FEASIBLE, method="patient", limits=Limits(time_s=0.2))
+    assert (result.status, result.stop, result.bound) == (Status.FEASIBLE, Stop.TIME_LIMIT, 1.0)
+    assert 0.2 <= result.seconds < 0.5
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.3])
+def test_a_method_that_hangs_is_left_behind_with_its_plan(limit: float) -> None:
+    began = time.perf_counter()
+    result = planner.solve(FEASIBLE, method="stubborn", limits=Limits(time_s=limit))
+    assert time.perf_counter() - began < 1.1 * limit + 1
+    assert (result.objective, result.bound, result.stop) == (4.0, 1.0, Stop.TIME_LIMIT)
+    assert result.stats["left_behind"] is True
+
+
+def test_compilation_counts_neither_as_seconds_nor_against_the_limit() -> None:
+    result = planner.solve(FEASIBLE, method="compiled", limits=Limits(time_s=0.3))
+    assert result.status is Status.OPTIMAL
+    assert result.stats["compile_seconds"] >= 0.4
+    assert result.seconds < 0.3
+
+
+def test_compilation_that_takes_long_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.worker.PATIENCE_S", 0.1)
+    lines: list[str] = []
+    planner.solve(FEASIBLE, method="compiled", notice=lines.append)
+    planner.solve(FEASIBLE, method="exact", notice=lines.append)
+    assert len(lines) == 1 and "compiling" in lines[0]
+
+
+@pytest.mark.parametrize("method", ["patient", "stubborn"])
+def test_ctrl_c_gives_the_best_so_far(method: str) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    timer = signalled(signal.SIGINT)
+    result = planner.solve(FEASIBLE, method=method)
+    timer.join()
+    assert (result.stop, result.objective, result.signal) == (Stop.INTERRUPTED, 4.0, signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_is_heard_during_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer = signalled(signal.SIGINT, 0.1)
+    result = planner.solve(FEASIBLE, method="compiled")
+    timer.join()
+    assert result.signal == signal.SIGINT
+
+
+def test_a_second_ctrl_c_does_not_wait() -> None:
+    timers = [signalled(signal.SIGINT, 0.1), signalled(signal.SIGINT, 0.15)]
+    began = time.perf_counter()
+    result = planner.solve(FEASIBLE, method="stubborn", limits=Limits(time_s=100))
+    assert time.perf_counter() - began < 1.0  # the grace alone would be 5.5 s
+    assert result.stop is Stop.INTERRUPTED
+    for timer in timers:
+        timer.join()
+
+
+def test_sigterm_is_left_to_the_system_unless_the_program_handles_it() -> None:
+    assert planner.solve(FEASIBLE, method="handlers").stats["sigterm"] == str(signal.SIG_DFL)
+
+
+def test_a_thread_other_than_the_main_one_may_solve() -> None:
+    found: list[planner.Result] = []
+    thread = threading.Thread(target=lambda: found.append(planner.solve(FEASIBLE)))
+    thread.start()
+    thread.join()
+    assert found[0].status is Status.OPTIMAL
+
+
+def test_infeasible_comes_with_what_would_help() -> None:
+    result = planner.solve(INFEASIBLE)
+    assert (result.status, result.stop, result.plan, result.bound) == (Status.INFEASIBLE, Stop.PROVED, None, None)
+    assert "at most 10 can be reached" in result.reason
+    assert result.stats["reachable"] == 10
+
+
+def test_an_explanation_keeps_the_time_limit() -> None:
+    began = time.perf_counter()
+    result = planner.solve(Counting("beast", (1,), 666), limits=Limits(time_s=0.2))
+    assert time.perf_counter() - began < 1.1 * 0.2 + 1
+    assert result.status is Status.INFEASIBLE
+    assert "no time was left" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: planner.solve(FEASIBLE, method="exakt"), "did you mean exact"),
+        (lambda: planner.solve(FEASIBLE, method="greedy", exact=True), "an exact method"),
+        (lambda: planner.solve(Counting("many", (1,) * 11, 3), method="exact"), "more than 10"),
+        (lambda: planner.solve(FEASIBLE, method="exact", options={"extra": 1}), "the setting is 'extra'"),
+        (lambda: planner.solve(FEASIBLE, method="greedy", options={"extra": 0}), "--extra is 0; expected an integer"),
+        (lambda: planner.solve(object()), "the instance is 'object'"),
+    ],
+)
+def test_requests_that_cannot_be_served(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        call()
+
+
+def test_options_reach_the_method_and_the_result() -> None:
+    assert planner.solve(FEASIBLE, method="greedy", options={"extra": "7"}).options["extra"] == 7
+
+
+def test_improvements_are_heard() -> None:
+    heard: list[tuple[float | None, float | None]] = []
+    planner.solve(
+        FEASIBLE,
+        method="patient",
+        limits=Limits(time_s=0.05),
+        listen=lambda _, plan, bound: heard.append((plan, bound)),
+    )
+    assert heard == [(4.0, None), (4.0, 1.0)]
