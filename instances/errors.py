@@ -18,7 +18,8 @@ class InstanceError(ValueError):
     @classmethod
     def at(cls, where: str, field: str, value: Any, rule: str) -> InstanceError:
         """``WHERE: FIELD is VALUE; expected RULE``, with long values cut."""
-        return cls._line(where, field, _SHORT.repr(value), rule)
+        shown = _SHORT.repr(value)
+        return cls._line(where, field, shown if len(shown) <= 90 else f"{shown[:87]}...", rule)
 
     @classmethod
     def missing(cls, where: str, field: str, rule: str = "a value") -> InstanceError:
