@@ -33,7 +33,7 @@ _weighted = cp_model.LinearExpr.weighted_sum
 class Model:
     """The model and its variables; Booleans unless said otherwise.
 
-    ``config[j, t, d]``: stage position j is used with these degrees. ``splits[j, t]``, ``copies[j, d]``: with either.
+    ``degrees[j, t, d]``: stage position j is used with these degrees. ``splits[j, t]``, ``copies[j, d]``: with either.
     ``choice[o, j]``: option o (of ``terms.options``) runs at position j. ``holds[v, j]``: node v is there.
     ``done[v, j]``: node v is at position j or before. ``in_flight[j, y]``: y micro-batches are in flight there.
     ``outside[c, j]``: position j pays crossing c. ``s[j]`` and ``time`` (T in units of ``costs``) are integers.
@@ -62,13 +62,13 @@ class Model:
 
     def _degrees(self) -> None:
         cp, terms, instance = self.cp, self.terms, self.terms.instance
-        self.config = {(j, t, d): cp.new_bool_var("") for j in terms.stages for t, d in terms.configs}
+        self.degrees = {(j, t, d): cp.new_bool_var("") for j in terms.stages for t, d in terms.configs}
         self.splits = {(j, t): cp.new_bool_var("") for j in terms.stages for t in instance.tp_degrees}
         self.copies = {(j, d): cp.new_bool_var("") for j in terms.stages for d in terms.dp_degrees}
         self.used = [cp.new_bool_var("") for _ in terms.stages]
         self.s = [cp.new_int_var(0, terms.max_s, "") for _ in terms.stages] + [cp.new_constant(0)]
         for j in terms.stages:
-            own = {(t, d): self.config[j, t, d] for t, d in terms.configs}
+            own = {(t, d): self.degrees[j, t, d] for t, d in terms.configs}
             # A used position has one pair of degrees.
             cp.add_exactly_one([*own.values(), ~self.used[j]])
             for t in instance.tp_degrees:
@@ -81,7 +81,7 @@ class Model:
             if j:
                 cp.add_implication(self.used[j], self.used[j - 1])
         # The stages take at most K devices, and their degrees sum to N where that is asked for.
-        taken = [(var, t * d) for (_, t, d), var in self.config.items()]
+        taken = [(var, t * d) for (_, t, d), var in self.degrees.items()]
         cp.add(_weighted([var for var, _ in taken], [size for _, size in taken]) <= instance.num_devices)
         if instance.exactly:
             cp.add(self.s[0] == instance.num_microbatches)
@@ -148,7 +148,7 @@ class Model:
             )
             cp.add(total <= d * self.time).only_enforce_if(self.copies[j, d])
         work = _weighted(self._choices(j), [floor(terms.work(o)) for o in range(len(terms.options))])
-        own = [(self.config[j, t, d], t * d * self.upper) for t, d in terms.configs]
+        own = [(self.degrees[j, t, d], t * d * self.upper) for t, d in terms.configs]
         cp.add(work <= _weighted([var for var, _ in own], [most for _, most in own]))
 
     def _choices(self, j: int) -> list[Any]:
@@ -158,7 +158,7 @@ class Model:
         """The decisions that make up a plan, as pairs of a variable and its value."""
         chosen = dict(enumerate(self.terms.chosen(plan)))
         flights = {j: -(-s // chosen[j].dp_degree) for j, s in enumerate(suffix_sums(plan))}
-        for (j, t, d), var in self.config.items():
+        for (j, t, d), var in self.degrees.items():
             yield var, int(j in chosen and (t, d) == (chosen[j].tp_degree, chosen[j].dp_degree))
         for (o, j), var in self.choice.items():
             yield var, int(j in chosen and o in chosen[j].options)
@@ -172,7 +172,7 @@ class Model:
             Chosen(t, d, tuple(o for o in range(len(terms.options)) if values[self.choice[o, j]]))
             for j in terms.stages
             for t, d in terms.configs
-            if values[self.config[j, t, d]]
+            if values[self.degrees[j, t, d]]
         )
 
     def lower_bound(self, bound: float) -> float:

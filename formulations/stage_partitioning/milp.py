@@ -1,0 +1,262 @@
+"""Stage partitioning as one mixed-integer program in Pyomo: positions, degrees and TMPCs are assigned at once.
+
+The same decisions and rows as the CP-SAT model (`cpsat`), told linearly. T times the degrees of a stage is linear
+in ``slot[j, t, d]``, which is T if position j has these degrees and 0 otherwise (its perspective, so no big-M stands
+between T and the times). Exact for the instance as declared; times are in units of a lower bound and bytes in units
+of M, so that HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off.
+
+Source: this project; the problem is Piper's, section 3.6. Symbols as in `assignment`; T is the slowest stage's time,
+s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batches a stage has in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyomo.environ as pyo
+from pyomo.core.expr import LinearExpression
+
+from formulations.family import Answer
+from formulations.stage_partitioning.assignment import Chosen, Terms
+from formulations.stage_partitioning.first_plan import first_plan
+from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.proof import go_on, prove
+from instances.stage_partitioning import StageInstance
+from solvers import milp
+from solvers.outcome import Limits, Run, Watch
+
+#: HiGHS meets rows and integrality to this; its bound is trusted to `TRUST` only.
+TOLERANCE = 1e-9
+
+#: The bound is lowered by this part of itself: rows met to `TOLERANCE` in sums of a few dozen terms.
+TRUST = 1e-7
+
+
+class Model:
+    """The model and its variables; binary unless said otherwise.
+
+    ``degrees[j, t, d]``: position j is used with these degrees. ``choice[o, j]``: option o (of ``terms.options``)
+    runs there. ``in_flight[j, y]``: y micro-batches are in flight there. Continuous: ``time`` (T in units of
+    ``unit``), ``slot[j, t, d]`` (T for the degrees that j has), ``outside[c, j]`` (j pays crossing c),
+    ``synced[j, d]`` (weights, in parts of the most, that j synchronises with degree d).
+    """
+
+    def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
+        self.terms = terms
+        self.first = first
+        upper = terms.largest_time if first is None else evaluate(terms.instance, first)
+        self.unit = terms.lower_bound or upper or 1.0
+        #: T may be this large, in units; wide enough for the tolerances of the solver.
+        self.upper = upper / self.unit * (1 + TRUST)
+        self.pyomo = self._variables()
+        self.pyomo.objective = pyo.Objective(expr=self.pyomo.time)
+        self.pyomo.rows = pyo.ConstraintList()
+        self._degrees()
+        self._nodes()
+        for j in terms.stages:
+            go_on(watch)
+            self._memory(j)
+            self._crossings(j)
+            self._stage_time(j)
+        self._device_time()
+
+    def _variables(self) -> pyo.ConcreteModel:
+        terms, model = self.terms, pyo.ConcreteModel()
+        stages, options = list(terms.stages), list(range(len(terms.options)))
+        configs = [(j, t, d) for j in stages for t, d in terms.configs]
+        model.time = pyo.Var(bounds=(0, self.upper))
+        model.degrees = pyo.Var(configs, domain=pyo.Binary)
+        model.slot = pyo.Var(configs, bounds=(0, self.upper))
+        model.choice = pyo.Var(options, stages, domain=pyo.Binary)
+        model.in_flight = pyo.Var(stages, list(range(1, terms.max_s + 1)), domain=pyo.Binary)
+        model.outside = pyo.Var(list(range(len(terms.crossings))), stages, bounds=(0, 1))
+        model.synced = pyo.Var(stages, list(terms.dp_degrees), bounds=(0, 1))
+        return model
+
+    def _at_most(self, pairs: list[tuple[Any, float]], right: float) -> None:
+        """Add the row: the weighted sum of the variables is at most ``right``."""
+        self._row(pairs, (None, right))
+
+    def _equal(self, pairs: list[tuple[Any, float]], right: float) -> None:
+        self._row(pairs, (right, right))
+
+    def _row(self, pairs: list[tuple[Any, float]], between: tuple[float | None, float]) -> None:
+        if not pairs:  # an empty sum is 0; Pyomo takes no row without variables, so a fixed one stands for it
+            pairs = [(self.pyomo.time, 0.0)]
+        total = LinearExpression(linear_coefs=[factor for _, factor in pairs], linear_vars=[var for var, _ in pairs])
+        self.pyomo.rows.add((between[0], total, between[1]))
+
+    def _used(self, j: int) -> list[Any]:
+        return [self.pyomo.degrees[j, t, d] for t, d in self.terms.configs]
+
+    def _holds(self, v: int, j: int, factor: float = 1.0) -> list[tuple[Any, float]]:
+        return [(self.pyomo.choice[o, j], factor) for o in self.terms.of_node[v]]
+
+    def _suffix_sum(self, j: int, factor: float = 1.0) -> list[tuple[Any, float]]:
+        """s of position j."""
+        return [(var, factor * d) for (i, _, d), var in self.pyomo.degrees.items() if i >= j]
+
+    def _degrees(self) -> None:
+        terms, instance, degrees = self.terms, self.terms.instance, self.pyomo.degrees
+        for j in terms.stages:
+            # A position has at most one pair of degrees, and unused positions come last.
+            self._at_most([(var, 1.0) for var in self._used(j)], 1.0)
+            if j:
+                self._at_most([(var, 1.0) for var in self._used(j)] + [(var, -1.0) for var in self._used(j - 1)], 0.0)
+        # The stages take at most K devices, and their degrees sum to at most, or exactly, N.
+        self._at_most([(var, float(t * d)) for (_, t, d), var in degrees.items()], float(instance.num_devices))
+        if instance.exactly:
+            self._equal(self._suffix_sum(0), float(instance.num_microbatches))
+        else:
+            self._at_most(self._suffix_sum(0), float(terms.max_s))
+
+    def _nodes(self) -> None:
+        terms, model = self.terms, self.pyomo
+        for v in terms.nodes:
+            # Every node runs once, with one TMPC, and at that TMPC's tensor-parallel degree.
+            self._equal([pair for j in terms.stages for pair in self._holds(v, j)], 1.0)
+            for j in terms.stages:
+                for t in terms.instance.tp_degrees:
+                    runs = [(model.choice[o, j], 1.0) for o in terms.of_node[v] if terms.options[o].tp_degree == t]
+                    splits = [(model.degrees[j, tp, d], -1.0) for tp, d in terms.configs if tp == t]
+                    if runs:
+                        self._at_most(runs + splits, 0.0)
+        for u, v in terms.instance.edge_indices:
+            # No edge runs backwards: where v is done, u is.
+            for last in list(terms.stages)[:-1]:
+                before = range(last + 1)
+                done_v = [pair for j in before for pair in self._holds(v, j)]
+                self._at_most(done_v + [pair for j in before for pair in self._holds(u, j, -1.0)], 0.0)
+        for j in terms.stages:
+            # A used position holds a node.
+            held = [pair for v in terms.nodes for pair in self._holds(v, j, -1.0)]
+            self._at_most([(var, 1.0) for var in self._used(j)] + held, 0.0)
+
+    def _memory(self, j: int) -> None:
+        """y = ceil(s/d) micro-batches are in flight, and the bytes of a stage fit on each of its devices.
+
+        Big-M: s <= S for the first row; with y in flight no stage exceeds ``largest_memory(y)``.
+        """
+        terms, model, S = self.terms, self.pyomo, float(self.terms.max_s)
+        limit = terms.instance.memory_bytes * MEMORY_SLACK
+        flights = {y: model.in_flight[j, y] for y in range(1, terms.max_s + 1)}
+        self._equal([(var, 1.0) for var in flights.values()] + [(var, -1.0) for var in self._used(j)], 0.0)
+        for y, flying in flights.items():
+            # s <= y d, if y is in flight here.
+            enough = [(model.degrees[j, t, d], -float(min(y * d, terms.max_s))) for t, d in terms.configs]
+            self._at_most(self._suffix_sum(j) + enough + [(flying, S)], S)
+            most = terms.largest_memory(y)
+            if most > limit:
+                size = [(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) / most for o in terms.options]
+                used = [(model.choice[o, j], size[o]) for o in range(len(size))]
+                self._at_most([*used, (flying, 1 - limit / most)], 1.0)
+
+    def _crossings(self, j: int) -> None:
+        """A crossing is paid where its payer runs with one of its options and the neighbour does not run."""
+        for c, crossing in enumerate(self.terms.crossings):
+            runs = [(self.pyomo.choice[o, j], 1.0) for o in crossing.options]
+            self._at_most([*runs, *self._holds(crossing.other, j, -1.0), (self.pyomo.outside[c, j], -1.0)], 0.0)
+
+    def _stage_time(self, j: int) -> None:
+        """Compute, boundary and synchronisation, times d, are at most d T for the degree d of the position."""
+        terms, model, unit = self.terms, self.pyomo, self.unit
+        own = [(t, d) for t, d in terms.configs]
+        # slot is at most T, and 0 for degrees that the position does not have.
+        self._at_most([(model.slot[j, t, d], 1.0) for t, d in own] + [(model.time, -1.0)], 0.0)
+        for t, d in own:
+            self._at_most([(model.slot[j, t, d], 1.0), (model.degrees[j, t, d], -self.upper)], 0.0)
+        most = terms.largest_weight
+        for d in terms.dp_degrees if most else ():
+            # synced[j, d] >= weights / most - 1 + [the position has degree d]; no stage has more weights than most.
+            weights = [(model.choice[o, j], option.tmpc.weight_bytes / most) for o, option in enumerate(terms.options)]
+            having = [(model.degrees[j, t, dp], 1.0) for t, dp in own if dp == d]
+            self._at_most([*weights, *having, (model.synced[j, d], -1.0)], 1.0)
+        compute = [(model.choice[o, j], option.tmpc.time / unit) for o, option in enumerate(terms.options)]
+        boundary = [(model.outside[c, j], crossing.time / unit) for c, crossing in enumerate(terms.crossings)]
+        resync = [(model.synced[j, d], terms.resync(d) * most / unit) for d in terms.dp_degrees]
+        self._at_most([*compute, *boundary, *resync, *[(model.slot[j, t, d], -float(d)) for t, d in own]], 0.0)
+        # Implied, but not by the relaxation: device-time t p, and at least one device per boundary, is at most t d T.
+        work = [(model.choice[o, j], terms.work(o) / unit) for o in range(len(terms.options))]
+        self._at_most([*work, *boundary, *[(model.slot[j, t, d], -float(t * d)) for t, d in own]], 0.0)
+
+    def _device_time(self) -> None:
+        """All stages together use at most K devices for T each."""
+        used = [(var, float(t * d)) for (_, t, d), var in self.pyomo.slot.items()]
+        self._at_most([*used, (self.pyomo.time, -float(self.terms.instance.num_devices))], 0.0)
+
+    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
+        """The decisions that make up a plan, as pairs of a variable and its value."""
+        chosen = dict(enumerate(self.terms.chosen(plan)))
+        flights = {j: -(-s // chosen[j].dp_degree) for j, s in enumerate(suffix_sums(plan))}
+        for (j, t, d), var in self.pyomo.degrees.items():
+            yield var, int(j in chosen and (t, d) == (chosen[j].tp_degree, chosen[j].dp_degree))
+        for (o, j), var in self.pyomo.choice.items():
+            yield var, int(j in chosen and o in chosen[j].options)
+        for (j, y), var in self.pyomo.in_flight.items():
+            yield var, int(flights.get(j) == y)
+
+    def decode(self, values: milp.Values) -> StagePlan:
+        """The plan of a solution."""
+        terms, model = self.terms, self.pyomo
+        return terms.plan(
+            Chosen(t, d, tuple(o for o in range(len(terms.options)) if values[model.choice[o, j]] > 0.5))
+            for j in terms.stages
+            for t, d in terms.configs
+            if values[model.degrees[j, t, d]] > 0.5
+        )
+
+    def lower_bound(self, bound: float) -> float:
+        """The bound in the instance's unit, less what the solver's tolerances may have added."""
+        return max(0.0, bound * (1 - TRUST)) * self.unit
+
+    def cut_off(self, stage: Stage, in_flight: int) -> None:
+        """Not all of these TMPCs together, at any position, with so many micro-batches in flight or more."""
+        options = self.terms.chosen(StagePlan((stage,)))[0].options
+        for j in self.terms.stages:
+            flying = [(self.pyomo.in_flight[j, y], 1.0) for y in range(in_flight, self.terms.max_s + 1)]
+            self._at_most([*flying, *((self.pyomo.choice[o, j], 1.0) for o in options)], float(len(options)))
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None],
+        on_bound: Callable[[float], None],
+    ) -> Run:
+        """Run HiGHS."""
+        return milp.run(
+            self.pyomo,
+            limits,
+            watch,
+            on_solution=on_solution,
+            on_bound=on_bound,
+            hint=() if self.first is None else self.values_of(self.first),
+            options={"mip_feasibility_tolerance": TOLERANCE, "primal_feasibility_tolerance": TOLERANCE},
+        )
+
+
+def build(instance: StageInstance, first: StagePlan | None = None, watch: Watch | None = None) -> Model:
+    """The Pyomo model of an instance.
+
+    ``first`` (a feasible plan) becomes the hint and the upper bound. Raises `proof.Stopped` once the watch is.
+    """
+    return Model(Terms(instance), first, watch or Watch())
+
+
+def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The optimum by HiGHS, with a plan of `first_plan` to start from.
+
+    Source
+    ------
+    This project; see the module.
+    """
+
+    def model() -> Model:
+        terms = Terms(instance)
+        first = first_plan(terms, watch)
+        if first is not None:
+            watch.plan(first, evaluate(instance, first))
+        return Model(terms, first, watch)
+
+    return prove(instance, model, limits, watch)
