@@ -7,7 +7,9 @@ derived from objective and bound, and a plan or bound that cannot be true raises
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from formulations.family import Answer, Family, Method
@@ -74,7 +76,10 @@ def solve(
     """
     limits = limits or Limits()
     family = family_of(instance)
+    began = time.perf_counter()
     chosen, reason = pick(family, instance, limits, method or AUTO, exact)
+    if limits.time_s is not None:  # choosing counts against the limit
+        limits = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
     given = method_options([chosen], options or {})[chosen.name]
     return run(family, chosen, instance, limits, given, reason, listen, notice)
 
@@ -99,11 +104,12 @@ def run(
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         plan, objective, bound = _judge(family, method, instance, answer, watch)
         stats = {**answer.stats, "compile_seconds": worker.prepare_s}
+        reasons = [reason, answer.reason]
         if not returned:
             stats["left_behind"] = True
         if answer.infeasible and heard.signal is None:
             sentence, figures = _explain(family, instance, limits, watch, heard)
-            reason, stats = " ".join(part for part in (reason, sentence) if part), {**stats, **figures}
+            reasons, stats = [*reasons, sentence], {**stats, **figures}
     gap = relative_gap(objective, bound)
     status = _status(answer, objective, gap)
     return Result(
@@ -118,7 +124,7 @@ def run(
         gap=gap,
         unit=family.unit(instance),
         seconds=seconds,
-        reason="; ".join(part for part in (reason, answer.reason) if part),
+        reason="; ".join(dict.fromkeys(part for part in reasons if part)),
         solver=answer.solver,
         seed=limits.seed,
         threads=limits.threads,

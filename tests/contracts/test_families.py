@@ -1,0 +1,198 @@
+"""What every method of every family must keep, found through `FAMILIES`: a new room is examined without a change here.
+
+A new family adds its small examples to `EXAMPLES`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+import planner
+from formulations import FAMILIES
+from formulations.family import Claim, Family, Method
+from planner.cli import solve_command
+from planner.report import as_json
+from solvers.outcome import Limits, Status, Stop, Watch
+
+KNAPSACK = {
+    "problem": "tmpc_knapsack",
+    "schema_version": 1,
+    "capacity_bytes": 10,
+    "nodes": [
+        {"id": 1, "options": [{"id": "a", "time": 3, "memory_bytes": 4}, {"id": "b", "time": 5, "memory_bytes": 2}]},
+        {"id": "x", "options": [{"id": "a", "time": 1, "memory_bytes": 7}, {"id": "b", "time": 6, "memory_bytes": 3}]},
+    ],
+}
+
+
+def _family(name: str) -> Family[Any, Any]:
+    return next(family for family in FAMILIES if family.name == name)
+
+
+#: Small feasible instances of each family, and overrides that starve the first of them.
+EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
+    "stage_partitioning": (
+        lambda **given: planner.load("diamond", **given),
+        lambda **given: planner.load("chain8", **{"devices": 4, **given}),
+    ),
+    "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
+}
+STARVED = {"stage_partitioning": {"memory": 1.0}, "tmpc_knapsack": {"memory": 1.0}}
+#: One thread of a slow machine proves the examples in this time.
+LIMITS = Limits(time_s=30.0)
+
+METHODS = [
+    pytest.param(family, method, id=f"{family.name}-{method.name}") for family in FAMILIES for method in family.methods
+]
+ANY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+ANY_METHOD = pytest.mark.parametrize(("family", "method"), METHODS)
+
+
+@cache
+def proved_optimum(family_name: str, number: int) -> float:
+    """The optimum of an example, proved by the method that the dispatcher trusts."""
+    result = planner.solve(EXAMPLES[family_name][number](), exact=True, limits=LIMITS)
+    assert result.status is Status.OPTIMAL and result.objective is not None
+    return result.objective
+
+
+@ANY_METHOD
+def test_results_are_verified_and_bracket_the_optimum(family: Family[Any, Any], method: Method[Any, Any]) -> None:
+    supported = 0
+    for number, example in enumerate(EXAMPLES[family.name]):
+        instance = example()
+        if method.supports(instance) is not None:
+            continue
+        supported += 1
+        result = planner.solve(instance, method=method.name, limits=LIMITS)
+        optimum = proved_optimum(family.name, number)
+        assert result.verified and result.objective is not None
+        assert result.objective >= optimum * (1 - 1e-9)
+        assert result.bound is None or result.bound <= optimum * (1 + 1e-6)
+        if method.claim is Claim.EXACT:
+            assert result.status is Status.OPTIMAL
+            assert math.isclose(result.objective, optimum, rel_tol=1e-6)
+        _round_trip(family, instance, result)
+    assert supported, "no example is small enough for this method"
+
+
+def _round_trip(family: Family[Any, Any], instance: Any, result: planner.Result) -> None:
+    """The result is JSON, and its plan checks after having been text."""
+    told = json.loads(as_json(result.to_json()))
+    assert told["status"] == result.status.value and told["objective"] == result.objective
+    verdict = planner.check(instance, told["plan"])
+    assert verdict.feasible and verdict.objective == result.objective
+    plan = family.plan_from_json(instance, told["plan"])
+    assert family.plan_to_json(instance, plan) == told["plan"]
+
+
+@ANY_METHOD
+def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], method: Method[Any, Any]) -> None:
+    instance = EXAMPLES[family.name][0](**STARVED[family.name])
+    if method.supports(instance) is not None:
+        pytest.skip("the example is too large for this method")
+    result = planner.solve(instance, method=method.name, limits=LIMITS)
+    assert result.plan is None and result.objective is None
+    if method.claim is Claim.EXACT:
+        assert result.status is Status.INFEASIBLE
+        assert len(result.reason) > len("asked for by name"), "it does not say what would help"
+    else:
+        assert result.status in (Status.INFEASIBLE, Status.UNKNOWN)
+
+
+@ANY_METHOD
+def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, Any], method: Method[Any, Any]) -> None:
+    instance = EXAMPLES[family.name][0]()
+    method.prepare()
+    watch = Watch(Limits())
+    watch.stop(Stop.INTERRUPTED)
+    answer = method.solve(instance, Limits(), watch)
+    if answer.plan is None and not answer.infeasible:
+        assert answer.stop is Stop.INTERRUPTED
+    else:  # so small that it was done before it looked
+        assert answer.infeasible or not family.violations(instance, answer.plan)
+
+
+@ANY_METHOD
+@pytest.mark.parametrize("limit", [0.0, 0.3])
+def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any], limit: float) -> None:
+    instance = _large(family, method)
+    method.prepare()
+    planner.solve(EXAMPLES[family.name][0](), method=method.name, limits=Limits(time_s=5))  # imports what it needs
+    began = time.perf_counter()
+    result = planner.solve(instance, method=method.name, limits=Limits(time_s=limit))
+    assert time.perf_counter() - began <= 1.1 * limit + 1
+    assert "left_behind" not in result.stats, "the method did not stop by itself"
+
+
+@ANY_METHOD
+def test_an_interruption_gives_a_result(family: Family[Any, Any], method: Method[Any, Any]) -> None:
+    instance = _large(family, method)
+    method.prepare()
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # the method may be done before the signal comes
+    try:
+        timer.start()
+        result = planner.solve(instance, method=method.name, limits=Limits(time_s=20))
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if result.signal is not None and result.status in (Status.FEASIBLE, Status.UNKNOWN):
+        assert result.stop is Stop.INTERRUPTED
+    assert result.seconds < 2.0 or result.signal is None
+
+
+def _large(family: Family[Any, Any], method: Method[Any, Any]) -> Any:
+    """An instance on which slow methods take a while; the largest example where the method supports no larger one."""
+    larger = [planner.load("bert32")] if family.name == "stage_partitioning" else []
+    return next(
+        instance
+        for instance in [*larger, *(example() for example in reversed(EXAMPLES[family.name]))]
+        if method.supports(instance) is None
+    )
+
+
+@ANY_FAMILY
+def test_the_dispatcher_picks_what_it_was_asked_for(family: Family[Any, Any]) -> None:
+    for example in EXAMPLES[family.name]:
+        instance = example()
+        for exact in (False, True):
+            name, reason = family.choose(instance, LIMITS, exact)
+            method = family.method(name)
+            assert method.supports(instance) is None and reason
+            assert method.claim is Claim.EXACT or not exact
+
+
+@ANY_FAMILY
+def test_instances_survive_being_text(family: Family[Any, Any]) -> None:
+    for example in EXAMPLES[family.name]:
+        told = family.to_json(example())
+        content = json.loads(json.dumps(told, allow_nan=False))
+        assert told["problem"] == family.name and told["schema_version"] == 1
+        assert family.recognise(content)
+        assert family.to_json(family.read(content, "again", {})) == told
+
+
+@ANY_FAMILY
+def test_names_are_unique_and_sourced(family: Family[Any, Any]) -> None:
+    fixed = {name.replace("_", "-") for name in inspect.signature(solve_command).parameters}
+    settings = [setting.name for setting in family.overrides]
+    options = {option.name for method in family.methods for option in method.options}
+    names = [method.name for method in family.methods]
+    assert len(set(settings)) == len(settings) and len(set(names)) == len(names)
+    assert not fixed & {*settings, *options} and not options & set(settings)
+    assert names and all(method.source for method in family.methods)
+    assert not any(
+        other.recognise(family.to_json(EXAMPLES[family.name][0]())) for other in FAMILIES if other is not family
+    )
