@@ -41,7 +41,7 @@ _EXACT_INTEGERS = 2.0**53
 _INPUT = "int64[::1], float64[::1], float64[::1], float64"
 
 
-@njit("float64(int64[::1], float64[::1], int64[::1])", cache=True, nogil=True)
+@njit("float64(int64[::1], float64[::1], int64[::1])", cache=True, nogil=True, error_model="numpy")
 def chosen_sum(node_start: Any, values: Any, choice: Any) -> Any:
     """Sum of ``values`` over a choice, compensated (Neumaier): the error is about one rounding."""
     total = 0.0
@@ -57,7 +57,7 @@ def chosen_sum(node_start: Any, values: Any, choice: Any) -> Any:
     return total + lost
 
 
-@njit(f"boolean({_INPUT}, int64[::1])", cache=True, nogil=True)
+@njit(f"boolean({_INPUT}, int64[::1])", cache=True, nogil=True, error_model="numpy")
 def smallest_choice(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
     """Whether anything fits; writes the smallest choice (per node least memory, then least time, then first)."""
     for v in range(len(node_start) - 1):
@@ -72,7 +72,7 @@ def smallest_choice(node_start: Any, time: Any, memory: Any, capacity: Any, choi
     return chosen_sum(node_start, memory, choice_out) <= capacity * MEMORY_SLACK
 
 
-@njit("void(int64[::1], float64[::1], float64[::1], int64[::1])", cache=True, nogil=True)
+@njit("void(int64[::1], float64[::1], float64[::1], int64[::1])", cache=True, nogil=True, error_model="numpy")
 def fastest_choice(node_start: Any, time: Any, memory: Any, choice_out: Any) -> None:
     """Write the choice of least time (then least memory, then first) of every node."""
     for v in range(len(node_start) - 1):
@@ -84,7 +84,7 @@ def fastest_choice(node_start: Any, time: Any, memory: Any, choice_out: Any) -> 
         choice_out[v] = least - first
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _rounding(node_start: Any, memory: Any, limit: Any) -> Any:
     """Bytes by which running sums below ``limit`` may be wrong: 0 where all sizes are integers."""
     if limit >= _EXACT_INTEGERS:
@@ -95,12 +95,12 @@ def _rounding(node_start: Any, memory: Any, limit: Any) -> Any:
     return 0.0
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _follows(first: Any, second: Any, i: Any, j: Any) -> Any:
     return first[i] > first[j] or (first[i] == first[j] and second[i] > second[j])
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _sort(order: Any, lo: Any, hi: Any, first: Any, second: Any) -> None:
     """Sort the indices ``order[lo:hi]`` by ``first``, then ``second``: insertion where few, else a heap.
 
@@ -136,7 +136,7 @@ def _sort(order: Any, lo: Any, hi: Any, first: Any, second: Any) -> None:
         order[lo + at] = x
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _efficient(node_start: Any, time: Any, memory: Any, room: Any, start: Any, option: Any) -> None:
     """Options worth considering: by rising time and falling memory, none larger by ``room`` than the smallest.
 
@@ -162,18 +162,18 @@ def _efficient(node_start: Any, time: Any, memory: Any, room: Any, start: Any, o
     start[len(node_start) - 1] = total
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _price(dt: Any, dm: Any) -> Any:
     """Time per byte saved."""
     return min(dt / dm, _STEEPEST)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any) -> Any:
-    """Solve the linear relaxation; returns the marginal price, and the node and position of the split step (or -1).
+    """Solve the linear relaxation; returns the marginal price of a byte.
 
-    ``base[v]`` (a position in ``option``) becomes the option of node v in the relaxation, the split node at the larger
-    of its two. Steps run along the lower convex hull of every node's options, cheapest byte first.
+    ``base[v]`` (a position in ``option``) becomes the option of node v in the relaxation; the node that is split
+    between two gets the larger. Steps run along the lower convex hull of every node's options, cheapest byte first.
     """
     num_nodes = len(base)
     hull = np.empty(start[num_nodes], np.int64)
@@ -209,26 +209,26 @@ def _relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: An
         price = step_price[step]
         saved = memory[option[base[v]]] - memory[option[to]]
         if excess <= saved:
-            return price, v, to
+            break
         excess -= saved
         base[v] = to
-    return price, -1, -1
+    return price
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _copy(choice: Any, out: Any) -> None:
     for v in range(len(choice)):
         out[v] = choice[v]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _write(node_start: Any, option: Any, at: Any, choice: Any) -> None:
     """Turn positions in ``option`` into a choice."""
     for v in range(len(at)):
         choice[v] = option[at[v]] - node_start[v]
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any, slack: Any) -> Any:
     """Nodes to branch on, in order, with their options relative to the base.
 
@@ -303,13 +303,13 @@ def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any
     return node, first, at, dt_out, dm_out, cheap, dear, saving
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _bound(cost: Any, excess: Any, cheap: Any, dear: Any) -> Any:
     """Least time of a partial choice completed: bytes over are saved, bytes to spare are given up, at best price."""
     return cost + excess * (dear if excess > 0 else cheap)
 
 
-@njit(nogil=True)
+@njit(nogil=True, error_model="numpy")
 def _grown(array: Any, size: Any) -> Any:
     larger = np.empty(size, array.dtype)
     for i in range(len(array)):
@@ -321,6 +321,7 @@ def _grown(array: Any, size: Any) -> Any:
     f"float64({_INPUT}, float64, int64[::1], uint8[::1], float64[::1])",
     cache=True,
     nogil=True,
+    error_model="numpy",
 )
 def search(
     node_start: Any, time: Any, memory: Any, capacity: Any, gap: Any, choice_out: Any, flag: Any, report: Any
@@ -362,12 +363,19 @@ def search(
     noise = _rounding(node_start, memory, limit)
     start, option, base = np.empty(n + 1, np.int64), np.empty(node_start[n], np.int64), np.empty(n, np.int64)
     _efficient(node_start, time, memory, room + noise, start, option)
-    price, split, split_to = _relax(time, memory, start, option, limit, base)
+    price = _relax(time, memory, start, option, limit, base)
     _write(node_start, option, base, choice)
     base_cost = chosen_sum(node_start, time, choice)
     base_excess = chosen_sum(node_start, memory, choice) - limit
-    if split >= 0:
-        choice[split] = option[split_to] - node_start[split]
+    # First incumbent: the best change of one option that makes the base fit.
+    swap, swap_to, least = -1, -1, best
+    for v in range(n):
+        for i in range(start[v], start[v + 1]):
+            cost_i = base_cost + (time[option[i]] - time[option[base[v]]])
+            if cost_i < least and base_excess + (memory[option[i]] - memory[option[base[v]]]) <= noise:
+                swap, swap_to, least = v, i, cost_i
+    if swap >= 0:
+        choice[swap] = option[swap_to] - node_start[swap]
         if chosen_sum(node_start, memory, choice) <= limit and chosen_sum(node_start, time, choice) < best:
             best = chosen_sum(node_start, time, choice)
             _copy(choice, choice_out)
@@ -455,7 +463,7 @@ def search(
     return best
 
 
-@njit(f"float64({_INPUT}, int64[::1], uint8[::1])", cache=True, nogil=True)
+@njit(f"float64({_INPUT}, int64[::1], uint8[::1])", cache=True, nogil=True, error_model="numpy")
 def solve_arrays(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
     """``search`` to the proof, for other compiled loops: least total time (``inf``: infeasible), and its choice."""
     return search(node_start, time, memory, capacity, EXACT_GAP, choice_out, flag, np.empty(3))

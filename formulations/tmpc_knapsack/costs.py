@@ -1,0 +1,69 @@
+"""Tables that the methods share: the instance as flat arrays, and back from positions to a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.family import Answer
+from formulations.tmpc_knapsack.problem import MEMORY_SLACK, KnapsackPlan
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers.outcome import Stop
+
+
+class Arrays(NamedTuple):
+    """Options of all nodes in a row: node v has ``node_start[v]`` to ``node_start[v + 1] - 1`` of the other two.
+
+    ``node_start`` has shape (nodes + 1,); ``time`` and ``memory`` (bytes) have shape (options,); ``capacity`` is in
+    bytes. In this order they are the first arguments of the kernels.
+    """
+
+    node_start: NDArray[np.int64]
+    time: NDArray[np.float64]
+    memory: NDArray[np.float64]
+    capacity: float
+
+
+def arrays(instance: KnapsackInstance) -> Arrays:
+    """The instance as arrays."""
+    options = [option for node in instance.nodes for option in node.options]
+    return Arrays(
+        np.cumsum([0, *(len(node.options) for node in instance.nodes)], dtype=np.int64),
+        np.array([option.time for option in options], dtype=np.float64),
+        np.array([option.memory_bytes for option in options], dtype=np.float64),
+        float(instance.capacity_bytes),
+    )
+
+
+def plan_of(instance: KnapsackInstance, choice: Sequence[int] | NDArray[np.int64]) -> KnapsackPlan:
+    """The plan that takes option ``choice[v]`` of the v-th node."""
+    return KnapsackPlan(
+        {node.id: node.options[int(position)].id for node, position in zip(instance.nodes, choice, strict=True)}
+    )
+
+
+def least_memory(instance: KnapsackInstance) -> float:
+    """Bytes of the smallest options together: the least capacity that is feasible."""
+    return math.fsum(min(option.memory_bytes for option in node.options) for node in instance.nodes)
+
+
+def is_infeasible(instance: KnapsackInstance) -> bool:
+    """Whether even the smallest options do not fit together."""
+    return least_memory(instance) > instance.capacity_bytes * MEMORY_SLACK
+
+
+def infeasible_answer(instance: KnapsackInstance, solver: str = "") -> Answer[KnapsackPlan]:
+    """The answer to an instance that ``is_infeasible``, with what would help."""
+    return Answer(infeasible=True, stop=Stop.PROVED, solver=solver, reason=shortage(instance))
+
+
+def shortage(instance: KnapsackInstance) -> str:
+    """Why an infeasible instance is infeasible, in a sentence."""
+    return (
+        f"the smallest options together need {least_memory(instance):.17g} bytes; "
+        f"the capacity is {instance.capacity_bytes:.17g}: raise it (--memory)"
+    )

@@ -1,0 +1,78 @@
+"""The knapsack for CP-SAT: one Boolean per option, integer times and sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from formulations.family import Answer
+from formulations.tmpc_knapsack.modelled import fastest, sizes, solve_model
+from formulations.tmpc_knapsack.problem import KnapsackPlan
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers import cpsat
+from solvers.outcome import Limits, Run, Watch
+from solvers.scaling import Scale, cost_scale, size_scale
+
+
+@dataclass
+class CpsatModel:
+    """``chosen[v][j]``: node v takes its option j. The objective is extra time in units of ``scale``."""
+
+    model: cp_model.CpModel
+    chosen: list[list[cp_model.IntVar]]
+    scale: Scale
+
+    def run(
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    ) -> Run:
+        """Run CP-SAT."""
+        return cpsat.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
+
+    def is_chosen(self, values: Any, node: int, option: int) -> bool:
+        """Whether a solution takes that option."""
+        return bool(values[self.chosen[node][option]])
+
+    def extra_time(self, bound: float) -> float:
+        """Units are whole, so a bound may be rounded up (CP-SAT's may be a hair below an integer)."""
+        return self.scale.restore(math.ceil(bound - 1e-6))
+
+    def forbid(self, options: list[tuple[int, int]]) -> None:
+        """Not every node takes one of these."""
+        self.model.add(sum(self.chosen[node][option] for node, option in options) <= len(self.chosen) - 1)
+
+
+def build(instance: KnapsackInstance) -> CpsatModel:
+    """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers)."""
+    model = cp_model.CpModel()
+    chosen = [
+        [model.new_bool_var(f"chosen[{node.id},{option.id}]") for option in node.options] for node in instance.nodes
+    ]
+    # Every node takes exactly one TMPC.
+    for options in chosen:
+        model.add_exactly_one(options)
+    flat = [variable for options in chosen for variable in options]
+
+    # Total memory is within the capacity.
+    memory, limit = sizes(instance)
+    flat_memory = [size for options in memory for size in options]
+    unit = size_scale(flat_memory, limit, math.fsum(max(options) for options in memory))
+    model.add(
+        cp_model.LinearExpr.weighted_sum(flat, [unit.floor(size) for size in flat_memory]) <= unit.floor(limit)
+    ).with_name("memory")
+
+    # Least total time, counted from the fastest options, whose total is a lower bound.
+    least = fastest(instance)
+    extra = [option.time - best for node, best in zip(instance.nodes, least, strict=True) for option in node.options]
+    largest = math.fsum(max(option.time for option in node.options) for node in instance.nodes)
+    scale = cost_scale(math.fsum(least), len(instance.nodes), largest)
+    model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
+    return CpsatModel(model, chosen, scale)
+
+
+def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
+    """The best choice; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the times."""
+    return solve_model(instance, build(instance), limits, watch)

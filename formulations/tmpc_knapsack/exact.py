@@ -1,0 +1,66 @@
+"""Exact knapsack: the compiled search of kernels.py, with limits, incumbents and bounds."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from formulations.family import Answer
+from formulations.tmpc_knapsack import kernels
+from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
+
+
+def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
+    """The best choice, with a bound within about 1e-12 of it; with a limit or a stop, the best so far and its bound.
+
+    Parameters
+    ----------
+    limits
+        A ``gap`` above 1e-6 lets the search end early.
+    """
+    table = arrays(instance)
+    choice = np.zeros(len(instance.nodes), np.int64)
+    report = np.zeros(3)
+    gap = limits.gap if limits.gap > OPTIMAL_GAP else kernels.EXACT_GAP
+    with _alarm(watch):
+        objective = kernels.search(*table, gap, choice, np.frombuffer(watch.flag, np.uint8), report)
+    if math.isinf(objective):
+        return infeasible_answer(instance, "numba kernels")
+    plan, (bound, states, complete) = plan_of(instance, choice), report.tolist()
+    watch.plan(plan, evaluate(instance, plan))
+    watch.bound(bound)
+    proved = complete and gap == kernels.EXACT_GAP
+    return Answer(
+        plan=plan,
+        bound=bound,
+        stop=Stop.PROVED if proved else Stop.COMPLETED if complete else watch.why(),
+        solver="numba kernels",
+        stats={"search_nodes": int(states)},
+    )
+
+
+def prepare() -> None:
+    """Importing this module has loaded or compiled the kernels: their signatures are explicit."""
+
+
+@contextmanager
+def _alarm(watch: Watch) -> Iterator[None]:
+    """Raise the watch's flag when its time is up, though the search itself looks at no clock."""
+    remaining = watch.remaining_s()
+    if watch.stopped() or remaining is None:
+        yield
+        return
+    timer = threading.Timer(remaining, watch.stopped)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,85 @@
+"""The knapsack for a MILP solver: one binary per option, times and sizes scaled to natural size."""
+
+# mypy: disallow_untyped_calls=False
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.family import Answer
+from formulations.tmpc_knapsack.modelled import fastest, sizes, solve_model
+from formulations.tmpc_knapsack.problem import KnapsackPlan
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers import milp
+from solvers.outcome import Limits, Run, Watch
+
+#: The capacity, and the largest extra time, in the model's units.
+_NATURAL = 1e6
+
+#: HiGHS's tolerances are absolute: that much of the objective per node is not to be trusted.
+_TOLERANCE = 1e-6
+
+
+@dataclass
+class MilpModel:
+    """``model.chosen[v, j]``: node v takes its option j. The objective is extra time in units of ``unit``."""
+
+    model: Any
+    num_nodes: int
+    unit: float
+
+    def run(
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    ) -> Run:
+        """Run HiGHS; a loose integrality tolerance would let it exceed the capacity by a millionth."""
+        options = {"mip_feasibility_tolerance": 1e-9}
+        return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, options=options)
+
+    def is_chosen(self, values: Any, node: int, option: int) -> bool:
+        """Whether a solution takes that option."""
+        return bool(values[self.model.chosen[node, option]] > 0.5)
+
+    def extra_time(self, bound: float) -> float:
+        """A bound less HiGHS's tolerance."""
+        return (bound - _TOLERANCE * self.num_nodes) * self.unit
+
+    def forbid(self, options: list[tuple[int, int]]) -> None:
+        """Not every node takes one of these."""
+        self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= self.num_nodes - 1)
+
+
+def build(instance: KnapsackInstance) -> MilpModel:
+    """The model; the numbers are those of the instance but for their scale."""
+    memory, limit = sizes(instance)
+    least = fastest(instance)
+    extra = {
+        (v, j): option.time - least[v] for v, node in enumerate(instance.nodes) for j, option in enumerate(node.options)
+    }
+    byte = _NATURAL / limit if limit > 0 else _NATURAL
+    unit = max([*extra.values(), 0.0]) / _NATURAL or 1.0
+
+    model = pyo.ConcreteModel()
+    model.chosen = pyo.Var(list(extra), domain=pyo.Binary)
+    # Every node takes exactly one TMPC.
+    model.one = pyo.Constraint(
+        range(len(instance.nodes)),
+        rule=lambda m, v: pyo.quicksum(m.chosen[v, j] for j in range(len(instance.nodes[v].options))) == 1,
+    )
+    # Total memory is within the capacity.
+    if extra:
+        model.memory = pyo.Constraint(
+            expr=pyo.quicksum(memory[v][j] * byte * model.chosen[v, j] for v, j in extra) <= limit * byte
+        )
+    model.forbidden = pyo.ConstraintList()
+    # Least total time, counted from the fastest options.
+    model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
+    return MilpModel(model, len(instance.nodes), unit)
+
+
+def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
+    """The best choice; the bound is some 1e-12 of the largest extra time per node below it."""
+    return solve_model(instance, build(instance), limits, watch)

@@ -1,0 +1,89 @@
+"""Piper's bang-per-buck heuristic, in the paper's form and in the two forms of the released program.
+
+| Paper                      | Here                                                            |
+|----------------------------|-----------------------------------------------------------------|
+| v in S                     | a node of the instance                                          |
+| X in T(v, t)               | an option of the node                                           |
+| TPS of X in the stage      | ``Choice.time`` (p/d, communication and resync together)        |
+| memory of X in the stage   | ``Choice.memory_bytes`` (a * ceil(s/d) + b)                     |
+| M                          | ``capacity_bytes``                                              |
+
+Source: Piper, section 4, "The knapsack subproblem".
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from formulations.family import Answer
+from formulations.tmpc_knapsack import kernels, kernels_paper
+from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
+from instances.errors import InstanceError
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers.outcome import Limits, Stop, Watch
+
+_VARIANTS = {
+    "rerank": kernels_paper.rerank,
+    "sort-once": kernels_paper.sort_once,
+    "truncating": kernels_paper.truncating,
+}
+
+
+def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: str = "rerank") -> Answer[KnapsackPlan]:
+    """Start with the fastest options; while too large, swap where most bytes are saved per time added.
+
+    Parameters
+    ----------
+    knapsack
+        ``rerank``: as published, all options compete anew after every swap. ``sort-once``: as released, with at most
+        two options per node. ``truncating``: ``rerank``, but bytes beyond what is still needed do not count.
+
+    Returns
+    -------
+    Answer
+        With the linear relaxation's bound. Infeasible only if the smallest options do not fit, which is a proof.
+
+    Raises
+    ------
+    InstanceError
+        ``sort-once`` on a node with more than two options.
+    """
+    if knapsack == "sort-once":
+        _check_pairs(instance)
+    table = arrays(instance)
+    choice = np.zeros(len(instance.nodes), np.int64)
+    time = _VARIANTS[knapsack](*table, choice)
+    options = {"knapsack": knapsack}
+    if math.isinf(time):
+        return infeasible_answer(instance)
+    plan = plan_of(instance, choice)
+    watch.plan(plan, evaluate(instance, plan))
+    bound = _relaxation(instance)
+    watch.bound(bound)
+    return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, options=options)
+
+
+def prepare() -> None:
+    """Importing this module has loaded or compiled the kernels: their signatures are explicit."""
+
+
+def _check_pairs(instance: KnapsackInstance) -> None:
+    for position, node in enumerate(instance.nodes):
+        if len(node.options) > 2:
+            raise InstanceError.at(
+                instance.name,
+                f"len(nodes[{position}].options)",
+                len(node.options),
+                "at most 2 for --knapsack sort-once (rerank and truncating take any number)",
+            )
+
+
+def _relaxation(instance: KnapsackInstance) -> float:
+    """Lower bound from the linear relaxation: the exact search, stopped before it begins."""
+    report = np.zeros(3)
+    stopped = np.ones(1, np.uint8)
+    kernels.search(*arrays(instance), kernels.EXACT_GAP, np.zeros(len(instance.nodes), np.int64), stopped, report)
+    return float(report[0])
