@@ -68,20 +68,11 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
         raise ValueError(f"from 1 to {len(instance.layers)} nodes")
     kept = [instance.layers[position] for position in _topological(instance, "id")[:count]]
     nodes = {layer.id for layer in kept}
-    layers = [
-        replace(
-            layer,
-            tmpcs=_each(
-                layer,
-                lambda x: replace(
-                    x,
-                    sync_forward_bytes={u: size for u, size in x.sync_forward_bytes.items() if u in nodes},
-                    sync_backward_bytes={w: size for w, size in x.sync_backward_bytes.items() if w in nodes},
-                ),
-            ),
-        )
-        for layer in kept
-    ]
+
+    def cut(x: Tmpc) -> Tmpc:  # predecessors stay whenever a node stays
+        return replace(x, sync_backward_bytes={w: size for w, size in x.sync_backward_bytes.items() if w in nodes})
+
+    layers = [replace(layer, tmpcs=_each(layer, cut)) for layer in kept]
     edges = tuple(edge for edge in instance.edges if edge.source in nodes and edge.target in nodes)
     return replace(instance, layers=tuple(layers), edges=edges)
 

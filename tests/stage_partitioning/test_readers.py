@@ -163,6 +163,7 @@ BAD_OWN = [
     ("layers.1.id", 7, "layers[1].id is 7; expected an id that no earlier node has"),
     ("layers.1.id", "7", "layers[1].id is '7'; expected an id that no earlier node has"),
     ("layers.1.id", 1.0, "layers[1].id is 1.0; expected an integer of at most 63 bits or text"),
+    ("layers.1.id", 2**63, "layers[1].id is 9223372036854775808; expected an integer of at most 63 bits or text"),
     ("layers.1.id", True, "layers[1].id is True; expected an integer of at most 63 bits or text"),
     ("layers.1.id", "", "layers[1].id is ''; expected text that is not empty"),
     ("layers.1.id", "two\nlines", "layers[1].id is 'two\\nlines'; expected printable text"),
