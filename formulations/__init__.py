@@ -4,5 +4,6 @@ from typing import Any
 
 from formulations.family import Family
 from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
+from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
 
-FAMILIES: tuple[Family[Any, Any], ...] = (STAGE_PARTITIONING,)
+FAMILIES: tuple[Family[Any, Any], ...] = (STAGE_PARTITIONING, TMPC_KNAPSACK)
