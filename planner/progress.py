@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from planner.report import number, percent
 from planner.run import Listen
 from solvers.outcome import relative_gap
+
+
+class _Line:
+    """What is known, rendered anew with the seconds that have passed."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._known: tuple[float | None, float | None] = (None, None)
+
+    def listen(self, _elapsed_s: float, objective: float | None, bound: float | None) -> None:
+        self._known = (objective, bound)
+
+    def __rich__(self) -> str:
+        objective, bound = self._known
+        seconds = time.perf_counter() - self._started
+        gap = percent(relative_gap(objective, bound))
+        return f"{seconds:.0f} s  incumbent {number(objective)}  bound {number(bound)}  gap {gap}"
 
 
 @contextmanager
@@ -19,13 +37,9 @@ def progress_line(quiet: bool) -> Iterator[Listen | None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("solving") as line:
-
-        def listen(elapsed_s: float, objective: float | None, bound: float | None) -> None:
-            gap = percent(relative_gap(objective, bound))
-            line.update(f"{elapsed_s:.1f} s  incumbent {number(objective)}  bound {number(bound)}  gap {gap}")
-
-        yield listen
+    line = _Line()
+    with Console(stderr=True).status(line):
+        yield line.listen
 
 
 def note(quiet: bool, line: str) -> None:

@@ -103,3 +103,30 @@ def test_names_that_cannot_be_encoded_are_printed_escaped(tmp_path: Path) -> Non
     _, err = process.communicate(timeout=20)
     assert process.returncode == 2
     assert err.count("\n") == 2 and "ud800" in err
+
+
+def test_a_person_at_a_terminal_sees_progress_and_a_program_does_not(problem: Problem) -> None:
+    watched, end = os.openpty()
+    arguments = ["solve", problem(), "--method", "patient", "--time-limit", "1", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=end,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS), "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(end)
+    seen = b""
+    while True:
+        try:
+            part = os.read(watched, 4096)
+        except OSError:  # Linux says so when the other end is closed
+            part = b""
+        if not part:
+            break
+        seen += part
+    os.close(watched)
+    out, _ = process.communicate(timeout=20)
+    assert json.loads(out)["objective"] == 4.0
+    assert b"incumbent 4  bound 1  gap 75 %" in seen
+    assert b"incumbent" not in start(*arguments).communicate(timeout=20)[1].encode()
