@@ -68,6 +68,15 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     unit=lambda instance: instance.time_unit,
     methods=(
         Method(
+            name="exact",
+            claim=Claim.EXACT,
+            source="threshold search over downsets, made for this project (README, section The exact method)",
+            solve=lazy("formulations.stage_partitioning.exact:solve"),
+            supports=lazy("formulations.stage_partitioning.effort:exact_supports"),
+            effort=lazy("formulations.stage_partitioning.effort:exact_effort"),
+            prepare=lazy("formulations.stage_partitioning.exact:prepare"),
+        ),
+        Method(
             name="cpsat",
             claim=Claim.EXACT,
             source="direct assignment model in CP-SAT, made for this project",
@@ -87,4 +96,5 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     choose=lazy("formulations.stage_partitioning.effort:choose"),
     describe=describe,
     warnings=lambda instance: instance.warnings,
+    why_infeasible=lazy("formulations.stage_partitioning.exact:why_infeasible"),
 )

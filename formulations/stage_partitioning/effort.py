@@ -1,0 +1,64 @@
+"""How much work the methods would have with an instance, predicted without building anything; and the choice.
+
+Thresholds measured in November 2026 on two shared cores (one thread, numba kernels warm).
+"""
+
+from __future__ import annotations
+
+from formulations.stage_partitioning import model_size
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import Limits
+
+#: More downsets than this are not enumerated.
+MAX_DOWNSETS = 200_000
+
+#: Most cells of the exact method's label table (downsets times sums of degrees), about 20 bytes each.
+MAX_LABELS = 40_000_000
+
+#: Steps of the exact method's inner loop in a second (17,914 downsets of GNMT: 0.15 to 3 s).
+_STEPS_PER_S = 5e8
+
+#: How long the dispatcher lets a proof take where no limit is given.
+_PATIENCE_S = 600.0
+
+
+def downset_count(instance: StageInstance) -> int | None:
+    """Number of downsets, or ``None`` if there are more than ``MAX_DOWNSETS``."""
+    from formulations.stage_partitioning.downsets import all_downsets
+
+    found = all_downsets(instance, MAX_DOWNSETS)
+    return None if found is None else len(found)
+
+
+def max_sum(instance: StageInstance) -> int:
+    """The largest sum of data-parallel degrees that a plan can have."""
+    return min(instance.num_microbatches, instance.num_devices)
+
+
+def exact_supports(instance: StageInstance) -> str | None:
+    """Whether the exact method can hold its table."""
+    count = downset_count(instance)
+    if count is None:
+        return f"the graph has more than {MAX_DOWNSETS} downsets; linearised gives a plan and a bound"
+    if count * (max_sum(instance) + 1) > MAX_LABELS:
+        return f"{count} downsets times {max_sum(instance)} micro-batches do not fit; try --microbatches or linearised"
+    return None
+
+
+def exact_effort(instance: StageInstance) -> float:
+    """Pairs of downsets, times degrees: one threshold test without any pruning."""
+    count = downset_count(instance) or MAX_DOWNSETS
+    return 0.5 * count * count * max(1, len(instance.tp_degrees))
+
+
+def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, str]:
+    """The dispatcher's choice and its reason (`formulations.family.Family.choose`)."""
+    reason = exact_supports(instance)
+    if reason is None:
+        count, seconds = downset_count(instance), 15 * exact_effort(instance) / _STEPS_PER_S
+        if exact or seconds <= (_PATIENCE_S if limits.time_s is None else limits.time_s):
+            return "exact", f"{count} downsets: the threshold search proves the optimum"
+        return "linearised", f"{count} downsets may take {seconds:.0f} s: linear orders give a plan and a bound"
+    if exact and model_size.assignment_supports(instance) is None:
+        return "cpsat", reason
+    return ("exact", reason) if exact else ("linearised", reason)

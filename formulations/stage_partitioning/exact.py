@@ -1,0 +1,331 @@
+"""The exact method: threshold search over downsets with Pareto labels and exact knapsacks.
+
+Source: reconstructed. The paper minimises over a table dp[D][k][s]; here the time per sample is fixed to T, the table
+shrinks to "fewest devices for downset D with degrees summing to s", and T is bisected between a proved lower bound and
+the best plan. README, "The exact method", says why the labels lose nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.family import Answer
+from formulations.stage_partitioning import kernels
+from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
+from formulations.stage_partitioning.costs import make_plan as plan_of
+from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
+from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
+from formulations.stage_partitioning.problem import StagePlan, evaluate, stage_memory, suffix_sums
+from formulations.tmpc_knapsack.decision import FOUND, decide
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
+
+#: The search ends when no plan is better than the incumbent by this, relatively.
+PRECISION = 1e-9
+
+#: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
+_CHAIN_FIRST = 20
+
+_SAVING_ORDERS = 512
+
+
+class Scratch(NamedTuple):
+    """Work space of one search; ``slot_of[q, y]`` names the row that holds the saving order at (q, y)."""
+
+    slot_of: Ints
+    next_slot: Ints
+    steps: Ints
+    owner: NDArray[np.int32]
+    rise: Floats
+    saving: Floats
+    size: Ints
+    nodes: Ints
+    start: Ints
+    base: Floats
+    weight: Floats
+    per_microbatch: Floats
+    static: Floats
+    cost: Floats
+    memory: Floats
+    choice: Ints
+
+
+class Search:
+    """Threshold tests over one lattice of an instance, and the plans they find."""
+
+    def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
+        self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
+        D, S, P = len(lattice.bits), profile.max_s, len(profile.tp_degrees)
+        self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
+        self.labels = np.empty((D, S + 1), np.int32)
+        self.back_set = np.empty((D, S + 1), np.int32)
+        self.back_q = np.empty((D, S + 1), np.int16)
+        self.back_d = np.empty((D, S + 1), np.int32)
+        n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
+        slots = int(min(_SAVING_ORDERS, P * (S + 2)))
+        options = n * X
+        self.scratch = Scratch(
+            slot_of=np.full((P, S + 2), -1, np.int64),
+            next_slot=np.zeros(1, np.int64),
+            steps=np.zeros(slots, np.int64),
+            owner=np.empty((slots, options), np.int32),
+            rise=np.empty((slots, options)),
+            saving=np.empty((slots, options)),
+            size=np.zeros(1, np.int64),
+            nodes=np.empty(n, np.int64),
+            start=np.empty(n + 1, np.int64),
+            base=np.empty(options),
+            weight=np.empty(options),
+            per_microbatch=np.empty(options),
+            static=np.empty(options),
+            cost=np.empty(options),
+            memory=np.empty(options),
+            choice=np.empty(n, np.int64),
+        )
+        self.counts = np.zeros(3, np.int64)
+        self.tests = 0
+
+    @property
+    def work_bound(self) -> float:
+        """Total device-time over K: no plan is faster."""
+        return float(self.lattice.work[-1]) / self.profile.num_devices
+
+    def test(self, T: float, *, fewest: bool = False) -> int:
+        """Sum of degrees of a plan with every stage <= T; -1: there is none; -2: stopped."""
+        self.tests += 1
+        if self.instance.exactly and self.profile.max_s < self.instance.num_microbatches:
+            return -1  # degrees that sum to N take at least N devices
+        return int(
+            kernels.threshold_test(
+                self.profile, self.lattice, T, self.instance.exactly, fewest, *self.reach, self.labels, self.back_set,
+                self.back_q, self.back_d, self.scratch, self.counts, self.flag,
+            )
+        )  # fmt: skip
+
+    def plan(self, s: int, T: float) -> StagePlan:
+        """The plan behind label (all nodes, s) of the last test, which was at T."""
+        stages = []
+        j = len(self.lattice.bits) - 1
+        while j > 0:
+            i, q, d = int(self.back_set[j, s]), int(self.back_q[j, s]), int(self.back_d[j, s])
+            nodes, chosen = self._choose(i, j, q, d, -(-s // d), T)
+            stages.append((nodes, d, q, chosen))
+            j, s = i, s - d
+        return plan_of(self.instance, self.profile, stages)
+
+    def _choose(self, i: int, j: int, q: int, d: int, in_flight: int, T: float) -> tuple[list[int], list[int]]:
+        """A choice of TMPCs of stage j minus i within the memory, as fast as a few bisections make it."""
+        work = self.scratch
+        m = kernels.assemble(
+            self.profile, self.lattice.bits, q, i, j, work.nodes, work.start, work.base, work.weight,
+            work.per_microbatch, work.static,
+        )  # fmt: skip
+        z = int(work.start[m])
+        resync = self.profile.resync[int(np.searchsorted(self.profile.dp_degrees, d))]
+        cost = work.base[:z] + resync * work.weight[:z]
+        memory = work.per_microbatch[:z] * in_flight + work.static[:z]
+        least = math.fsum(float(cost[work.start[v] : work.start[v + 1]].min()) for v in range(m))
+        budget = d * T * (1 + 1e-10)
+        best: list[int] | None = None
+        while True:
+            # The flag is not passed on: the test has already found that a choice exists.
+            verdict = decide(
+                m, work.start, cost, memory, self.profile.memory, budget, work.choice, np.zeros(1, np.uint8)
+            )
+            if verdict != FOUND:
+                break
+            best = work.choice[:m].tolist()
+            attained = math.fsum(float(cost[work.start[v] + x]) for v, x in enumerate(best))
+            if attained <= least * (1 + PRECISION) or math.isinf(T):
+                break
+            budget = attained * (1 - PRECISION)
+        if best is None:
+            raise AssertionError("the threshold test found a stage that has no choice of TMPCs")
+        return work.nodes[:m].tolist(), best
+
+
+def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """Least time per sample over all plans, with a proof.
+
+    Returns
+    -------
+    Answer
+        ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
+        unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan.
+    """
+    flag = np.frombuffer(watch.flag, np.uint8)
+    profile = build_profile(instance, prune=True)
+    downsets = all_downsets(instance, MAX_DOWNSETS)
+    if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
+        return Answer(stop=Stop.SIZE_LIMIT, reason="the graph has too many downsets for the exact method")
+    upper: tuple[StagePlan, float] | None = None
+    if len(downsets) > _CHAIN_FIRST * len(instance.layers):
+        for order in linear_orders(instance):
+            chain = Search(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
+            upper = better(upper, minimise(chain, watch, limits.gap, start=upper, chain=True)[0])
+    search = Search(instance, profile, build_lattice(profile, downsets), flag)
+    best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
+    return Answer(
+        plan=best[0] if best else None,
+        bound=bound,
+        infeasible=infeasible,
+        stop=watch.why(),
+        stats=statistics(search),
+    )
+
+
+def minimise(
+    search: Search,
+    watch: Watch,
+    gap: float,
+    start: tuple[StagePlan, float] | None = None,
+    *,
+    chain: bool = False,
+) -> tuple[tuple[StagePlan, float] | None, float | None, bool]:
+    """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
+
+    ``chain`` says that the lattice is only one linear order: its bounds are not the problem's, and 1e-4 is enough.
+    """
+    best, lower = start, search.work_bound
+    precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
+    if not chain:
+        watch.bound(lower)
+    step = 0.01
+    strict = best[1] * (1 - precision) if best else 0.0  # a failed test here ends the search
+    while best is None or lower < min(strict, best[1]):
+        if best is None:
+            T = max(lower, 1e-300) * (1 + step) if step < 1e3 else math.inf
+        else:
+            near = best[1] <= lower * (1 + 10 * precision)
+            T = strict if near or search.tests % 3 == 2 else min(strict, (lower + best[1]) / 2)
+        s = search.test(T)
+        if s == -2:
+            break
+        if s >= 0:
+            plan = search.plan(s, T)
+            objective = evaluate(search.instance, plan)
+            if best is not None and not objective < best[1]:
+                raise AssertionError(f"the test at {T!r} returned a plan of {objective!r}")
+            best, strict = (plan, objective), objective * (1 - precision)
+            watch.plan(plan, objective)
+            continue
+        if math.isinf(T):
+            return None, None, True
+        lower, step = T, step * 2
+        if not chain:
+            watch.bound(lower)
+    return best, None if chain else (min(lower, best[1]) if best else lower), False
+
+
+def better(
+    one: tuple[StagePlan, float] | None, other: tuple[StagePlan, float] | None
+) -> tuple[StagePlan, float] | None:
+    """The plan with the smaller objective."""
+    if one is None or other is None:
+        return one or other
+    return one if one[1] <= other[1] else other
+
+
+def statistics(search: Search) -> dict[str, Any]:
+    """Counts that explain the effort."""
+    pairs, relaxations, knapsacks = search.counts.tolist()
+    return {
+        "downsets": len(search.lattice.bits),
+        "tests": search.tests,
+        "pairs": pairs,
+        "knapsack_relaxations": relaxations,
+        "knapsack_searches": knapsacks,
+    }
+
+
+def why_infeasible(instance: StageInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
+    """What would make an infeasible instance feasible: fewest devices at its memory, least memory at its devices.
+
+    Both are exact for the instance with that one number changed; what the time limit cuts off is left out.
+    """
+    parts: list[str] = []
+    figures: dict[str, float] = {}
+    devices = fewest_devices(instance, watch)
+    if devices is not None:
+        figures["fewest_devices"] = devices
+        parts.append(f"{devices} devices of {instance.memory_bytes:.17g} bytes would do")
+    elif not watch.stopped():
+        parts.append(f"no number of devices of {instance.memory_bytes:.17g} bytes would do")
+    memory = least_memory(instance, watch)
+    if memory is not None:
+        figures["least_memory_bytes"] = memory
+        parts.append(f"{instance.num_devices} devices of {memory:.17g} bytes would do")
+    elif not watch.stopped():
+        parts.append(f"no memory would do with {instance.num_devices} devices")
+    return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and memory"), figures
+
+
+def fewest_devices(instance: StageInstance, watch: Watch) -> int | None:
+    """The smallest K that makes the instance feasible; ``None`` if there is none or the run was stopped."""
+    search = _whole(replace(instance, num_devices=_unlimited_devices(instance)), watch)
+    s = search.test(math.inf, fewest=True) if search else -2
+    return int(search.labels[-1, s]) if search and s >= 0 else None
+
+
+def least_memory(instance: StageInstance, watch: Watch) -> float | None:
+    """The smallest M in bytes that makes the instance feasible, up to 1e-9; ``None`` if none does or on a stop."""
+    search = _whole(replace(instance, memory_bytes=math.inf), watch)
+    if search is None:
+        return None
+    lower, upper = 0.0, math.inf
+    while True:
+        if upper < math.inf:
+            strict = upper * (1 - PRECISION)
+            trial = min((lower + upper) / 2, strict)
+            search.profile = search.profile._replace(memory=trial)
+            search.scratch.slot_of[:, :] = -1
+            search.scratch.next_slot[0] = 0
+        s = search.test(math.inf)
+        if s == -2:
+            return None
+        if s >= 0:
+            plan = search.plan(s, math.inf)
+            needed = max(
+                stage_memory(instance, stage, total)
+                for stage, total in zip(plan.stages, suffix_sums(plan), strict=True)
+            )
+            upper = min(needed, upper)
+            if upper == 0:
+                return 0.0
+        elif math.isinf(upper):
+            return None
+        elif trial == strict:
+            return upper
+        else:
+            lower = trial
+
+
+def _whole(instance: StageInstance, watch: Watch) -> Search | None:
+    profile = build_profile(instance, prune=True)
+    downsets = all_downsets(instance, MAX_DOWNSETS)
+    if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
+        return None
+    return Search(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
+
+
+def _unlimited_devices(instance: StageInstance) -> int:
+    """A K that no plan of the instance can exceed: every degree at its largest."""
+    largest_t = max((t for layer in instance.layers for t, found in layer.tmpcs.items() if found), default=1)
+    return instance.num_microbatches * largest_t
+
+
+def prepare() -> None:
+    """Compile the kernels, or load them from the cache."""
+    from instances.stage_partitioning import Edge, Layer, Tmpc
+
+    layers = tuple(
+        Layer(v, {1: (Tmpc("fast", 1.0, 1.0, 2.0, 1.0), Tmpc("light", 2.0, 1.0, 1.0, 1.0 + v))}) for v in range(3)
+    )
+    tiny = StageInstance("warm-up", layers, (Edge(0, 1, 1.0), Edge(1, 2, 1.0)), 3, 8.0, 1.0, 4)
+    solve(tiny, Limits(), Watch())

@@ -1,0 +1,143 @@
+"""The exact method against brute force, and what it says of infeasible instances."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles import brute_force
+from strategies import random_stage_instance
+
+from formulations.stage_partitioning import exact
+from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.problem import evaluate, violations
+from formulations.tmpc_knapsack.decision import FOUND, NONE, decide
+from instances.graph import downsets
+from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Stop, Watch
+
+
+def agrees(instance: StageInstance) -> bool:
+    """Check the method against brute force; True if the instance is feasible."""
+    answer, best = exact.solve(instance, Limits(), Watch()), brute_force(instance)
+    if best is None:
+        assert answer.infeasible and answer.plan is None and answer.bound is None
+        return False
+    assert answer.plan is not None and violations(instance, answer.plan) == ()
+    objective = evaluate(instance, answer.plan)
+    assert objective == pytest.approx(best.time, rel=1e-9)
+    assert answer.bound is not None and answer.bound <= best.time
+    assert answer.bound >= objective * (1 - 1e-8)
+    return True
+
+
+def test_agrees_with_brute_force(cases: int) -> None:
+    feasible = sum(agrees(random_stage_instance(seed)) for seed in range(cases))
+    assert cases // 4 < feasible < cases  # both answers occur
+
+
+@pytest.mark.slow
+def test_agrees_with_brute_force_on_thousands(cases: int) -> None:
+    for seed in range(10_000, 10_000 + max(cases, 2000)):
+        agrees(random_stage_instance(seed))
+
+
+def test_decision_agrees_with_enumeration(cases: int) -> None:
+    rng = random.Random(7)
+    verdicts = {FOUND: 0, NONE: 0}
+    for _ in range(cases * 5):
+        sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 6))]
+        start = np.array([sum(sizes[:v]) for v in range(len(sizes) + 1)])
+        pool = [(rng.randint(0, 9), rng.randint(0, 9)) for _ in range(rng.randint(1, 12))]
+        picked = [rng.choice(pool) for _ in range(int(start[-1]))]  # equal options and twins are common
+        cost = np.array([float(c) for c, _ in picked])
+        memory = np.array([float(m) for _, m in picked])
+        reachable = {(0, 0)}
+        for v in range(len(sizes)):
+            reachable = {
+                (c + picked[x][0], m + picked[x][1]) for c, m in reachable for x in range(start[v], start[v + 1])
+            }
+        capacity, budget = float(rng.randint(0, 30)), rng.choice([float(rng.randint(0, 30)), math.inf])
+        choice = np.zeros(len(sizes), np.int64)
+        verdict = decide(len(sizes), start, cost, memory, capacity, budget, choice, np.zeros(1, np.uint8))
+        assert (verdict == FOUND) == any(c <= budget and m <= capacity for c, m in reachable)
+        verdicts[verdict] += 1
+        if verdict == FOUND:
+            chosen = start[:-1] + choice
+            assert cost[chosen].sum() <= budget and memory[chosen].sum() <= capacity
+    assert min(verdicts.values()) > cases // 2
+
+
+def test_downsets_agree_with_the_plain_enumeration() -> None:
+    for seed in range(50):
+        instance = random_stage_instance(seed)
+        found = all_downsets(instance, 10_000)
+        plain = downsets(len(instance.layers), instance.edge_indices, 10_000)
+        assert found is not None and plain is not None
+        assert sorted(int(row[0]) for row in found) == sorted(plain)
+        assert all_downsets(instance, len(plain) - 1) is None
+        assert all_downsets(instance, len(plain)) is not None
+
+
+def test_infeasible_instances_name_the_way_out(cases: int) -> None:
+    seen = 0
+    for seed in range(cases):
+        instance = random_stage_instance(seed)
+        if brute_force(instance) is not None:
+            continue
+        _, figures = exact.why_infeasible(instance, Limits(), Watch())
+        memory = figures.get("least_memory_bytes")
+        if memory:
+            seen += 1
+            assert brute_force(replace(instance, memory_bytes=memory)) is not None
+            assert brute_force(replace(instance, memory_bytes=memory * (1 - 1e-8))) is None
+        devices = figures.get("fewest_devices")
+        if devices is not None and devices <= 7:
+            assert brute_force(replace(instance, num_devices=devices)) is not None
+            assert brute_force(replace(instance, num_devices=devices - 1)) is None
+    assert seen > 0
+
+
+def chain(num_layers: int, **fields: object) -> StageInstance:
+    layers = tuple(
+        Layer(v, {1: (Tmpc("fast", 1.0 + v % 3, 1.0, 2.0, 1.0), Tmpc("light", 2.0 + v % 3, 1.0, 1.0, 1.0))})
+        for v in range(num_layers)
+    )
+    edges = tuple(Edge(v, v + 1, 1.0) for v in range(num_layers - 1))
+    instance = StageInstance("chain", layers, edges, 8, 40.0, 10.0, 64, CostModel.RELEASED)
+    return replace(instance, **fields)  # type: ignore[arg-type]
+
+
+def test_more_devices_or_memory_never_hurt() -> None:
+    objectives = [[value(chain(10, num_devices=K, memory_bytes=M)) for M in (20.0, 30.0, 60.0)] for K in (2, 4, 8, 16)]
+    assert objectives == [sorted(row, reverse=True) for row in objectives]
+    assert list(zip(*objectives, strict=True)) == [
+        tuple(sorted(c, reverse=True)) for c in zip(*objectives, strict=True)
+    ]
+
+
+def value(instance: StageInstance) -> float:
+    answer = exact.solve(instance, Limits(), Watch())
+    return evaluate(instance, answer.plan) if answer.plan else math.inf
+
+
+def test_a_stopped_search_proves_nothing() -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = exact.solve(chain(10), Limits(), watch)
+    assert answer.plan is None and not answer.infeasible and answer.stop is Stop.INTERRUPTED
+
+
+def test_too_many_downsets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "MAX_DOWNSETS", 10)
+    answer = exact.solve(chain(10), Limits(), Watch())
+    assert answer.stop is Stop.SIZE_LIMIT and answer.plan is None and not answer.infeasible
+
+
+def test_linear_orders_give_the_first_plan_of_wide_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_CHAIN_FIRST", 0)
+    for seed in range(60):
+        agrees(random_stage_instance(seed))
