@@ -10,8 +10,10 @@ import math
 import os
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,27 +43,28 @@ Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", hel
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Bad input is one line on stderr."""
-    _prepare_process()
-    try:
-        code = application(_command_name(arguments))(args=arguments, prog_name="planner", standalone_mode=False)
-        sys.stdout.flush()
-        return int(code or 0)
-    except (InstanceError, UsageError) as error:
-        return _fail(str(error))
-    except CrosscheckError as error:
-        _complain(f"contradiction: {error}")
-        return CONTRADICTION
-    except typer.TyperException as error:
-        return _fail(error.format_message()) if error.format_message() else BAD_INPUT
-    except BrokenPipeError:
-        return _reader_left()
-    except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # typer met it first
+    with _process_manners():
+        try:
+            command = application(_command_name(arguments))
+            code = command(args=arguments, prog_name="planner", standalone_mode=False)
+            sys.stdout.flush()
+            return int(code or 0)
+        except (InstanceError, UsageError) as error:
+            return _fail(str(error))
+        except CrosscheckError as error:
+            _complain(f"contradiction: {error}")
+            return CONTRADICTION
+        except typer.TyperException as error:
+            return _fail(error.format_message()) if error.format_message() else BAD_INPUT
+        except BrokenPipeError:
             return _reader_left()
-        return int(stop.code or 0)
-    except Exception:
-        traceback.print_exc()  # a bug: nothing is hidden, and no exit code of ours is borrowed
-        return BUG
+        except SystemExit as stop:
+            if isinstance(stop.__context__, BrokenPipeError):  # typer met it first
+                return _reader_left()
+            return int(stop.code or 0)
+        except Exception:
+            traceback.print_exc()  # a bug: nothing is hidden, and no exit code of ours is borrowed
+            return BUG
 
 
 def application(wanted: str | None = None) -> typer.Typer:
@@ -319,13 +322,20 @@ def _command_name(arguments: list[str] | None) -> str | None:
     return given[0] if given else None
 
 
-def _prepare_process() -> None:
-    """SIGTERM ends the process in order (128 + 15), and no name is so odd that it cannot be printed."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
+@contextmanager
+def _process_manners() -> Iterator[None]:
+    """SIGTERM ends the command in order (128 + 15), and no name is so odd that it cannot be printed."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _terminate(number: int, _frame: Any) -> None:

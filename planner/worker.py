@@ -16,8 +16,8 @@ POLL_S = 0.05
 #: A method that was asked to stop may take this long (plus this share of its limit) before it is left behind:
 #: half of what the interface allows, the rest is for checking and printing.
 GRACE_S, GRACE_SHARE = 0.5, 0.05
-#: Compilation that takes longer than this is announced.
-PATIENCE_S = 1.0
+#: Kernels that take longer than this are announced: they are being compiled, not loaded.
+PATIENCE_S = 2.0
 
 
 class Worker(threading.Thread):
@@ -102,7 +102,7 @@ def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard, notice: C
         prepared = worker.prepared.is_set()
         if not prepared and not announced and now - began > PATIENCE_S:
             announced = True
-            notice("compiling kernels; this happens once after installation")
+            notice("compiling kernels, as the first run after installation must (up to 20 s)")
         # The time limit does not run while kernels compile; a signal is heard at any time.
         if not (watch.stopped() if prepared else watch.flag[0]):
             continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     folder = tmp_path / "cwd"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    before = signal.getsignal(signal.SIGTERM)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         code = main(list(arguments))
-        signal.signal(signal.SIGTERM, before)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
