@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from formulations.stage_partitioning.problem import allowed_dp_degrees
+from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 
 #: Larger direct models do not even load in the minutes a person waits.
 LARGEST_ASSIGNMENT = 2_000_000
+
+#: Each pair of nested downsets is a possible stage with many prices.
+MOST_DOWNSETS = 500
+
+
+def columns_supports(instance: StageInstance) -> str | None:
+    """``None``, or why the column model is too large for an instance."""
+    found = downsets(len(instance.layers), instance.edge_indices, MOST_DOWNSETS)
+    return None if found is not None else f"the graph has more than {MOST_DOWNSETS} downsets"
+
+
+def columns_effort(instance: StageInstance) -> float:
+    """Number of priced stages: pairs of downsets at most, times degrees, times micro-batches in flight."""
+    found = downsets(len(instance.layers), instance.edge_indices, MOST_DOWNSETS)
+    count = float("inf") if found is None else len(found)
+    S = min(instance.num_microbatches, instance.num_devices)
+    return count**2 / 2 * len(instance.tp_degrees) * sum(-(-S // d) for d in allowed_dp_degrees(instance))
 
 
 def assignment_effort(instance: StageInstance) -> float:
