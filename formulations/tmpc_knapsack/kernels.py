@@ -435,7 +435,7 @@ def search(
             if c >= lowest - tie:
                 continue  # no smaller and no faster than one before
             lowest = c
-            if e <= noise and c < best:  # fits with all others at their base
+            if e <= noise and c < cutoff:  # fits with all others at their base
                 _write(node_start, option, base, choice)
                 choice[node[k]] = option[at[first[k] + w]] - node_start[node[k]]
                 ancestor = state

@@ -85,13 +85,16 @@ def solve_model(instance: KnapsackInstance, model: Model, limits: Limits, watch:
             return Answer(infeasible=True, stop=Stop.PROVED, solver=run.solver, reason=shortage(instance), stats=stats)
         if run.bound is not None:
             watch.bound(bound_of(run.bound))
+        stop = run.stop
         if run.values is not None:
-            choice = decode(run.values)
             listen(run.values)
-            if violations(instance, plan_of(instance, choice)) and not watch.stopped():
-                model.forbid(_at_least_as_large(instance, choice))
-                continue
-        return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=stats)
+            choice = decode(run.values)
+            if violations(instance, plan_of(instance, choice)):
+                if not watch.stopped():
+                    model.forbid(_at_least_as_large(instance, choice))
+                    continue
+                stop = watch.why()
+        return Answer(watch.best_plan, watch.best_bound, stop=stop, solver=run.solver, stats=stats)
 
 
 def _at_least_as_large(instance: KnapsackInstance, choice: list[int]) -> list[tuple[int, int]]:

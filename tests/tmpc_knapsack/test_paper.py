@@ -1,0 +1,137 @@
+"""The bang-per-buck heuristics by hand, against each other, and against the optimum."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from knapsack_oracle import knapsacks, make, optimum, random_instance
+
+from formulations.family import Answer
+from formulations.tmpc_knapsack import FAMILY, paper
+from formulations.tmpc_knapsack.problem import evaluate, violations
+from instances.errors import InstanceError
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers.outcome import Limits, Stop, Watch
+
+VARIANTS = ("rerank", "sort-once", "truncating")
+
+
+def solve(instance: KnapsackInstance, knapsack: str = "rerank") -> Answer[Any]:
+    return paper.solve(instance, Limits(), Watch(), knapsack=knapsack)
+
+
+def choice(instance: KnapsackInstance, knapsack: str = "rerank") -> str:
+    return "".join(solve(instance, knapsack).plan.choice.values())
+
+
+@pytest.mark.parametrize("knapsack", VARIANTS)
+def test_all_fastest_if_that_fits(knapsack: str) -> None:
+    assert choice(make(10, [(2, 1), (1, 5)], [(1, 5), (3, 0)]), knapsack) == "ba"
+
+
+@pytest.mark.parametrize("knapsack", VARIANTS)
+def test_best_ratio_goes_first(knapsack: str) -> None:
+    # Bytes per time: 6/3, 4/1, 5/5; four bytes are needed.
+    assert choice(make(17, [(0, 7), (3, 1)], [(0, 7), (1, 3)], [(0, 7), (5, 2)]), knapsack) == "aba"
+
+
+@pytest.mark.parametrize("knapsack", VARIANTS)
+def test_it_goes_on_until_the_choice_fits(knapsack: str) -> None:
+    rows = [(0, 7), (3, 1)], [(0, 7), (1, 3)], [(0, 7), (5, 2)]
+    assert choice(make(16, *rows), knapsack) == "bba"
+    assert choice(make(6, *rows), knapsack) == "bbb"
+
+
+@pytest.mark.parametrize(("capacity", "taken"), [(16.999, "bba"), (17, "aba"), (20.999, "aba"), (21, "aaa")])
+def test_capacity_below_at_and_above(capacity: float, taken: str) -> None:
+    assert choice(make(capacity, [(0, 7), (3, 1)], [(0, 7), (1, 3)], [(0, 7), (5, 2)])) == taken
+
+
+def test_the_heuristic_can_be_suboptimal() -> None:
+    # Node 0 saves 9 bytes for 3 (3 per time), node 1 saves 2 bytes for 1 (2 per time); only 2 are needed.
+    instance = make(18, [(0, 10), (3, 1)], [(0, 10), (1, 8)])
+    answer = solve(instance)
+    assert evaluate(instance, answer.plan) == 3.0
+    assert optimum(instance) == 1.0
+    assert answer.bound <= 1.0
+    assert answer.stop is Stop.COMPLETED
+
+
+def test_truncating_counts_only_the_bytes_that_are_needed() -> None:
+    # The same: 2 needed bytes for 3 against 2 for 1.
+    instance = make(18, [(0, 10), (3, 1)], [(0, 10), (1, 8)])
+    assert choice(instance, "sort-once") == "ba"
+    assert choice(instance, "truncating") == "ab"
+
+
+def test_reranking_moves_on_from_the_option_taken() -> None:
+    # a -> b saves 4 for 1; from b, c saves 4 for 2 (2 per time), better than node 1's 3 for 2.
+    instance = make(4, [(0, 9), (1, 5), (3, 1)], [(0, 4), (2, 1)])
+    assert choice(make(9, *_rows(instance))) == "ba"
+    assert choice(make(5, *_rows(instance))) == "ca"
+    assert choice(instance) == "cb"
+
+
+def test_reranking_may_skip_an_option() -> None:
+    # c saves 8 for 2, better than b's 3 for 1.
+    assert choice(make(8, [(0, 9), (1, 6), (2, 1)])) == "c"
+
+
+def test_ties_go_to_the_lowest_node_and_option() -> None:
+    assert choice(make(9, [(0, 5), (1, 4)], [(0, 5), (1, 4)])) == "ba"
+    assert choice(make(9, [(1, 6), (1, 6), (2, 5)], [(1, 4)])) == "ca"
+    assert choice(make(3, [(0, 4), (1, 3), (1, 3)])) == "b"
+    assert choice(make(8, [(1, 4), (1, 4)], [(0, 4)])) == "aa"
+
+
+@pytest.mark.parametrize("knapsack", VARIANTS)
+def test_bytes_saved_for_nothing_go_first(knapsack: str) -> None:
+    assert choice(make(9, [(0, 5), (1e-9, 0)], [(2, 5), (2, 4)]), knapsack) == "ab"
+
+
+def test_infeasible_is_a_proof_and_says_what_would_help() -> None:
+    answer = solve(make(3.5, [(0, 5), (1, 2)], [(0, 5), (1, 2)]))
+    assert answer.infeasible
+    assert answer.plan is None
+    assert "need 4 bytes" in answer.reason
+
+
+def test_sort_once_takes_at_most_two_options() -> None:
+    instance = make(5, [(0, 5), (1, 2)], [(0, 5), (1, 2), (2, 1)])
+    with pytest.raises(InstanceError, match=r"nodes\[1\].options\) is 3; expected at most 2 .*rerank"):
+        solve(instance, "sort-once")
+
+
+def test_the_option_is_parsed_by_name() -> None:
+    setting = FAMILY.method("piper").options[0]
+    assert [setting.parse(name) for name in VARIANTS] == list(VARIANTS)
+    with pytest.raises(ValueError, match="rerank or sort-once or truncating"):
+        setting.parse("best")
+    assert solve(make(1, [(0, 1)])).options == {"knapsack": "rerank"}
+
+
+def test_with_two_options_sorting_once_is_enough(cases: int) -> None:
+    for case in range(5 * cases):
+        instance = random_instance(random.Random(case), max_nodes=12, max_options=2)
+        once, anew = solve(instance, "sort-once"), solve(instance)
+        assert once.infeasible is anew.infeasible
+        if once.plan is not None and not instance.name.startswith(("fractions", "wide")):  # ratios may round apart
+            assert once.plan == anew.plan
+
+
+@given(knapsacks())
+def test_bound_optimum_objective(instance: KnapsackInstance) -> None:
+    best = optimum(instance)
+    for knapsack in ("rerank", "truncating"):
+        answer = solve(instance, knapsack)
+        assert answer.infeasible is (best is None)
+        if best is not None:
+            assert violations(instance, answer.plan) == ()
+            assert answer.bound <= best <= evaluate(instance, answer.plan) * (1 + 1e-15)
+
+
+def _rows(instance: KnapsackInstance) -> list[list[tuple[float, float]]]:
+    return [[(option.time, option.memory_bytes) for option in node.options] for node in instance.nodes]

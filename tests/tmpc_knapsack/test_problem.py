@@ -1,0 +1,51 @@
+"""The definition by hand: objective, rules, and the capacity from below, at and above."""
+
+from __future__ import annotations
+
+import pytest
+from knapsack_oracle import make
+
+from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory, violations
+
+PAIR = make(10, [(1, 8), (3, 5)], [(2, 6), (5, 1)])
+
+
+def rules(plan: dict[int, str], instance=PAIR) -> list[str]:
+    return [violation.rule for violation in violations(instance, KnapsackPlan(plan))]
+
+
+def test_objective_and_memory_are_sums_over_nodes() -> None:
+    plan = KnapsackPlan({0: "a", 1: "b"})
+    assert evaluate(PAIR, plan) == 6.0
+    assert total_memory(PAIR, plan) == 9.0
+    assert rules({0: "a", 1: "b"}) == []
+
+
+def test_no_node_costs_nothing() -> None:
+    assert evaluate(make(0), KnapsackPlan({})) == 0.0
+    assert violations(make(0), KnapsackPlan({})) == ()
+
+
+@pytest.mark.parametrize("plan", [{0: "a"}, {0: "a", 1: "z"}, {0: "b", 1: "b", 7: "a"}])
+def test_every_node_takes_one_of_its_own_options(plan: dict[int, str]) -> None:
+    assert set(rules(plan)) == {"choice"}
+
+
+def test_the_choice_must_fit() -> None:
+    assert rules({0: "a", 1: "a"}) == ["memory"]
+
+
+@pytest.mark.parametrize(("capacity", "broken"), [(8.999, ["memory"]), (9, []), (9.001, [])])
+def test_capacity_below_at_and_above(capacity: float, broken: list[str]) -> None:
+    assert rules({0: "a", 1: "b"}, make(capacity, [(1, 8), (3, 5)], [(2, 6), (5, 1)])) == broken
+
+
+def test_float_noise_far_below_a_byte_is_forgiven() -> None:
+    tenths = make(0.3, [(1, 0.1)], [(1, 0.2)])  # 0.1 + 0.2 > 0.3 as floats
+    assert rules({0: "a", 1: "a"}, tenths) == []
+
+
+@pytest.mark.parametrize("plan", [{0: "a"}, {0: "a", 1: "z"}])
+def test_evaluate_refuses_a_plan_with_holes(plan: dict[int, str]) -> None:
+    with pytest.raises(ValueError, match="node 1 has no TMPC"):
+        evaluate(PAIR, KnapsackPlan(plan))
