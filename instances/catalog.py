@@ -20,7 +20,10 @@ from instances.transformer import Architecture
 
 @dataclass(frozen=True)
 class Bound:
-    """The best value known for an instance: how, when and for which overrides it was found."""
+    """The best value known for an instance under these overrides: what it is, how and when it was found.
+
+    ``kind`` is ``optimum`` (proved), ``upper`` (a plan) or ``lower`` (a bound); ``value`` is in the instance's unit.
+    """
 
     kind: str
     value: float
@@ -139,6 +142,10 @@ def _diamond() -> StageInstance:
     return StageInstance("diamond", layers, tuple(Edge(u, v, 1e6) for u, v in ends), 3, 40e6, 1e9, 4)
 
 
+def _optimum(value: float, **overrides: str | int) -> Bound:
+    return Bound("optimum", value, overrides, "method exact, PRECISION 1e-9", "2026-11-21")
+
+
 _BERT32 = Architecture(32, 3840, 32, 2048, 50248, 2)
 _GPT3 = "Brown et al., Language Models are Few-Shot Learners, Table 2.1; vocabulary padded to a multiple of 128"
 
@@ -149,6 +156,7 @@ _ENTRIES = (
         _BERT32,
         "32-layer BERT with 5.9e9 parameters on A100s; fp16 weights and gradients, Adam in fp32",
         "Piper, section 5; sizes inferred from its released profile, times analytic (instances/transformer.py)",
+        (_optimum(0.03624672371282051, devices=64, memory="8GiB"), _optimum(0.034956457035897434)),
     ),
     _transformer(
         "bert",
@@ -161,8 +169,22 @@ _ENTRIES = (
         "gpt", transformer.gpt, Architecture(32, 4096, 32, 2048, 50304, 1), "GPT of any size; by default 6.7B", _GPT3
     ),
     _transformer("gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3),
-    Entry("chain8", "stage_partitioning", _chain8, "eight layers in a row, for a first look", "made for this project"),
-    Entry("diamond", "stage_partitioning", _diamond, "four nodes with two branches", "made for this project"),
+    Entry(
+        "chain8",
+        "stage_partitioning",
+        _chain8,
+        "eight layers in a row, for a first look",
+        "made for this project",
+        best_known=(_optimum(0.0273),),
+    ),
+    Entry(
+        "diamond",
+        "stage_partitioning",
+        _diamond,
+        "four nodes with two branches",
+        "made for this project",
+        best_known=(_optimum(0.016),),
+    ),
 )
 
 CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
