@@ -7,7 +7,7 @@ caller's overrides; a parameter of an entry wins over an override of the same na
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from instances import transformer
@@ -46,7 +46,7 @@ class Entry:
     help: str
     source: str
     parameters: tuple[Parameter, ...] = ()
-    best_known: tuple[Bound, ...] = field(default_factory=tuple)
+    best_known: tuple[Bound, ...] = ()
 
 
 def _layer_count(value: Any) -> int:

@@ -30,7 +30,9 @@ OVERRIDES: tuple[Setting, ...] = (
         "network bandwidth, such as 25GiB/s; taken per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),
-    Setting("microbatches", parse_count, "micro-batches in a batch N: bounds the sum of data-parallel degrees"),
+    Setting(
+        "microbatches", parse_count, "micro-batches in a batch N: bounds the sum of data-parallel degrees", metavar="N"
+    ),
     Setting("cost-model", one_of(*CostModel), "paper: any degree; released: divisors of N", metavar="paper|released"),
     Setting("exactly", parse_flag, "data-parallel degrees sum to exactly N", is_flag=True),
     Setting("max-dp", parse_count, "largest data-parallel degree of a stage", metavar="D"),
