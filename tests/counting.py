@@ -89,6 +89,13 @@ def patient(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
     return Answer(stop=watch.why())
 
 
+def forgetful(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
+    plan = optimum(instance) or ()
+    watch.plan(plan, float(len(plan)))
+    watch.bound(float(len(plan)))
+    return Answer(plan=everything(instance), bound=0.0)
+
+
 def stubborn(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
     watch.plan(everything(instance), float(len(instance.numbers)))
     watch.bound(1.0)
@@ -146,7 +153,13 @@ def why_infeasible(instance: Counting, limits: Limits, watch: Watch) -> tuple[st
 
 
 def _methods() -> tuple[Method[Counting, tuple[int, ...]], ...]:
-    exact_ones = {"patient": patient, "stubborn": stubborn, "nothing": nothing, "bounded": bounded}
+    exact_ones = {
+        "patient": patient,
+        "stubborn": stubborn,
+        "nothing": nothing,
+        "bounded": bounded,
+        "forgetful": forgetful,
+    }
     heuristic = {
         function.__name__.replace("_", "-"): function
         for function in (crash, bad_plan, bad_bound, bad_claim, bad_proof, false_infeasible, false_bound, handlers)
@@ -158,6 +171,7 @@ def _methods() -> tuple[Method[Counting, tuple[int, ...]], ...]:
         *(Method(name, Claim.EXACT, "by hand", solve, effort=lambda _: math.inf) for name, solve in exact_ones.items()),
         *(Method(name, Claim.HEURISTIC, "", solve, effort=lambda _: math.inf) for name, solve in heuristic.items()),
         Method("compiled", Claim.EXACT, "", exact, prepare=lambda: time.sleep(0.4), effort=lambda _: math.inf),
+        Method("slow-start", Claim.EXACT, "", patient, prepare=lambda: time.sleep(0.4), effort=lambda _: math.inf),
     )
 
 

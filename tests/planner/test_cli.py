@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,13 @@ def test_bad_suites_are_one_line(run: Run, line: str, words: str) -> None:
     Path("suite.jsonl").write_text(line)
     code, _, err = run("bench", "--suite", "suite.jsonl")
     assert code == 2 and err.count("\n") == 1 and words in err
+
+
+def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    from planner import bench
+
+    times = iter([3.0, 1.0, 1.5])
+    honest = bench.solve
+    monkeypatch.setattr(bench, "solve", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
+    row = json.loads(run("bench", problem(), "--repeats", "3", "--json")[1])["rows"][0]
+    assert (row["seconds"], row["all_seconds"]) == (1.5, [3.0, 1.0, 1.5])

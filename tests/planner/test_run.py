@@ -95,6 +95,17 @@ def test_compilation_counts_neither_as_seconds_nor_against_the_limit() -> None:
     assert result.seconds < 0.3
 
 
+def test_the_limit_starts_after_compilation() -> None:
+    result = planner.solve(FEASIBLE, method="slow-start", limits=Limits(time_s=0.3))
+    assert result.stop is Stop.TIME_LIMIT
+    assert 0.3 <= result.seconds < 0.6
+
+
+def test_the_best_of_what_was_reported_and_what_was_returned() -> None:
+    result = planner.solve(FEASIBLE, method="forgetful")
+    assert (result.objective, result.bound, result.status) == (2.0, 2.0, Status.OPTIMAL)
+
+
 def test_compilation_that_takes_long_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.worker.PATIENCE_S", 0.1)
     lines: list[str] = []
