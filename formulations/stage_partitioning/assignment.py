@@ -127,11 +127,14 @@ class Terms:
 
     @cached_property
     def lower_bound(self) -> float:
-        """A time that no plan beats: all work spread evenly over all devices, or the slowest node alone."""
+        """A time that no plan beats: all work spread evenly over all devices, or the slowest node alone.
+
+        Lowered by what sums in another order may differ by.
+        """
         if not self.configs or not all(self.of_node):
             return 0.0
         spread = math.fsum(min(map(self.work, found)) for found in self.of_node) / self.instance.num_devices
-        return max(spread, *(min(map(self._alone, found)) for found in self.of_node))
+        return max(spread, *(min(map(self._alone, found)) for found in self.of_node)) * (1 - 1e-12)
 
     def _alone(self, option: int) -> float:
         x, t = self.options[option].tmpc, self.options[option].tp_degree

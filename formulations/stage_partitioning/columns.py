@@ -128,20 +128,35 @@ class Reach:
         here = self.forward[block.inner]
         reached = np.flatnonzero(here + t * d <= spare)
         largest = min(int(reached[-1]), self.prices.terms.max_s - d)
-        times = list(self._times(block, t, d, 1 + -(-largest // d))) if largest >= 0 else []
+        times = self._times(block, t, d, 1 + -(-largest // d)) if largest >= 0 else []
         if times:
             end = min((len(times) - 1) * d, largest) + 1  # s of the states before which it is still fast enough
             found = np.where(here[:end] + t * d <= spare, here[:end] + t * d, UNREACHED)
             np.minimum(self.forward[block.outer, d : d + end], found, out=self.forward[block.outer, d : d + end])
             self.stages.append((block, t, d, times))
 
-    def _times(self, block: Block, t: int, d: int, most: int) -> Iterator[float]:
-        """Times for 1, 2, ... micro-batches in flight; they never decrease."""
-        for in_flight in range(1, most + 1):
+    def _times(self, block: Block, t: int, d: int, most: int) -> list[float]:
+        """Times for 1, 2, ... at most ``most`` micro-batches in flight, as far as the target allows.
+
+        They never decrease, so equal ends have nothing else between them.
+        """
+
+        def time(in_flight: int) -> float:
             found = self.prices.price(block, t, d, in_flight, self.target)
-            if found is None:
-                return
-            yield found[0]
+            return math.inf if found is None else found[0]
+
+        times = [0.0] * (most + 1)
+        times[1], times[most] = time(1), time(most)
+        ranges = [(1, most)]
+        while ranges:
+            low, high = ranges.pop()
+            if times[low] == times[high]:
+                times[low:high] = [times[low]] * (high - low)
+            elif high - low > 1:
+                middle = (low + high) // 2
+                times[middle] = time(middle)
+                ranges += [(low, middle), (middle, high)]
+        return [found for found in times[1:] if math.isfinite(found)]
 
     def _go_backward(self) -> None:
         ends = slice(self.instance.num_microbatches, None) if self.instance.exactly else slice(None)
@@ -344,6 +359,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     def model() -> Model:
         prices = _prices(instance, watch)
+        watch.bound(prices.terms.lower_bound)
         return Model(prices, first_reach(prices, watch))
 
     reason = columns_supports(instance)

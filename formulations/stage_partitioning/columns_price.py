@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.stage_partitioning.assignment import Chosen, Terms
+from formulations.stage_partitioning.assignment import Chosen, Crossing, Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from formulations.stage_partitioning.proof import go_on
 from solvers.outcome import Watch
@@ -46,6 +47,14 @@ class Shape:
     boundary: float
 
 
+class Item(NamedTuple):
+    """A node of some kind in a knapsack: its TMPCs as (time, bytes), the fastest one's position, the least bytes."""
+
+    choices: tuple[tuple[float, float], ...]
+    fastest: int
+    least_size: float
+
+
 class Prices:
     """Prices of all stages over the downsets of an instance (bitsets, in any order)."""
 
@@ -57,7 +66,9 @@ class Prices:
         self._limit = terms.instance.memory_bytes * MEMORY_SLACK
         self._members = np.array([[bits >> v & 1 for v in terms.nodes] for bits in self.downsets], dtype=bool)
         self._kinds: dict[tuple[Row, ...], int] = {}
+        self._kind_of: dict[tuple[int, int, tuple[int, ...]], int] = {}
         self._rows: list[tuple[Row, ...]] = []
+        self._items: dict[tuple[int, int, int], Item] = {}
         self._shapes: dict[tuple[int, int, int], Shape] = {}
         self._solved: dict[tuple[int, int, tuple[int, ...]], tuple[float, tuple[float, list[int]] | None]] = {}
 
@@ -105,11 +116,10 @@ class Prices:
         return row[0] + self.terms.resync(d) * row[1]
 
     def _at(self, node: int, t: int, paid: tuple[int, ...] = ()) -> tuple[Row, ...]:
-        """The TMPCs of a node at t; a crossing counts where some of them pay it and some do not."""
+        """The TMPCs of a node at t; ``paid`` are the uneven crossings that some of them pay."""
+        crossings = [self.terms.crossings[c] for c in paid]
         options = self._options[node, t]
-        crossings = [self.terms.crossings[c] for c in paid if self.terms.crossings[c].payer == node]
-        some = [x for x in crossings if not set(options) <= set(x.options)]
-        tmpcs = [(self.terms.options[o].tmpc, math.fsum(x.time for x in some if o in x.options)) for o in options]
+        tmpcs = [(self.terms.options[o].tmpc, math.fsum(x.time for x in crossings if o in x.options)) for o in options]
         return tuple((x.time + more, x.weight_bytes, x.activation_bytes, x.static_bytes) for x, more in tmpcs)
 
     @cached_property
@@ -126,11 +136,21 @@ class Prices:
     def _common(self) -> dict[int, NDArray[np.float64]]:
         """Per t: the time of each crossing that all TMPCs of its payer pay, else 0."""
         return {
-            t: np.array(
-                [x.time if set(self._options[x.payer, t]) <= set(x.options) else 0.0 for x in self.terms.crossings]
-            )
+            t: np.array([x.time if self._all_pay(x, t) else 0.0 for x in self.terms.crossings])
             for t in self.terms.instance.tp_degrees
         }
+
+    @cached_property
+    def _uneven(self) -> dict[tuple[int, int], frozenset[int]]:
+        """Per node and t: the crossings that not all of its TMPCs pay."""
+        crossings = list(enumerate(self.terms.crossings))
+        return {
+            (v, t): frozenset(c for c, x in crossings if x.payer == v and not self._all_pay(x, t))
+            for v, t in self._options
+        }
+
+    def _all_pay(self, crossing: Crossing, t: int) -> bool:
+        return set(self._options[crossing.payer, t]) <= set(crossing.options)
 
     def configs(self, block: Block, limit: float) -> Iterator[tuple[int, int]]:
         """The degrees with which a stage could take at most ``limit``, were there memory enough."""
@@ -171,40 +191,67 @@ class Prices:
         return found[1]
 
     def _kind(self, node: int, t: int, paid: tuple[int, ...]) -> int:
-        rows = self._at(node, t, paid)
-        if rows not in self._kinds:
-            self._kinds[rows] = len(self._rows)
-            self._rows.append(rows)
-        return self._kinds[rows]
+        uneven = self._uneven[node, t]
+        own = tuple(c for c in paid if c in uneven) if uneven else ()
+        key = node, t, own
+        if key not in self._kind_of:
+            rows = self._at(node, t, own)
+            self._kind_of[key] = self._kinds.setdefault(rows, len(self._rows))
+            if len(self._kinds) > len(self._rows):
+                self._rows.append(rows)
+        return self._kind_of[key]
+
+    def _item(self, kind: int, d: int, in_flight: int) -> Item:
+        key = kind, d, in_flight
+        if key not in self._items:
+            choices = tuple((self._time(row, d), row[2] * in_flight + row[3]) for row in self._rows[kind])
+            fastest = min(range(len(choices)), key=choices.__getitem__)
+            self._items[key] = Item(choices, fastest, min(size for _, size in choices))
+        return self._items[key]
 
     def _solve(self, d: int, in_flight: int, kinds: tuple[int, ...], budget: float) -> tuple[float, list[int]] | None:
         """The least time (times d) of nodes of these kinds and their picks, or ``None`` above ``budget``."""
         key = d, in_flight, kinds
         known = self._solved.get(key)
         if known is None or (known[1] is None and known[0] < budget):
-            items = [[(self._time(row, d), row[2] * in_flight + row[3]) for row in self._rows[kind]] for kind in kinds]
+            go_on(self.watch)
+            items = [self._item(kind, d, in_flight) for kind in kinds]
             known = self._solved[key] = budget, self._cheapest(items, budget)
         return known[1] if known[1] is not None and known[1][0] <= budget else None
 
-    def _cheapest(self, items: list[list[tuple[float, float]]], budget: float) -> tuple[float, list[int]] | None:
-        """Knapsack by Pareto lists: the least time of one (time, bytes) of each item within the memory limit."""
-        if not all(items):
-            return None
+    def _cheapest(self, items: list[Item], budget: float) -> tuple[float, list[int]] | None:
+        """Knapsack: the least time of one TMPC of each item within the memory limit."""
+        fastest = [item.choices[item.fastest] for item in items]
+        if math.fsum(size for _, size in fastest) <= self._limit:
+            return math.fsum(time for time, _ in fastest), [item.fastest for item in items]
+        least_time = _from_the_end([time for time, _ in fastest])
+        least_size = _from_the_end([item.least_size for item in items])
+        return self._merge(items, least_time, least_size, budget)
+
+    def _merge(
+        self, items: list[Item], least_time: list[float], least_size: list[float], budget: float
+    ) -> tuple[float, list[int]] | None:
+        """Pareto lists of (time, bytes), item by item; the least of the rest prunes what cannot end well."""
         room = self._limit * (1 + NOISE)
-        least_time = _from_the_end([min(time for time, _ in item) for item in items])
-        least_size = _from_the_end([min(size for _, size in item) for item in items])
         points: list[tuple[float, float, list[int]]] = [(0.0, 0.0, [])]
         for position, item in enumerate(items, start=1):
+            time_left, size_left = budget - least_time[position], room - least_size[position]
             points = _undominated(
                 (time + more, size + bytes_, [*picks, pick])
                 for time, size, picks in points
-                for pick, (more, bytes_) in enumerate(item)
-                if time + more + least_time[position] <= budget and size + bytes_ + least_size[position] <= room
+                for pick, (more, bytes_) in enumerate(item.choices)
+                if time + more <= time_left and size + bytes_ <= size_left
             )
-        for time, _, picks in points:
-            if math.fsum(item[pick][1] for item, pick in zip(items, picks, strict=True)) <= self._limit:
-                return time, picks
-        return None
+            if not points:
+                return None
+        return next(
+            (
+                (time, picks)
+                for time, _, picks in points
+                if math.fsum(item.choices[pick][1] for item, pick in zip(items, picks, strict=True)) <= self._limit
+            ),
+            None,
+        )
 
 
 def _from_the_end(values: list[float]) -> list[float]:

@@ -215,10 +215,8 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     def model() -> Model:
         terms = Terms(instance)
-        first = first_plan(terms, watch)
-        if first is not None:
-            watch.plan(first, evaluate(instance, first))
-        return Model(terms, first, watch)
+        watch.bound(terms.lower_bound)
+        return Model(terms, first_plan(terms, watch), watch)
 
     return prove(instance, model, limits, watch)
 

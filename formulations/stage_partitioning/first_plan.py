@@ -28,12 +28,15 @@ class _Label:
 
 
 def first_plan(terms: Terms, watch: Watch) -> StagePlan | None:
-    """A feasible plan, or ``None`` if the pass finds none, would take too long, or was stopped."""
+    """A feasible plan, told to ``watch``; ``None`` if the pass finds none, would take too long, or was stopped."""
     size = len(terms.nodes) ** 2 * sum(len(terms.in_flight(d)) for _, d in terms.configs) // 2
     if size > MOST_STAGES:
         return None
     plan = _Pass(terms, watch).plan()
-    return plan if plan is not None and not violations(terms.instance, plan) else None
+    if plan is None or violations(terms.instance, plan):
+        return None
+    watch.plan(plan, evaluate(terms.instance, plan))
+    return plan
 
 
 class _Pass:
