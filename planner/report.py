@@ -114,10 +114,14 @@ def percent(gap: float | None) -> str:
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Names and values on one line."""
-    return ", ".join(
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
-    )
+    """Names and values on one line, without what is absent."""
+    return ", ".join(_fact(name, value) for name, value in values.items() if value is not None and value is not False)
+
+
+def _fact(name: str, value: Any) -> str:
+    if name.endswith("_bytes") or name == "memory":
+        return f"{name.removesuffix('_bytes')} {value / 2**30:.4g} GiB"
+    return f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
 
 
 def brief(value: Any) -> str:

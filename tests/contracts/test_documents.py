@@ -38,7 +38,7 @@ def test_doctests() -> None:
         outcome = doctest.testmod(importlib.import_module(name))
         assert outcome.failed == 0, name
         attempted += outcome.attempted
-    assert attempted > 10
+    assert attempted >= 10
 
 
 @pytest.mark.parametrize("family", ["stage_partitioning", "tmpc_knapsack"])

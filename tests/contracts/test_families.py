@@ -23,6 +23,7 @@ from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
 from planner.cli import solve_command
 from planner.report import as_json
+from planner.worker import any_left_behind
 from solvers.outcome import Limits, Status, Stop, Watch
 
 KNAPSACK = {
@@ -133,7 +134,10 @@ def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]
     began = time.perf_counter()
     result = planner.solve(instance, method=method.name, limits=Limits(time_s=limit))
     assert time.perf_counter() - began <= 1.1 * limit + 1
-    assert "left_behind" not in result.stats, "the method did not stop by itself"
+    assert result.status is not Status.OPTIMAL or result.verified
+    while any_left_behind():  # the runner answers in time for a method that is slow to stop, but it must stop
+        assert time.perf_counter() - began < 5, "the method did not stop by itself"
+        time.sleep(0.05)
 
 
 @ANY_METHOD
