@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from formulations.family import Claim, Family, Method, lazy
-from formulations.stage_partitioning.model_size import assignment_effort, assignment_supports
+from formulations.family import Family, lazy
+from formulations.stage_partitioning.methods import METHODS
 from formulations.stage_partitioning.overrides import OVERRIDES, apply
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
@@ -66,33 +66,7 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     evaluate=evaluate,
     violations=violations,
     unit=lambda instance: instance.time_unit,
-    methods=(
-        Method(
-            name="exact",
-            claim=Claim.EXACT,
-            source="threshold search over downsets, made for this project (README, section The exact method)",
-            solve=lazy("formulations.stage_partitioning.exact:solve"),
-            supports=lazy("formulations.stage_partitioning.effort:exact_supports"),
-            effort=lazy("formulations.stage_partitioning.effort:exact_effort"),
-            prepare=lazy("formulations.stage_partitioning.exact:prepare"),
-        ),
-        Method(
-            name="cpsat",
-            claim=Claim.EXACT,
-            source="direct assignment model in CP-SAT, made for this project",
-            solve=lazy("formulations.stage_partitioning.cpsat:solve"),
-            supports=assignment_supports,
-            effort=assignment_effort,
-        ),
-        Method(
-            name="milp",
-            claim=Claim.EXACT,
-            source="direct assignment model in Pyomo and HiGHS, made for this project",
-            solve=lazy("formulations.stage_partitioning.milp:solve"),
-            supports=assignment_supports,
-            effort=assignment_effort,
-        ),
-    ),
+    methods=METHODS,
     choose=lazy("formulations.stage_partitioning.effort:choose"),
     describe=describe,
     warnings=lambda instance: instance.warnings,

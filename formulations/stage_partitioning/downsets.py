@@ -58,5 +58,10 @@ def chain_downsets(order: list[int]) -> Words:
     return bits
 
 
+def position_masks(bits: Words) -> list[int]:
+    """The downsets as Python integers, bit v for position v."""
+    return [int.from_bytes(row.tobytes(), "little") for row in bits]
+
+
 def _words(num_nodes: int) -> int:
     return max(1, -(-num_nodes // 64))

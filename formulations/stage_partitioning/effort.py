@@ -15,6 +15,9 @@ MAX_DOWNSETS = 200_000
 #: Most cells of the exact method's label table (downsets times sums of degrees), about 20 bytes each.
 MAX_LABELS = 40_000_000
 
+#: Most entries of the published program's table before pruning (a few percent of them are kept).
+MAX_TABLE = 2_000_000_000
+
 #: Steps of the exact method's inner loop in a second (17,914 downsets of GNMT: 0.15 to 3 s).
 _STEPS_PER_S = 5e8
 
@@ -49,6 +52,28 @@ def exact_effort(instance: StageInstance) -> float:
     """Pairs of downsets, times degrees: one threshold test without any pruning."""
     count = downset_count(instance) or MAX_DOWNSETS
     return 0.5 * count * count * max(1, len(instance.tp_degrees))
+
+
+def table_supports(instance: StageInstance) -> str | None:
+    """Whether the published program's table dp[D][k][s] is worth starting."""
+    count = downset_count(instance)
+    if count is None:
+        return f"the graph has more than {MAX_DOWNSETS} downsets; linearised gives a plan and a bound"
+    entries = count * (max_sum(instance) + 1) * (instance.num_devices + 1)
+    if entries > MAX_TABLE:
+        return f"dp[D][k][s] would have {entries:.2g} entries before pruning; at most {MAX_TABLE:.0e} are started"
+    return None
+
+
+def table_effort(instance: StageInstance) -> float:
+    """Pairs of downsets, times degrees, and the entries of the table."""
+    count = downset_count(instance) or MAX_DOWNSETS
+    return exact_effort(instance) + count * (max_sum(instance) + 1.0) * (instance.num_devices + 1)
+
+
+def linearised_effort(instance: StageInstance) -> float:
+    """Pairs of downsets of a few orders in a few rounds, times degrees."""
+    return 100.0 * len(instance.layers) ** 2 * max(1, len(instance.tp_degrees))
 
 
 def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, str]:

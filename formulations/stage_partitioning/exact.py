@@ -23,7 +23,7 @@ from formulations.stage_partitioning.downsets import all_downsets, chain_downset
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.problem import StagePlan, evaluate, stage_memory, suffix_sums
 from formulations.tmpc_knapsack.decision import FOUND, decide
-from instances.stage_partitioning import StageInstance
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 #: The search ends when no plan is better than the incumbent by this, relatively.
@@ -56,38 +56,47 @@ class Scratch(NamedTuple):
     choice: Ints
 
 
+class SizeError(Exception):
+    """The instance does not fit a method's tables; the message says what is too large."""
+
+
+def make_scratch(profile: Profile) -> Scratch:
+    """Work space for one profile."""
+    P, S = len(profile.tp_degrees), profile.max_s
+    n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
+    slots, options = min(_SAVING_ORDERS, P * (S + 2)), n * X
+    return Scratch(
+        slot_of=np.full((P, S + 2), -1, np.int64),
+        next_slot=np.zeros(1, np.int64),
+        steps=np.zeros(slots, np.int64),
+        owner=np.empty((slots, options), np.int32),
+        rise=np.empty((slots, options)),
+        saving=np.empty((slots, options)),
+        size=np.zeros(1, np.int64),
+        nodes=np.empty(n, np.int64),
+        start=np.empty(n + 1, np.int64),
+        base=np.empty(options),
+        weight=np.empty(options),
+        per_microbatch=np.empty(options),
+        static=np.empty(options),
+        cost=np.empty(options),
+        memory=np.empty(options),
+        choice=np.empty(n, np.int64),
+    )
+
+
 class Search:
     """Threshold tests over one lattice of an instance, and the plans they find."""
 
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
         self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
-        D, S, P = len(lattice.bits), profile.max_s, len(profile.tp_degrees)
+        D, S = len(lattice.bits), profile.max_s
         self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
         self.labels = np.empty((D, S + 1), np.int32)
         self.back_set = np.empty((D, S + 1), np.int32)
         self.back_q = np.empty((D, S + 1), np.int16)
         self.back_d = np.empty((D, S + 1), np.int32)
-        n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
-        slots = int(min(_SAVING_ORDERS, P * (S + 2)))
-        options = n * X
-        self.scratch = Scratch(
-            slot_of=np.full((P, S + 2), -1, np.int64),
-            next_slot=np.zeros(1, np.int64),
-            steps=np.zeros(slots, np.int64),
-            owner=np.empty((slots, options), np.int32),
-            rise=np.empty((slots, options)),
-            saving=np.empty((slots, options)),
-            size=np.zeros(1, np.int64),
-            nodes=np.empty(n, np.int64),
-            start=np.empty(n + 1, np.int64),
-            base=np.empty(options),
-            weight=np.empty(options),
-            per_microbatch=np.empty(options),
-            static=np.empty(options),
-            cost=np.empty(options),
-            memory=np.empty(options),
-            choice=np.empty(n, np.int64),
-        )
+        self.scratch = make_scratch(profile)
         self.counts = np.zeros(3, np.int64)
         self.tests = 0
 
@@ -320,12 +329,14 @@ def _unlimited_devices(instance: StageInstance) -> int:
     return instance.num_microbatches * largest_t
 
 
-def prepare() -> None:
-    """Compile the kernels, or load them from the cache."""
-    from instances.stage_partitioning import Edge, Layer, Tmpc
-
+def tiny() -> StageInstance:
+    """An instance that reaches every kernel."""
     layers = tuple(
         Layer(v, {1: (Tmpc("fast", 1.0, 1.0, 2.0, 1.0), Tmpc("light", 2.0, 1.0, 1.0, 1.0 + v))}) for v in range(3)
     )
-    tiny = StageInstance("warm-up", layers, (Edge(0, 1, 1.0), Edge(1, 2, 1.0)), 3, 8.0, 1.0, 4)
-    solve(tiny, Limits(), Watch())
+    return StageInstance("tiny", layers, (Edge(0, 1, 1.0), Edge(1, 2, 1.0)), 3, 8.0, 1.0, 4)
+
+
+def prepare() -> None:
+    """Compile the kernels, or load them from the cache."""
+    solve(tiny(), Limits(), Watch())

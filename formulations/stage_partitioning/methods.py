@@ -1,0 +1,90 @@
+"""The methods of stage partitioning: what they claim, where they come from, when they apply."""
+
+from __future__ import annotations
+
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.stage_partitioning.model_size import (
+    assignment_effort,
+    assignment_supports,
+    columns_effort,
+    columns_supports,
+)
+from formulations.stage_partitioning.problem import StagePlan
+from instances.parameters import one_of
+from instances.stage_partitioning import StageInstance
+
+_ROOM = "formulations.stage_partitioning"
+
+_RULES = ("auto", "rerank", "sort-once", "truncating")
+
+KNAPSACK = Setting(
+    "knapsack",
+    one_of(*_RULES),
+    "rerank: as published; sort-once: as released, at most 2 TMPCs per (node, t); truncating: caps the gain; "
+    "auto: sort-once under the released cost model where it applies, else rerank",
+    metavar="|".join(_RULES),
+    default="auto",
+)
+
+METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
+    Method(
+        name="piper",
+        claim=Claim.HEURISTIC,
+        source="Piper, section 4: dynamic program over downsets with a bang-per-buck knapsack",
+        solve=lazy(f"{_ROOM}.paper:solve"),
+        supports=lazy(f"{_ROOM}.effort:table_supports"),
+        effort=lazy(f"{_ROOM}.effort:table_effort"),
+        options=(KNAPSACK,),
+        prepare=lazy(f"{_ROOM}.paper:prepare"),
+    ),
+    Method(
+        name="piper-exact-knapsack",
+        claim=Claim.EXACT,
+        source="Piper, section 4, with exact knapsacks, which makes it exact (Appendix C)",
+        solve=lazy(f"{_ROOM}.paper:solve_exact_knapsack"),
+        supports=lazy(f"{_ROOM}.effort:table_supports"),
+        effort=lazy(f"{_ROOM}.effort:table_effort"),
+        prepare=lazy(f"{_ROOM}.paper:prepare"),
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="threshold search over downsets, made for this project (the room's README)",
+        solve=lazy(f"{_ROOM}.exact:solve"),
+        supports=lazy(f"{_ROOM}.effort:exact_supports"),
+        effort=lazy(f"{_ROOM}.effort:exact_effort"),
+        prepare=lazy(f"{_ROOM}.exact:prepare"),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="direct assignment model in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=assignment_supports,
+        effort=assignment_effort,
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="direct assignment model in Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.milp:solve"),
+        supports=assignment_supports,
+        effort=assignment_effort,
+    ),
+    Method(
+        name="milp-columns",
+        claim=Claim.EXACT,
+        source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.columns:solve"),
+        supports=columns_supports,
+        effort=columns_effort,
+    ),
+    Method(
+        name="linearised",
+        claim=Claim.HEURISTIC,
+        source="exact search over the stages of a few topological orders, in rounds, made for this project",
+        solve=lazy(f"{_ROOM}.linearised:solve"),
+        effort=lazy(f"{_ROOM}.effort:linearised_effort"),
+        prepare=lazy(f"{_ROOM}.exact:prepare"),
+    ),
+)

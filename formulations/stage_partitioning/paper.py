@@ -1,0 +1,290 @@
+"""Piper as published: dynamic programming over downsets with a bang-per-buck knapsack.
+
+Source: Piper, section 4. dp[D][k][s] is the least time per sample of downset D on k devices with data-parallel degrees
+summing to s. Deviations, none of which changes the optimum: entries that no plan within a cutoff can use are not
+kept (the cutoff is the time of a plan under the same knapsack rule), and s is the sum itself, where the paper's
+dp[empty][k][s] = 0 for all s also admits larger values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.family import Answer
+from formulations.stage_partitioning import exact, kernels, kernels_paper
+from formulations.stage_partitioning.costs import (
+    Floats,
+    Ints,
+    Lattice,
+    Profile,
+    build_lattice,
+    build_profile,
+    make_plan,
+)
+from formulations.stage_partitioning.downsets import all_downsets, position_masks
+from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
+from instances.stage_partitioning import CostModel, StageInstance
+from solvers.outcome import Limits, Stop, Watch
+
+RULES = {
+    "rerank": kernels_paper.RERANK,
+    "sort-once": kernels_paper.SORT_ONCE,
+    "truncating": kernels_paper.TRUNCATING,
+    "exact": kernels_paper.EXACT,
+}
+
+#: Most entries of the table, 8 bytes each.
+MAX_ENTRIES = 250_000_000
+
+#: The upper bound that sets the cutoff need not be the best.
+_CUTOFF_GAP = 1e-3
+
+
+class SwapOrders(NamedTuple):
+    """Swaps between the two TMPCs of each node by ratio, for degree q and y micro-batches in flight.
+
+    ``use[q]``: no node has a third, and the order does not depend on the stage. The rest is (q, y[, r]).
+    """
+
+    use: Ints
+    length: Ints
+    owner: NDArray[np.int32]
+    rise: Floats
+    saving: Floats
+
+
+class Table(NamedTuple):
+    """dp[D][k][s] as `kernels_paper.fill_table` lays it out."""
+
+    low: Ints
+    width: Ints
+    offset: Ints
+    entries: Floats
+    smallest: Ints
+    largest: Ints
+
+
+class Program:
+    """The dynamic program over one lattice under one knapsack rule."""
+
+    def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8]) -> None:
+        downsets = all_downsets(instance, MAX_DOWNSETS)
+        if downsets is None:
+            raise exact.SizeError(f"the graph has more than {MAX_DOWNSETS} downsets")
+        self.instance, self.rule, self.flag = instance, rule, flag
+        self.profile = build_profile(instance, prune=False)
+        self.lattice = build_lattice(self.profile, downsets)
+        self.orders = swap_orders(self.profile) if rule <= kernels_paper.SORT_ONCE else no_orders(self.profile)
+        self.scratch = exact.make_scratch(self.profile)
+        self.counts = np.zeros(3, np.int64)
+
+    def run(self, cutoff: float) -> tuple[Table, int] | None:
+        """The table for plans of time <= ``cutoff`` and the s of the best entry; ``None`` if stopped."""
+        table = new_table(self.profile, self.lattice, cutoff)
+        done = kernels_paper.fill_table(
+            self.profile, self.lattice, self.instance.memory_bytes, self.rule, cutoff, *table, self.orders,
+            self.scratch, self.counts, self.flag,
+        )  # fmt: skip
+        if not done:
+            return None
+        D, K, N = len(self.lattice.bits), self.profile.num_devices, self.instance.num_microbatches
+        last = [
+            self.entry(table, D - 1, K, s) if not self.instance.exactly or s == N else math.inf
+            for s in range(self.profile.max_s + 1)
+        ]
+        return table, int(np.argmin(last))
+
+    def entry(self, table: Table, i: int, k: int, s: int) -> float:
+        """dp[i][k][s]; infinite where the table has no entry."""
+        if i == 0:
+            return 0.0 if s == 0 and k >= 0 else math.inf
+        at = k - int(table.low[i])
+        if s < 0 or not 0 <= at < int(table.width[i]):
+            return math.inf
+        return float(table.entries[int(table.offset[i]) + s * int(table.width[i]) + at])
+
+    def plan(self, table: Table, s: int) -> StagePlan:
+        """A plan that attains dp[all nodes][K][s]: the first (D', t, d) that gives each entry its value."""
+        stages = []
+        j, k = len(self.lattice.bits) - 1, self.profile.num_devices
+        while j > 0:
+            i, q, index = self._origin(table, j, k, s)
+            d, t = int(self.profile.dp_degrees[index]), int(self.profile.tp_degrees[q])
+            stages.append(self._stage(i, j, q, index, s))
+            j, k, s = i, k - d * t, s - d
+        return make_plan(self.instance, self.profile, stages)
+
+    def _origin(self, table: Table, j: int, k: int, s: int) -> tuple[int, int, int]:
+        value = self.entry(table, j, k, s)
+        for i in range(j):
+            if not kernels.subset(self.lattice.bits, i, j):
+                continue
+            for q, t in enumerate(self.profile.tp_degrees.tolist()):
+                if self.lattice.missing[q, j] != self.lattice.missing[q, i]:
+                    continue
+                for index, d in enumerate(self.profile.dp_degrees.tolist()):
+                    before = self.entry(table, i, k - d * t, s - d)
+                    if before <= value and max(before, self._tps(i, j, q, index, s)) == value:
+                        return i, q, index
+        raise AssertionError("an entry of the table has no origin")
+
+    def _tps(self, i: int, j: int, q: int, index: int, s: int, *, choose: bool = False) -> float:
+        self.scratch.size[0] = -1
+        in_flight = -(-s // int(self.profile.dp_degrees[index]))
+        return float(
+            kernels_paper.stage_tps(
+                self.profile, self.lattice, self.instance.memory_bytes, self.rule, q, i, j, index, in_flight,
+                self.orders, self.scratch, choose, np.zeros(1, np.uint8),
+            )
+        )  # fmt: skip
+
+    def restated(self, plan: StagePlan) -> StagePlan:
+        """A plan with TMPCs as the knapsack rule chooses them."""
+        position = {mask: i for i, mask in enumerate(position_masks(self.lattice.bits))}
+        degrees, tp = self.profile.dp_degrees.tolist(), self.profile.tp_degrees.tolist()
+        later, stages = 0, []
+        for stage, s in zip(reversed(plan.stages), reversed(suffix_sums(plan)), strict=True):
+            now = later | sum(1 << self.instance.index[node] for node in stage.nodes)
+            q, index = tp.index(stage.tp_degree), degrees.index(stage.dp_degree)
+            stages.append(self._stage(position[later], position[now], q, index, s))
+            later = now
+        return make_plan(self.instance, self.profile, stages[::-1])
+
+    def _stage(self, i: int, j: int, q: int, index: int, s: int) -> tuple[list[int], int, int, list[int]]:
+        """Stage j minus i as `make_plan` takes it."""
+        self._tps(i, j, q, index, s, choose=True)
+        m = int(self.scratch.size[0])
+        d = int(self.profile.dp_degrees[index])
+        return self.scratch.nodes[:m].tolist(), d, q, self.scratch.choice[:m].tolist()
+
+
+def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str = "auto") -> Answer[StagePlan]:
+    """The best plan that the published dynamic program finds.
+
+    Parameters
+    ----------
+    knapsack
+        ``rerank`` (the paper's text), ``sort-once`` (the released program; at most two TMPCs per (v, t)),
+        ``truncating``; ``auto``: sort-once under the released cost model where it applies, else rerank.
+
+    Returns
+    -------
+    Answer
+        ``infeasible`` is a proof: every rule ends at the lightest choice before it gives up. The bound is the work
+        bound; with ``knapsack="exact"`` it is the plan's own objective, which is then optimal.
+    """
+    rule = resolve(instance, knapsack)
+    flag = np.frombuffer(watch.flag, np.uint8)
+    first = exact.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), Silent(watch))
+    options = {"knapsack": rule}
+    if first.plan is None:
+        return Answer(infeasible=first.infeasible, stop=first.stop, reason=first.reason, options=options)
+    try:
+        program = Program(instance, RULES[rule], flag)
+        bound = float(program.lattice.work[-1]) / instance.num_devices
+        watch.bound(bound)
+        start = program.restated(first.plan)
+        cutoff = evaluate(instance, start)
+        watch.plan(start, cutoff)
+        done = program.run(cutoff * (1 + exact.PRECISION))
+    except exact.SizeError as reason:
+        return Answer(stop=Stop.SIZE_LIMIT, reason=str(reason), options=options)
+    if done is None:
+        return Answer(bound=bound, stop=watch.why(), options=options, stats=statistics(program))
+    table, s = done
+    plan = program.plan(table, s)
+    objective = evaluate(instance, plan)
+    watch.plan(plan, objective)
+    if rule == "exact":
+        bound = objective * (1 - exact.PRECISION)
+        watch.bound(bound)
+    return Answer(plan=plan, bound=bound, options=options, stats=statistics(program))
+
+
+def solve_exact_knapsack(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The same program with exact knapsacks, which makes it exact (Piper, Appendix C)."""
+    return solve(instance, limits, watch, knapsack="exact")
+
+
+class Silent(Watch):
+    """Passes a stop on, but keeps the plans and bounds of a preliminary run to itself."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.flag = watch.flag
+        self._outer = watch
+
+    def stopped(self) -> bool:
+        """As the watch it stands for."""
+        return self._outer.stopped()
+
+    def why(self, otherwise: Stop = Stop.COMPLETED) -> Stop:
+        """As the watch it stands for."""
+        return self._outer.why(otherwise)
+
+
+def resolve(instance: StageInstance, knapsack: str) -> str:
+    """The name of the rule to use; `ValueError` if sort-once meets more than two TMPCs."""
+    pairs = all(len(found) <= 2 for layer in instance.layers for found in layer.tmpcs.values())
+    if knapsack == "auto":
+        return "sort-once" if pairs and instance.cost_model is CostModel.RELEASED else "rerank"
+    if knapsack == "sort-once" and not pairs:
+        raise ValueError("--knapsack sort-once needs at most two TMPCs per node and degree; use --knapsack rerank")
+    return knapsack
+
+
+def swap_orders(profile: Profile) -> SwapOrders:
+    """The orders of all degrees where they can be used."""
+    use = (profile.uniform > 0) & (profile.num_tmpcs.max(axis=1) <= 2)
+    P, n, Y = len(use), profile.num_tmpcs.shape[1], profile.max_s + 2
+    orders = SwapOrders(
+        use.astype(np.int64),
+        np.zeros((P, Y), np.int64),
+        np.empty((P, Y, n), np.int32),
+        np.empty((P, Y, n)),
+        np.empty((P, Y, n)),
+    )
+    kernels_paper.swap_orders(profile, orders)
+    return orders
+
+
+def no_orders(profile: Profile) -> SwapOrders:
+    """No degree uses an order."""
+    none = np.zeros((1, 1, 1))
+    use = np.zeros(len(profile.tp_degrees), np.int64)
+    return SwapOrders(use, np.zeros((1, 1), np.int64), none.astype(np.int32), none, none)
+
+
+def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
+    """An empty table for plans of time <= ``cutoff``."""
+    D, K = len(lattice.bits), profile.num_devices
+    rest, useful = np.empty(D, np.int64), np.empty(D, np.int64)
+    kernels.devices_for_rest(profile, lattice, cutoff * (1 + 1e-9), rest, useful)
+    least = np.ceil(lattice.work / cutoff * (1 - 1e-9) - 1e-9) if cutoff > 0 else np.ones(D)
+    low: Ints = np.maximum(least, 1).astype(np.int64)
+    low[0] = 0
+    width = np.maximum(K - rest - low + 1, 0)
+    sizes = width * (profile.max_s + 1)
+    sizes[0] = 0
+    offset = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    if sizes.sum() > MAX_ENTRIES:
+        raise exact.SizeError(f"the table dp[D][k][s] would have {sizes.sum():.3g} entries")
+    return Table(low, width, offset, np.full(int(sizes.sum()), np.inf), np.empty(D, np.int64), np.empty(D, np.int64))
+
+
+def statistics(program: Program) -> dict[str, Any]:
+    """Counts that explain the effort."""
+    pairs, knapsacks, updates = program.counts.tolist()
+    return {"downsets": len(program.lattice.bits), "pairs": pairs, "knapsacks": knapsacks, "updates": updates}
+
+
+def prepare() -> None:
+    """Compile the kernels, or load them from the cache."""
+    exact.prepare()
+    for rule in ("sort-once", "exact"):
+        solve(exact.tiny(), Limits(), Watch(), knapsack=rule)

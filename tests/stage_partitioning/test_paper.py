@@ -1,0 +1,130 @@
+"""The published dynamic program under every knapsack rule, and the linear orders beside it."""
+
+from __future__ import annotations
+
+import pytest
+from oracles import brute_force
+from strategies import random_stage_instance
+
+from formulations.stage_partitioning import exact, linearised, paper
+from formulations.stage_partitioning.effort import choose
+from formulations.stage_partitioning.problem import evaluate, violations
+from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Stop, Watch
+
+
+def agrees_when_exact(instance: StageInstance) -> None:
+    answer, best = paper.solve_exact_knapsack(instance, Limits(), Watch()), brute_force(instance)
+    if best is None:
+        assert answer.infeasible and answer.plan is None
+    else:
+        assert answer.plan is not None and violations(instance, answer.plan) == ()
+        assert evaluate(instance, answer.plan) == pytest.approx(best.time, rel=1e-9)
+        assert answer.bound is not None and answer.bound <= best.time
+
+
+def test_exact_knapsacks_make_it_exact(cases: int) -> None:
+    for seed in range(cases):
+        agrees_when_exact(random_stage_instance(seed))
+
+
+@pytest.mark.slow
+def test_exact_knapsacks_make_it_exact_on_thousands(cases: int) -> None:
+    for seed in range(20_000, 20_000 + max(cases, 2000)):
+        agrees_when_exact(random_stage_instance(seed))
+
+
+@pytest.mark.parametrize("rule", ["rerank", "sort-once", "truncating"])
+def test_heuristic_plans_are_feasible_and_never_better(rule: str, cases: int) -> None:
+    worse = 0
+    for seed in range(cases):
+        instance = random_stage_instance(seed, max_tmpcs=2 if rule == "sort-once" else 4)
+        answer, best = paper.solve(instance, Limits(), Watch(), rule), brute_force(instance)
+        if best is None:
+            assert answer.infeasible and answer.plan is None
+            continue
+        assert answer.plan is not None and violations(instance, answer.plan) == ()
+        objective = evaluate(instance, answer.plan)
+        assert objective >= best.time * (1 - 1e-12)
+        assert answer.bound is not None and answer.bound <= best.time
+        worse += objective > best.time * (1 + 1e-9)
+    assert worse < cases / 4
+
+
+def test_both_cost_orders_give_the_same_rule(cases: int) -> None:
+    """Pairs of TMPCs: sorting once is re-ranking, since a swap changes no other ratio."""
+    for seed in range(cases):
+        instance = random_stage_instance(seed, max_tmpcs=2, exactly=False)
+        found = [paper.solve(instance, Limits(), Watch(), rule).plan for rule in ("rerank", "sort-once")]
+        if found[0] is None:
+            assert found[1] is None
+        else:
+            assert found[1] is not None
+            assert evaluate(instance, found[0]) == pytest.approx(evaluate(instance, found[1]), rel=1e-9)
+
+
+def trap() -> StageInstance:
+    """One stage must save 10 bytes: the best ratio saves 6 for 3, which then needs the dear 10 for 9 as well."""
+    first = Layer("a", {1: (Tmpc("fast", 1.0, 0, 0, 20.0), Tmpc("light", 4.0, 0, 0, 14.0))})
+    second = Layer("b", {1: (Tmpc("fast", 1.0, 0, 0, 20.0), Tmpc("light", 10.0, 0, 0, 10.0))})
+    return StageInstance("trap", (first, second), (Edge("a", "b", 1.0),), 1, 30.0, 1.0, 1, CostModel.PAPER)
+
+
+@pytest.mark.parametrize(("rule", "time"), [("rerank", 14.0), ("sort-once", 14.0), ("exact", 11.0)])
+def test_the_greedy_rule_can_be_led_astray(rule: str, time: float) -> None:
+    instance = trap()
+    plan = paper.solve(instance, Limits(), Watch(), rule).plan
+    assert plan is not None and evaluate(instance, plan) == time
+
+
+def test_sort_once_refuses_a_third_tmpc() -> None:
+    three = tuple(Tmpc(name, 1.0, 0, 0, 1.0) for name in "xyz")
+    instance = StageInstance("three", (Layer(0, {1: three}),), (), 1, 8.0, 1.0, 1)
+    assert paper.resolve(instance, "auto") == "rerank"
+    with pytest.raises(ValueError, match="--knapsack rerank"):
+        paper.solve(instance, Limits(), Watch(), "sort-once")
+
+
+def test_auto_follows_the_cost_model() -> None:
+    assert paper.resolve(trap(), "auto") == "rerank"
+    released = StageInstance(**{**vars_of(trap()), "cost_model": CostModel.RELEASED})
+    assert paper.resolve(released, "auto") == "sort-once"
+
+
+def vars_of(instance: StageInstance) -> dict[str, object]:
+    return {name: getattr(instance, name) for name in instance.__dataclass_fields__}
+
+
+def test_linear_orders_give_a_plan_and_a_bound(cases: int) -> None:
+    optimal = 0
+    for seed in range(cases):
+        instance = random_stage_instance(seed)
+        answer, best = linearised.solve(instance, Limits(), Watch()), brute_force(instance)
+        assert not answer.infeasible
+        if answer.plan is None:
+            continue
+        assert best is not None and violations(instance, answer.plan) == ()
+        objective = evaluate(instance, answer.plan)
+        assert objective >= best.time * (1 - 1e-12)
+        assert answer.bound is not None and answer.bound <= best.time
+        optimal += objective <= best.time * (1 + 1e-4)
+    assert optimal > cases // 3
+
+
+def test_wide_graphs_get_a_plan_from_the_dispatcher() -> None:
+    """30 independent nodes have 2^30 downsets."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", 1.0 + v, 0, 0, 1.0),)}) for v in range(30))
+    instance = StageInstance("wide", layers, (), 4, 100.0, 1.0, 8)
+    assert choose(instance, Limits(), False)[0] == "linearised"
+    answer = linearised.solve(instance, Limits(), Watch())
+    assert answer.plan is not None and violations(instance, answer.plan) == ()
+    assert answer.bound == pytest.approx(sum(1.0 + v for v in range(30)) / 4)
+    assert evaluate(instance, answer.plan) <= 1.05 * answer.bound
+    assert exact.solve(instance, Limits(), Watch()).stop is Stop.SIZE_LIMIT
+
+
+def test_a_stopped_program_keeps_quiet() -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = paper.solve(trap(), Limits(), watch)
+    assert answer.plan is None and not answer.infeasible and answer.stop is Stop.INTERRUPTED
