@@ -307,7 +307,8 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     ``labels[i, s]`` becomes the fewest devices that run downset i in stages of time <= T whose data-parallel degrees
     sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are filled by `devices_for_rest`. A label
     with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
-    at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` asks for one given sum (then every s and d counts).
+    at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` asks for
+    one given sum (then every s and d counts).
 
     Returns ``s`` of a complete plan, -1 if there is none (a proof), -2 if stopped. ``fewest`` searches on for the plan
     with the fewest devices. ``stats``: pairs, knapsack relaxations, knapsack searches.
