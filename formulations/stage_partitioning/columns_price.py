@@ -69,7 +69,7 @@ class Prices:
         self._kind_of: dict[tuple[int, int, tuple[int, ...]], int] = {}
         self._rows: list[tuple[Row, ...]] = []
         self._items: dict[tuple[int, int, int], Item] = {}
-        self._shapes: dict[tuple[int, int, int], Shape] = {}
+        self._shapes: dict[tuple[int, int, int], Shape | None] = {}
         self._solved: dict[tuple[int, int, tuple[int, ...]], tuple[float, tuple[float, list[int]] | None]] = {}
 
     @cached_property
@@ -169,18 +169,22 @@ class Prices:
     def price(self, block: Block, t: int, d: int, in_flight: int, limit: float) -> tuple[float, Chosen] | None:
         """The least time of a stage and its TMPCs, or ``None`` if it does not fit or takes more than ``limit``."""
         shape = self._shape(block, t)
+        if shape is None:
+            return None
         found = self._solve(d, in_flight, shape.kinds, (limit + self._slack) * d - shape.boundary)
         if found is None:
             return None
         options = (self._options[v, t][pick] for v, pick in zip(shape.nodes, found[1], strict=True))
         return (found[0] + shape.boundary) / d, Chosen(t, d, tuple(options))
 
-    def _shape(self, block: Block, t: int) -> Shape:
+    def _shape(self, block: Block, t: int) -> Shape | None:
+        """``None`` if a node has no TMPC at t."""
         key = block.inner, block.outer, t
         if key not in self._shapes:
             alike = sorted((self._kind(v, t, block.paid), v) for v in block.nodes)
             boundary = math.fsum(self._common[t][list(block.paid)])
-            self._shapes[key] = Shape(tuple(kind for kind, _ in alike), tuple(v for _, v in alike), boundary)
+            shape = Shape(tuple(kind for kind, _ in alike), tuple(v for _, v in alike), boundary)
+            self._shapes[key] = shape if all(self._rows[kind] for kind, _ in alike) else None
         return self._shapes[key]
 
     def chosen(self, block: Block, t: int, d: int, in_flight: int, limit: float) -> Chosen:

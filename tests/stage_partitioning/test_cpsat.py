@@ -1,0 +1,101 @@
+"""Stage partitioning by CP-SAT: against brute force, and its constraints one plan at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
+from strategies import random_stage_instance
+
+from formulations.stage_partitioning import cpsat
+from formulations.stage_partitioning.problem import StagePlan, evaluate
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import Limits, Stop, Watch
+
+
+def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
+    model = cpsat.build(instance)
+    for variable, value in model.values_of(plan):
+        model.cp.add(variable == value)
+    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+    return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
+
+
+def test_agrees_with_brute_force(cases: int) -> None:
+    for seed in range(cases):
+        check_answer(cpsat.solve, random_stage_instance(seed))
+
+
+@pytest.mark.slow
+def test_agrees_with_brute_force_on_more(cases: int) -> None:
+    for seed in range(100_000, 100_000 + cases):
+        check_answer(cpsat.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
+
+
+def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
+    seen = [check_pinned(random_stage_instance(seed), seed, pinned) for seed in range(4 * cases)]
+    assert seen.count(True) >= cases // 8 and seen.count(False) >= cases // 4
+
+
+def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
+    for seed in range(20):
+        instance = random_stage_instance(seed)
+        plan = check_answer(cpsat.solve, instance).plan
+        if plan is not None:
+            model = cpsat.build(instance, plan)
+            run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+            assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
+
+
+@pytest.mark.parametrize("change", [-1, 0, 1])
+@pytest.mark.parametrize("name", ["memory_bytes", "num_devices", "num_microbatches"])
+def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
+    tried = 0
+    for seed in range(400):
+        instance = random_stage_instance(seed, memory="tight", cost_model="paper", exactly=False, max_dp=False)
+        value = getattr(instance, name) + change
+        if value >= 1 and len(instance.layers) > 1:
+            check_answer(cpsat.solve, replace(instance, **{name: value}))
+            tried += 1
+        if tried == 12:
+            return
+    raise AssertionError("too few instances")
+
+
+def test_what_only_rounding_lets_through_is_cut_off() -> None:
+    instance = hair_too_large()
+    answer = check_answer(cpsat.solve, instance)
+    assert answer.plan is not None
+    assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
+
+
+def test_presolve_proves_no_false_optimum() -> None:
+    """CP-SAT 9.15 with its default presolve proves 5.0 here; the optimum is 28/9."""
+    instance = random_stage_instance(35)
+    model = cpsat.build(instance)
+    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+    assert evaluate(instance, model.decode(run.values)) == pytest.approx(28 / 9, rel=1e-6)
+
+
+def test_it_stops_when_it_is_told_to() -> None:
+    check_stops(cpsat.solve, long_chain())
+
+
+def test_plans_are_told_while_the_search_goes_on() -> None:
+    heard: list[tuple[float | None, float | None]] = []
+    limits = Limits(time_s=3)
+    watch = Watch(limits, lambda _, objective, bound: heard.append((objective, bound)))
+    answer = cpsat.solve(long_chain(8, 6), limits, watch)
+    assert len(heard) > 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
+    assert all(bound <= objective for objective, bound in heard if objective is not None and bound is not None)
+
+
+@pytest.mark.paper
+def test_twelve_nodes_of_the_published_bert(published: Path) -> None:
+    instance = published_bert(published, 12, 8, "4GiB")
+    limits = Limits(time_s=60)
+    answer = cpsat.solve(instance, limits, Watch(limits))
+    assert answer.stop is Stop.PROVED and answer.plan is not None
+    assert evaluate(instance, answer.plan) == pytest.approx(0.044080964758555094, rel=1e-6)

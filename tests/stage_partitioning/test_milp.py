@@ -1,0 +1,94 @@
+"""Stage partitioning by mixed-integer programming: against brute force, and its constraints one plan at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
+from strategies import random_stage_instance
+
+from formulations.stage_partitioning import milp
+from formulations.stage_partitioning.problem import StagePlan, evaluate
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import Limits, Stop, Watch
+
+
+def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
+    model = milp.build(instance)
+    for variable, value in model.values_of(plan):
+        variable.fix(value)
+    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+    return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
+
+
+def test_agrees_with_brute_force(cases: int) -> None:
+    for seed in range(cases):
+        check_answer(milp.solve, random_stage_instance(seed))
+
+
+@pytest.mark.slow
+def test_agrees_with_brute_force_on_more(cases: int) -> None:
+    for seed in range(100_000, 100_000 + cases):
+        check_answer(milp.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
+
+
+def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
+    seen = [check_pinned(random_stage_instance(seed), seed, pinned) for seed in range(3 * cases)]
+    assert seen.count(True) >= cases // 8 and seen.count(False) >= cases // 4
+
+
+def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
+    for seed in range(20):
+        instance = random_stage_instance(seed)
+        plan = check_answer(milp.solve, instance).plan
+        if plan is not None:
+            model = milp.build(instance, plan)
+            run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+            assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
+
+
+@pytest.mark.parametrize("change", [-1, 0, 1])
+@pytest.mark.parametrize("name", ["memory_bytes", "num_devices", "num_microbatches"])
+def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
+    tried = 0
+    for seed in range(400):
+        instance = random_stage_instance(seed, memory="tight", cost_model="paper", exactly=False, max_dp=False)
+        value = getattr(instance, name) + change
+        if value >= 1 and len(instance.layers) > 1:
+            check_answer(milp.solve, replace(instance, **{name: value}))
+            tried += 1
+        if tried == 4:
+            return
+    raise AssertionError("too few instances")
+
+
+def test_what_only_rounding_lets_through_is_cut_off() -> None:
+    instance = hair_too_large()
+    answer = check_answer(milp.solve, instance)
+    assert answer.plan is not None
+    assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
+
+
+def test_it_stops_when_it_is_told_to() -> None:
+    check_stops(milp.solve, long_chain())
+
+
+def test_plans_are_told_while_the_search_goes_on() -> None:
+    heard: list[tuple[float | None, float | None]] = []
+    limits = Limits(time_s=3)
+    watch = Watch(limits, lambda _, objective, bound: heard.append((objective, bound)))
+    answer = milp.solve(long_chain(8, 6), limits, watch)
+    assert len(heard) > 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
+    assert all(bound <= objective for objective, bound in heard if objective is not None and bound is not None)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize(("first", "time"), [(8, 0.030806149867296215), (10, 0.057817157100439075)])
+def test_some_nodes_of_the_published_bert(published: Path, first: int, time: float) -> None:
+    instance = published_bert(published, first, 4, "4GiB")
+    limits = Limits(time_s=60)
+    answer = milp.solve(instance, limits, Watch(limits))
+    assert answer.stop is Stop.PROVED and answer.plan is not None
+    assert evaluate(instance, answer.plan) == pytest.approx(time, rel=1e-6)

@@ -1,0 +1,100 @@
+"""From a model's run to an answer: what the loop does with plans that break a rule, and with a model that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from formulations.stage_partitioning.problem import Stage, StagePlan
+from formulations.stage_partitioning.proof import Stopped, prove
+from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Run, Stop, Watch
+
+INSTANCE = StageInstance(
+    name="one node",
+    layers=(Layer("v", {1: (Tmpc("fast", 1.0, 0, 0, 9), Tmpc("lean", 2.0, 0, 0, 5))}),),
+    edges=(),
+    num_devices=1,
+    memory_bytes=5.0,
+    bandwidth=1.0,
+    num_microbatches=1,
+)
+
+
+def plan(tmpc: str, dp_degree: int = 1) -> StagePlan:
+    return StagePlan((Stage(("v",), dp_degree, 1, {"v": tmpc}),))
+
+
+@dataclass
+class Scripted:
+    """A model that answers one run after the other; a solution's values are its plan."""
+
+    runs: Iterator[Run]
+    cuts: list[tuple[Stage, int]] = field(default_factory=list)
+
+    def run(self, *_: Any, on_solution: Callable[[Any], None], **__: Any) -> Run:
+        run = next(self.runs)
+        if run.values is not None:
+            on_solution(run.values)
+        return run
+
+    def decode(self, values: Any) -> StagePlan:
+        found: StagePlan = values
+        return found
+
+    def lower_bound(self, bound: float) -> float:
+        return bound
+
+    def cut_off(self, stage: Stage, in_flight: int) -> None:
+        self.cuts.append((stage, in_flight))
+
+
+def proved(tmpc: str, bound: float, dp_degree: int = 1) -> Run:
+    return Run(stop=Stop.PROVED, values=plan(tmpc, dp_degree), objective=bound, bound=bound)
+
+
+def test_a_plan_that_does_not_fit_is_cut_off_and_never_returned() -> None:
+    model = Scripted(iter([proved("fast", 1.0), proved("lean", 2.0)]))
+    answer = prove(INSTANCE, lambda: model, Limits(), Watch())
+    assert model.cuts == [(plan("fast").stages[0], 1)]
+    assert (answer.plan, answer.bound, answer.stop) == (plan("lean"), 2.0, Stop.PROVED)
+
+
+def test_a_solver_that_claims_too_much_is_not_believed() -> None:
+    answer = prove(INSTANCE, lambda: Scripted(iter([proved("lean", 1.5)])), Limits(), Watch())
+    assert (answer.plan, answer.bound, answer.stop) == (plan("lean"), 1.5, Stop.COMPLETED)
+
+
+def test_a_model_that_breaks_another_rule_is_wrong() -> None:
+    with pytest.raises(RuntimeError, match="dp_degree"):
+        prove(INSTANCE, lambda: Scripted(iter([proved("lean", 2.0, dp_degree=2)])), Limits(), Watch())
+
+
+def test_infeasible_is_a_proof_without_a_bound() -> None:
+    run = Run(stop=Stop.PROVED, infeasible=True)
+    answer = prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), Watch())
+    assert (answer.infeasible, answer.plan, answer.bound, answer.stop) == (True, None, None, Stop.PROVED)
+
+
+def test_infeasible_with_a_plan_in_hand_is_a_contradiction() -> None:
+    watch = Watch()
+    watch.plan(plan("lean"), 2.0)
+    run = Run(stop=Stop.PROVED, infeasible=True, solver="S")
+    with pytest.raises(RuntimeError, match="S calls infeasible what has a plan"):
+        prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), watch)
+
+
+def test_stopped_while_building_returns_what_is_known() -> None:
+    watch = Watch()
+    watch.bound(0.5)
+
+    def build() -> Scripted:
+        watch.plan(plan("lean"), 2.0)
+        watch.stop(Stop.INTERRUPTED)
+        raise Stopped
+
+    answer = prove(INSTANCE, build, Limits(), watch)
+    assert (answer.plan, answer.bound, answer.stop) == (plan("lean"), 0.5, Stop.INTERRUPTED)
