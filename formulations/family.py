@@ -125,7 +125,7 @@ class Family(Generic[Instance, Plan]):
     choose
         ``choose(instance, limits, exact) -> (method name, reason)``: the dispatcher's knowledge of this family.
     why_infeasible
-        ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make an infeasible instance feasible.
+        ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make the instance feasible.
     """
 
     name: str
