@@ -120,8 +120,20 @@ def facts(values: Mapping[str, Any]) -> str:
 
 def _fact(name: str, value: Any) -> str:
     if name.endswith("_bytes") or name == "memory":
-        return f"{name.removesuffix('_bytes')} {value / 2**30:.4g} GiB"
+        return f"{name.removesuffix('_bytes')} {size(value)}"
     return f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+
+
+def size(value: float) -> str:
+    """Bytes in the largest binary unit that leaves at least one.
+
+    >>> size(8 * 2**30), size(1000)
+    ('8 GiB', '1000 B')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 2**power:
+            return f"{value / 2**power:.4g} {unit}"
+    return f"{value:.4g} B"
 
 
 def brief(value: Any) -> str:

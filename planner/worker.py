@@ -14,8 +14,8 @@ from solvers.outcome import Limits, Stop, Watch
 
 POLL_S = 0.05
 #: A method that was asked to stop may take this long (plus this share of its limit) before it is left behind:
-#: half of what the interface allows, the rest is for checking and printing.
-GRACE_S, GRACE_SHARE = 0.5, 0.05
+#: less than half of what the interface allows, the rest is for checking and printing.
+GRACE_S, GRACE_SHARE = 0.4, 0.05
 #: Kernels that take longer than this are announced: they are being compiled, not loaded.
 PATIENCE_S = 2.0
 

@@ -149,8 +149,8 @@ def test_an_interruption_gives_a_result(family: Family[Any, Any], method: Method
     try:
         timer.start()
         result = planner.solve(instance, method=method.name, limits=Limits(time_s=20))
-        timer.join()
     finally:
+        timer.join()
         signal.signal(signal.SIGINT, before)
     if result.signal is not None and result.status in (Status.FEASIBLE, Status.UNKNOWN):
         assert result.stop is Stop.INTERRUPTED
