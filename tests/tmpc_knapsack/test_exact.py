@@ -71,6 +71,24 @@ def test_capacity_zero() -> None:
     check(make(0))
 
 
+def test_what_the_definition_forgives_fits() -> None:
+    check(make(1e13, [(1, 1e13 + 5), (2, 0)], [(1, 0.0)]))
+    check(make(1e13, [(1, 1e13 + 50), (2, 0)], [(1, 0.0)]))
+
+
+def test_a_choice_at_the_very_limit_is_found_whatever_its_sums_round_to(cases: int) -> None:
+    tight = 0
+    for case in range(5 * cases):
+        rng = random.Random(case)
+        rows = [[(rng.random(), rng.random()) for _ in range(3)] for _ in range(5)]
+        total = math.fsum(rng.choice(row)[1] for row in rows)
+        capacity = total / (1 + 1e-12)
+        if capacity * (1 + 1e-12) == total:
+            tight += 1
+            check(make(capacity, *rows))
+    assert tight > cases
+
+
 def test_an_option_no_slower_and_smaller_wins() -> None:
     check(make(5, [(3, 9), (2, 4), (2, 3), (2, 3)], [(1, 2), (4, 1)]))
 

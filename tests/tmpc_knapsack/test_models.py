@@ -108,6 +108,12 @@ def test_degenerate_instances(room: ModuleType) -> None:
 
 
 @ROOMS
+def test_what_the_definition_forgives_fits(room: ModuleType) -> None:
+    check(room, make(1e13, [(1, 1e13 + 5), (2, 0)]))
+    check(room, make(1e13, [(1, 1e13 + 50), (2, 0)]))
+
+
+@ROOMS
 def test_what_it_finds_is_told_while_it_runs(room: ModuleType) -> None:
     watch = Watch(SECONDS)
     instance = generate(12, 3, kind="uncorrelated", seed=1)
