@@ -30,11 +30,11 @@ def make(capacity_bytes: float, *rows: Row, name: str = "knapsack") -> KnapsackI
 
 
 def optimum(instance: KnapsackInstance) -> float | None:
-    """Least total time over all choices that fit, summed exactly; ``None`` if none fits."""
-    limit = Fraction(instance.capacity_bytes * (1 + 1e-12))
+    """Least total time over all choices that fit, summed exactly and rounded once; ``None`` if none fits."""
+    limit = instance.capacity_bytes * (1 + 1e-12)
     best: Fraction | None = None
     for picked in itertools.product(*(node.options for node in instance.nodes)):
-        if sum((Fraction(option.memory_bytes) for option in picked), Fraction(0)) <= limit:
+        if float(sum((Fraction(option.memory_bytes) for option in picked), Fraction(0))) <= limit:
             time = sum((Fraction(option.time) for option in picked), Fraction(0))
             best = time if best is None else min(best, time)
     return None if best is None else float(best)
