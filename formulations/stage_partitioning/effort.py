@@ -10,7 +10,7 @@ from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
 
 #: More downsets than this are not enumerated.
-MAX_DOWNSETS = 200_000
+MAX_DOWNSETS = 100_000
 
 #: Most cells of the exact method's label table (downsets times sums of degrees), about 20 bytes each.
 MAX_LABELS = 40_000_000

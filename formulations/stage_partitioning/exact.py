@@ -117,6 +117,12 @@ class Search:
             )
         )  # fmt: skip
 
+    def limit_memory(self, memory: float) -> None:
+        """Run further tests with another memory per device (bytes, taken as it is)."""
+        self.profile = self.profile._replace(memory=memory)
+        self.scratch.slot_of[:, :] = -1
+        self.scratch.next_slot[0] = 0
+
     def plan(self, s: int, T: float) -> StagePlan:
         """The plan behind label (all nodes, s) of the last test, which was at T."""
         stages = []
@@ -260,19 +266,19 @@ def why_infeasible(instance: StageInstance, _limits: Limits, watch: Watch) -> tu
     """
     parts: list[str] = []
     figures: dict[str, float] = {}
-    devices = fewest_devices(instance, watch)
-    if devices is not None:
-        figures["fewest_devices"] = devices
-        parts.append(f"{devices} devices of {instance.memory_bytes:.17g} bytes would do")
-    elif not watch.stopped():
-        parts.append(f"no number of devices of {instance.memory_bytes:.17g} bytes would do")
     memory = least_memory(instance, watch)
     if memory is not None:
         figures["least_memory_bytes"] = memory
-        parts.append(f"{instance.num_devices} devices of {memory:.17g} bytes would do")
+        parts.append(f"{instance.num_devices} devices of {_whole_bytes(memory)} would do")
     elif not watch.stopped():
         parts.append(f"no memory would do with {instance.num_devices} devices")
-    return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and memory"), figures
+    devices = fewest_devices(instance, watch)
+    if devices is not None:
+        figures["fewest_devices"] = devices
+        parts.append(f"{devices} devices of {_whole_bytes(instance.memory_bytes)} would do")
+    elif not watch.stopped():
+        parts.append(f"no number of devices of {_whole_bytes(instance.memory_bytes)} would do")
+    return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and their memory"), figures
 
 
 def fewest_devices(instance: StageInstance, watch: Watch) -> int | None:
@@ -287,30 +293,32 @@ def least_memory(instance: StageInstance, watch: Watch) -> float | None:
     search = _whole(replace(instance, memory_bytes=math.inf), watch)
     if search is None:
         return None
-    lower, upper = 0.0, math.inf
+    upper = math.inf
+    for order in linear_orders(instance):  # cheap, and often the answer already: then one test of all downsets is left
+        lattice = build_lattice(search.profile, chain_downsets(order))
+        chain = Search(search.instance, search.profile, lattice, search.flag)
+        upper = _least_memory(chain, upper) or upper
+    return _least_memory(search, upper)
+
+
+def _least_memory(search: Search, upper: float) -> float | None:
+    """As `least_memory`, for plans over the lattice of ``search``; some plan of all is known to need ``upper``."""
+    lower, known = 0.0, upper
     while True:
-        if upper < math.inf:
-            strict = upper * (1 - PRECISION)
-            trial = min((lower + upper) / 2, strict)
-            search.profile = search.profile._replace(memory=trial)
-            search.scratch.slot_of[:, :] = -1
-            search.scratch.next_slot[0] = 0
+        strict = upper * (1 - PRECISION)
+        # The known upper bound is tried strictly at once: it tends to be the answer.
+        trial = strict if upper in (known, math.inf) else min((lower + upper) / 2, strict)
+        search.limit_memory(trial)
         s = search.test(math.inf)
-        if s == -2:
-            return None
+        if s == -2 or upper == 0:
+            return None if upper else 0.0
         if s >= 0:
             plan = search.plan(s, math.inf)
-            needed = max(
-                stage_memory(instance, stage, total)
-                for stage, total in zip(plan.stages, suffix_sums(plan), strict=True)
-            )
-            upper = min(needed, upper)
-            if upper == 0:
-                return 0.0
-        elif math.isinf(upper):
-            return None
+            sums = suffix_sums(plan)
+            needed = (stage_memory(search.instance, stage, s) for stage, s in zip(plan.stages, sums, strict=True))
+            upper = min(upper, max(needed))
         elif trial == strict:
-            return upper
+            return None if math.isinf(upper) else upper
         else:
             lower = trial
 
@@ -321,6 +329,10 @@ def _whole(instance: StageInstance, watch: Watch) -> Search | None:
     if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
         return None
     return Search(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
+
+
+def _whole_bytes(memory: float) -> str:
+    return f"{math.ceil(memory)} bytes" if memory >= 1000 else f"{memory:.9g} bytes"
 
 
 def _unlimited_devices(instance: StageInstance) -> int:
