@@ -14,7 +14,7 @@ from planner.dispatch import AUTO
 from planner.errors import UsageError
 from planner.loading import load, parse_json, published_file, read_text
 from planner.options import split
-from planner.report import number, percent
+from planner.report import console, number, percent
 from planner.run import solve
 from planner.versions import versions
 from solvers.outcome import Limits
@@ -102,8 +102,9 @@ def piper_suite(inputs: str | None) -> list[Case]:
         (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 512, "layers": 64}, exact),
         (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 64}, exact),
         (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 96}, exact),
-        (resnet, {"devices": 32, "memory": "2GiB"}, both),
-        (resnet, {"devices": 128, "memory": "1GiB"}, both),
+        (resnet, {"devices": 32, "memory": "2GiB", "microbatches": 7680}, both),
+        (resnet, {"devices": 128, "memory": "1GiB", "microbatches": 7680}, both),
+        (resnet, {"devices": 128, "memory": "2GiB", "microbatches": 7680}, both),
         (gnmt, {"devices": 8, "memory": "1.2GiB"}, exact),
         (gnmt, {"devices": 2, "memory": "2.5GiB"}, exact),
     ]
@@ -125,7 +126,6 @@ def measure(found: Sequence[Case], limits: Limits, repeats: int, inputs: str | N
 
 def show_rows(rows: Sequence[Row]) -> None:
     """Print the table."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("instance", "settings", "method", "seconds", "objective", "bound", "gap", "status", box=None)
@@ -140,7 +140,7 @@ def show_rows(rows: Sequence[Row]) -> None:
         cells = [row.instance, settings, row.method, f"{row.seconds:.4g}", number(row.objective), number(row.bound)]
         more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
         table.add_row(*cells, percent(row.gap), row.status, *more)
-    Console(highlight=False, soft_wrap=True).print(table)
+    console().print(table)
 
 
 def _row(case: Case, instance: Any, method: str, options: Mapping[str, Any], limits: Limits, repeats: int) -> Row:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import formulations
+from planner.report import console
 from planner.versions import versions
 from solvers import BACKENDS
 
@@ -39,16 +40,15 @@ def examine() -> list[Finding]:
 
 def show_findings(findings: list[Finding]) -> None:
     """Print a line for each."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     for found in findings:
         table.add_row("[green]well[/green]" if found.healthy else "[bold red]ILL[/bold red]", found.name, found.detail)
-    console = Console(highlight=False)
-    console.print(table)
+    out = console()
+    out.print(table)
     ill = sum(not found.healthy for found in findings)
-    console.print("all well" if not ill else f"{ill} of {len(findings)} are ill")
+    out.print("all well" if not ill else f"{ill} of {len(findings)} are ill")
 
 
 def _versions() -> Iterator[Finding]:

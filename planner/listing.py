@@ -8,6 +8,7 @@ from typing import Any
 
 import formulations
 from formulations.family import Family, Method, Setting
+from planner.report import console
 from planner.versions import versions
 
 
@@ -31,10 +32,9 @@ def listing(catalog: Mapping[str, Any]) -> dict[str, Any]:
 
 def show_listing(found: Mapping[str, Any]) -> None:
     """Print it as tables."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    out = console()
     methods = Table("problem", "method", "claim", "source", "supports", box=None)
     for family in found["families"]:
         for method in family["methods"]:
@@ -42,7 +42,7 @@ def show_listing(found: Mapping[str, Any]) -> None:
     instances = Table("instance", "problem", "what it is", box=None)
     for entry in found["catalog"]:
         instances.add_row(entry["name"], entry["problem"], entry["help"])
-    console.print(methods, "", instances, "", ", ".join(f"{name} {is_}" for name, is_ in found["versions"].items()))
+    out.print(methods, "", instances, "", ", ".join(f"{name} {is_}" for name, is_ in found["versions"].items()))
 
 
 def _family(family: Family[Any, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from planner.files import plain
 from planner.result import Result
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 #: Of plan files (docs/interface.md).
@@ -26,6 +28,13 @@ def as_json(value: Any) -> str:
     return json.dumps(plain(value), allow_nan=False)
 
 
+def console() -> Console:
+    """Where tables go: stdout, as wide as the terminal, or wide enough for a file or a pipe."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+
+
 def plan_file(result: Result) -> str:
     """The text of a plan file: the plan in its JSON form, and whose it is."""
     head = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
@@ -37,8 +46,8 @@ def show_result(result: Result, figures: Mapping[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = _console()
-    console.print(f"[bold]{escape(result.instance)}[/bold]  {result.problem}  {escape(facts(figures))}")
+    out = console()
+    out.print(f"[bold]{escape(result.instance)}[/bold]  {result.problem}  {escape(facts(figures))}")
     table = Table.grid(padding=(0, 2))
     table.add_row("status", f"[bold]{result.status}[/bold] ({result.stop})")
     table.add_row(
@@ -53,21 +62,21 @@ def show_result(result: Result, figures: Mapping[str, Any]) -> None:
         table.add_row("options", escape(facts(result.options)))
     if result.stats:
         table.add_row("stats", escape(facts(result.stats)))
-    console.print(table)
+    out.print(table)
     if result.plan is not None:
         _show_plan(result.plan)
 
 
 def show_report(report: Report) -> None:
     """Print a comparison: a row for each method, then what follows from it."""
-    console = _console()
-    console.print(results_table(report.results))
+    out = console()
+    out.print(results_table(report.results))
     for sentence in report.contradictions:
-        console.print(f"contradiction: {sentence}", style="bold red", markup=False)
+        out.print(f"contradiction: {sentence}", style="bold red", markup=False)
     if report.reproducer:
-        console.print(f"reproducer: {report.reproducer}", markup=False)
+        out.print(f"reproducer: {report.reproducer}", markup=False)
     elif report.agree:
-        console.print("the methods agree; optimum " + with_unit(report.optimum, ""), markup=False)
+        out.print("the methods agree; optimum " + with_unit(report.optimum, ""), markup=False)
 
 
 def results_table(results: Sequence[Result]) -> Table:
@@ -91,11 +100,11 @@ def results_table(results: Sequence[Result]) -> Table:
 
 def show_verdict(verdict: Verdict) -> None:
     """Print what the definition says of a plan."""
-    console = _console()
+    out = console()
     if verdict.feasible:
-        console.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}", markup=False)
+        out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}", markup=False)
     for found in verdict.violations:
-        console.print(str(found), markup=False)
+        out.print(str(found), markup=False)
 
 
 def number(value: float | None) -> str:
@@ -110,7 +119,7 @@ def with_unit(value: float | None, unit: str) -> str:
 
 def percent(gap: float | None) -> str:
     """A relative gap in percent."""
-    return "-" if gap is None else f"{100 * gap:.4g} %"
+    return "-" if gap is None else f"{100 * gap:.3g} %"
 
 
 def facts(values: Mapping[str, Any]) -> str:
@@ -151,18 +160,12 @@ def _show_plan(plan: Mapping[str, Any]) -> None:
     """Print a plan of any family: lists of alike objects as tables, anything else as a line."""
     from rich.table import Table
 
-    console = _console()
+    out = console()
     for name, part in plan.items():
         if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
             table = Table("#", *map(str, part[0]), box=None, title=str(name), title_justify="left")
             for position, row in enumerate(part):
                 table.add_row(str(position), *(brief(row.get(column)) for column in part[0]))
-            console.print(table)
+            out.print(table)
         else:
-            console.print(f"{name}: {brief(part)}", markup=False)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True)
+            out.print(f"{name}: {brief(part)}", markup=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import planner
+from formulations import FAMILIES
 from planner.loading import recognised
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,3 +50,20 @@ def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
     content, plan = [*blocks, *plans][:2]
     instance = recognised(content, "interface.md").read(content, "interface.md", {})
     assert planner.check(instance, plan).feasible
+
+
+def test_the_readme_names_every_method() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Problems and methods")[2].partition("\n## ")[0]
+    family, shown = "", set()
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and "`" in cells[1]:
+            family = cells[0].strip("`") or family
+            shown |= {(family, name, cells[2]) for name in re.findall(r"`(.*?)`", cells[1])}
+    assert shown == {(family.name, method.name, method.claim.value) for family in FAMILIES for method in family.methods}
+
+
+def test_the_check_script_runs_the_readme() -> None:
+    commands = re.findall(r"```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert [len(command.splitlines()) for command in commands] == [1, 1]
+    assert commands[1].startswith("python3.11 -m venv .venv-test ")

@@ -245,3 +245,17 @@ def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.
     monkeypatch.setattr(bench, "solve", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
     row = json.loads(run("bench", problem(), "--repeats", "3", "--json")[1])["rows"][0]
     assert (row["seconds"], row["all_seconds"]) == (1.5, [3.0, 1.0, 1.5])
+
+
+@pytest.mark.paper
+def test_the_suite_of_published_inputs(run: Run, published: Path) -> None:
+    code, out, _ = run(
+        "bench", "--suite", "piper", "--methods", "exact", "--repeats", "1", "--inputs", str(published), "--json"
+    )
+    rows = json.loads(out)["rows"]
+    assert code == 0 and len(rows) > 8
+    assert all(row["status"] == "optimal" for row in rows)
+    by_size = {(row["instance"], row["settings"]["devices"], row["settings"].get("layers")): row for row in rows}
+    largest = by_size["bert32a100", 2048, None]
+    assert largest["objective"] == pytest.approx(0.000703591184, rel=3e-9, abs=1e-12)
+    assert largest["reference_s"] == 63.005 and largest["speedup"] == 63.005 / largest["seconds"]
