@@ -293,6 +293,30 @@ def doctor_command(json: Json = False) -> None:
     raise typer.Exit(0 if all(found.healthy for found in findings) else 1)
 
 
+def reproduce_command(
+    claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="a name from --list")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="name the claims that can be examined")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Examine a claim of a paper: what it prints, what is found here, and the exact optimum."""
+    from planner.progress import note
+    from planner.report import as_json
+    from planner.reproduce import claims_listing, reproduce, show_claims, show_reproduction
+
+    if list_:
+        listed = claims_listing()
+        print(as_json(listed)) if json else show_claims(listed)
+        return
+    if claim is None:
+        raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
+    given = {name: value for name, value in settings.items() if value is not None and value is not False}
+    found = reproduce(claim, inputs=inputs, note=lambda line: note(quiet, line), **given)
+    print(as_json(found.to_json())) if json else show_reproduction(found)
+
+
 _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] | None]] = {
     "solve": (solve_command, options.setting_choices),
     "crosscheck": (crosscheck_command, options.setting_choices),
@@ -301,6 +325,7 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
     "make": (make_command, lambda: options.parameter_choices(_catalog())),
     "bench": (bench_command, options.setting_choices),
     "doctor": (doctor_command, None),
+    "reproduce": (reproduce_command, options.claim_choices),
 }
 
 

@@ -58,6 +58,13 @@ def parameter_choices(catalog: Mapping[str, Any]) -> list[Choice]:
     return own + [choice for choice in override_choices() if choice.name not in taken]
 
 
+def claim_choices() -> list[Choice]:
+    """The options of the claims that can be reproduced."""
+    from planner.claims import CLAIMS
+
+    return _merged((claim.name, option) for claim in CLAIMS for option in claim.options)
+
+
 def with_choices(command: Command, choices: Iterable[Choice]) -> Command:
     """The command with one option for each choice in place of its ``**settings``."""
     signature = inspect.signature(command, eval_str=True)

@@ -87,4 +87,16 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         effort=lazy(f"{_ROOM}.effort:linearised_effort"),
         prepare=lazy(f"{_ROOM}.exact:prepare"),
     ),
+    Method(
+        name="equi",
+        claim=Claim.HEURISTIC,
+        source="Piper, section 5: equal groups of layers with the same degrees everywhere",
+        solve=lazy(f"{_ROOM}.equi:solve"),
+    ),
+    Method(
+        name="equi-no-tp",
+        claim=Claim.HEURISTIC,
+        source="Piper, section 5: equi without tensor parallelism, a surrogate for PipeDream-2BW",
+        solve=lazy(f"{_ROOM}.equi:solve_without_tp"),
+    ),
 )

@@ -1,0 +1,11 @@
+"""The claims of the papers that ``planner reproduce`` examines: one module for each paper, listed here."""
+
+from __future__ import annotations
+
+from planner.claims.claim import Claim, Evidence
+from planner.claims.piper import CLAIMS as PIPER
+
+__all__ = ["CLAIMS", "Claim", "Evidence"]
+
+#: Every claim, in the order ``planner reproduce --list`` shows them.
+CLAIMS: tuple[Claim, ...] = (*PIPER,)

@@ -1,0 +1,72 @@
+"""What a claim is, and what examining it leaves: rows of what the paper prints and what is found here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formulations.family import Setting
+from planner.result import Result
+from planner.run import solve
+from solvers.outcome import Limits
+
+#: Told a line about the progress.
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What examining a claim gave.
+
+    ``rows`` all have the same keys, which are the columns; absent numbers are ``None``. ``inputs`` says in words where
+    the instances came from. ``compared`` printed numbers were compared, ``matched`` of them were met to the last
+    printed digit. ``notes`` are sentences below the table.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    inputs: str
+    compared: int = 0
+    matched: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A table, figure or sentence of a paper that can be examined.
+
+    ``run(inputs, note, **options) -> Evidence``: ``inputs`` is the folder of published inputs as given (``None``: the
+    environment decides; see `planner.loading.published_file`), ``note`` takes a line about the progress. It raises
+    `UsageError` for a folder without what the claim needs, and ``SystemExit`` if it is interrupted.
+    """
+
+    name: str
+    paper: str
+    summary: str
+    run: Callable[..., Evidence]
+    options: tuple[Setting, ...] = ()
+
+
+def meets(found: float | None, printed: str | None) -> bool:
+    """Whether a number is what was printed, to the last printed digit (``None``: no feasible plan).
+
+    >>> meets(61.20861, "61.2086"), meets(61.2091, "61.2086"), meets(None, None), meets(35.0, None)
+    (True, False, True, False)
+    """
+    if found is None or printed is None:
+        return found is None and printed is None
+    digits = printed.lower().partition("e")[0].replace(".", "").replace("-", "").lstrip("0")
+    return f"{found:.{len(digits)}g}" == f"{float(printed):.{len(digits)}g}"
+
+
+def objective(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> float | None:
+    """The objective that a method finds, ``None`` if it finds no plan."""
+    return examined(instance, method, limits=limits, **options).objective
+
+
+def examined(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> Result:
+    """The verified result of one method; a signal ends the whole examination."""
+    result = solve(instance, method=method, limits=limits, options=options)
+    if result.signal:
+        raise SystemExit(128 + result.signal)
+    return result

@@ -1,0 +1,17 @@
+"""The claims of Piper that can be examined here."""
+
+from __future__ import annotations
+
+from formulations.family import lazy
+from planner.claims.claim import Claim
+
+_PAPER = "Piper"
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "piper-fig-4",
+        f"{_PAPER}, Figure 4",
+        "predicted time per sample of 16 hand-made configurations of BERT-32 on 64 devices",
+        lazy("planner.claims.piper_fig_4:run"),
+    ),
+)

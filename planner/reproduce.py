@@ -1,0 +1,117 @@
+"""Examine a claim of a paper: rows of what is printed there, what is found here, and the exact optimum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner import report
+from planner.claims import CLAIMS, Claim, Evidence
+from planner.claims.claim import Note
+from planner.errors import UsageError
+from planner.run import silent
+from planner.settings import parse
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A claim, what was found, and how many seconds that took."""
+
+    claim: Claim
+    evidence: Evidence
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner reproduce --json`` prints."""
+        found = self.evidence
+        return {
+            "claim": self.claim.name,
+            "paper": self.claim.paper,
+            "inputs": found.inputs,
+            "compared": found.compared,
+            "matched": found.matched,
+            "rows": [dict(row) for row in found.rows],
+            "notes": list(found.notes),
+            "seconds": self.seconds,
+        }
+
+
+def reproduce(name: str, *, inputs: str | None = None, note: Note = silent, **options: Any) -> Reproduction:
+    """Examine a claim.
+
+    Parameters
+    ----------
+    name
+        As ``planner reproduce --list`` names it.
+    inputs
+        Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``. Without published inputs
+        the catalog's analytic instances stand in, and the evidence says so.
+    note
+        Told a line about the progress.
+    **options
+        The claim's own options, as text or values.
+
+    Raises
+    ------
+    UsageError
+        If there is no such claim or option, or the folder given lacks what the claim needs.
+    """
+    claim = next((claim for claim in CLAIMS if claim.name == name), None)
+    if claim is None:
+        raise UsageError.unknown("CLAIM", name, [claim.name for claim in CLAIMS])
+    given = parse(claim.options, options)
+    started = time.perf_counter()
+    evidence = claim.run(inputs, note, **{key.replace("-", "_"): value for key, value in given.items()})
+    return Reproduction(claim, evidence, time.perf_counter() - started)
+
+
+def claims_listing() -> dict[str, Any]:
+    """The object that ``planner reproduce --list --json`` prints."""
+    return {
+        "claims": [
+            {
+                "name": claim.name,
+                "paper": claim.paper,
+                "summary": claim.summary,
+                "options": [option.name for option in claim.options],
+            }
+            for claim in CLAIMS
+        ]
+    }
+
+
+def show_claims(found: Mapping[str, Any]) -> None:
+    """Print the names of the claims and what they say."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("claim", "paper", "what is examined", box=None)
+    for claim in found["claims"]:
+        table.add_row(claim["name"], escape(claim["paper"]), escape(claim["summary"]))
+    report.console().print(table)
+
+
+def show_reproduction(found: Reproduction) -> None:
+    """Print the rows, and below them what follows."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = report.console()
+    evidence = found.evidence
+    console.print(f"[bold]{found.claim.name}[/bold]  {escape(found.claim.paper)}: {escape(found.claim.summary)}")
+    console.print(f"inputs: {evidence.inputs}", markup=False)
+    if evidence.rows:
+        table = Table(*map(str, evidence.rows[0]), box=None)
+        for row in evidence.rows:
+            table.add_row(*(escape(_cell(value)) for value in row.values()))
+        console.print(table)
+    if evidence.compared:
+        console.print(f"{evidence.matched} of {evidence.compared} printed numbers are met", markup=False)
+    for sentence in evidence.notes:
+        console.print(sentence, markup=False)
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else report.brief(value)

@@ -1,0 +1,60 @@
+"""The register of claims, and the command that examines one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.claims import CLAIMS
+from planner.claims.claim import meets
+from planner.cli import main
+from planner.errors import UsageError
+from planner.reproduce import claims_listing, reproduce
+
+
+def test_names_are_unique() -> None:
+    names = [claim.name for claim in CLAIMS]
+    assert len(names) == len(set(names)) and all(claim.summary and claim.paper for claim in CLAIMS)
+
+
+def test_unknown_claims_are_refused_with_the_closest_name() -> None:
+    with pytest.raises(UsageError, match="did you mean piper-fig-4"):
+        reproduce("piper-fig-44")
+
+
+def test_a_folder_without_the_inputs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--inputs is .*bert32a100\.json"):
+        reproduce("piper-fig-4", inputs=str(tmp_path))
+
+
+def test_the_command_lists_the_claims(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == claims_listing()
+    assert main(["reproduce", "--list"]) == 0
+    assert all(claim.name in capsys.readouterr().out for claim in CLAIMS[:1])
+
+
+def test_the_command_needs_a_claim(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce"]) == 2
+    assert "CLAIM" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "printed", "met"),
+    [
+        (17.01672, "17.0167", True),
+        (17.01676, "17.0167", False),
+        (7.838028, "7.83803", True),
+        (10.26, "10.26", True),
+        (10.264, "10.26", True),
+        (10.266, "10.26", False),
+        (0.021238, "0.021238", True),
+        (None, None, True),
+        (None, "1.5", False),
+        (1.5, None, False),
+    ],
+)
+def test_printed_precision(found: float | None, printed: str | None, met: bool) -> None:
+    assert meets(found, printed) is met
