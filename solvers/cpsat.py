@@ -1,8 +1,8 @@
 """CP-SAT: runs a model and says what came of it. The sole owner of ``CpSolver``.
 
-Measured traps (README, "Solvers"): a step of 9.15's presolve proves false optima (see `_configure`); on UNKNOWN the
-solver still answers an objective of 0.0, so the status is asked first; several workers repeat their result only when
-their searches are interleaved.
+Measured traps (README, "Solvers"): 9.15's presolve proves false optima (see `_configure`); on UNKNOWN the solver still
+answers an objective of 0.0, so the status is asked first; several workers repeat their result only when their searches
+are interleaved.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     parameters.num_workers = limits.threads
     parameters.interleave_search = limits.threads > 1
     parameters.random_seed = limits.seed
-    # 9.15's presolve merges at-most-ones into linear constraints wrongly and then proves false optima of small linear
-    # models (google/or-tools issue 5293, and our own: tests/stage_partitioning/test_cpsat.py). This switches it off.
-    parameters.presolve_inclusion_work_limit = 0
+    # 9.15's presolve loses solutions of small linear models and then proves false optima, or infeasibility, in more
+    # than one of its steps (google/or-tools issue 5293, and our own: tests/stage_partitioning/test_cpsat.py).
+    parameters.cp_model_presolve = False
     parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
     remaining = watch.remaining_s()
     if remaining is not None:

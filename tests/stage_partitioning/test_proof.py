@@ -79,12 +79,20 @@ def test_infeasible_is_a_proof_without_a_bound() -> None:
     assert (answer.infeasible, answer.plan, answer.bound, answer.stop) == (True, None, None, Stop.PROVED)
 
 
-def test_infeasible_with_a_plan_in_hand_is_a_contradiction() -> None:
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run(stop=Stop.PROVED, infeasible=True, solver="S"),
+        Run(stop=Stop.PROVED, values=plan("lean"), objective=3.0, bound=3.0, solver="S"),
+    ],
+)
+def test_a_proof_that_contradicts_a_plan_is_not_believed(run: Run) -> None:
     watch = Watch()
     watch.plan(plan("lean"), 2.0)
-    run = Run(stop=Stop.PROVED, infeasible=True, solver="S")
-    with pytest.raises(RuntimeError, match="S calls infeasible what has a plan"):
-        prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), watch)
+    watch.bound(1.0)
+    answer = prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), watch)
+    assert (answer.infeasible, answer.plan, answer.bound) == (False, plan("lean"), 1.0)
+    assert answer.stop is Stop.COMPLETED and answer.reason.startswith("S contradicts a plan")
 
 
 def test_stopped_while_building_returns_what_is_known() -> None:
