@@ -63,8 +63,9 @@ class Lattice(NamedTuple):
     device-time of the downset's nodes: min over (t, TMPC) of t * time, in exact multiples of a power of two, so that
     it never decreases along the order. The rest is (q, D): sums over the downset of the least time, weight and memory
     over TMPCs, of the memory of the fastest TMPC, of nodes without a TMPC at that degree, and the least cost of edges
-    entering the downset, charged to their target (``entering``) or their source (``leaving``).
-    ``crossing_start``/``crossing_edges`` list the edges that enter each downset (CSR).
+    entering the downset, charged to their target (``entering``) or their source (``leaving``). ``edge_both`` (q, e) is
+    what both ends of an edge are charged; ``crossing_start``/``crossing_edges`` list the edges that enter each downset
+    (CSR).
     """
 
     bits: Words
@@ -78,8 +79,7 @@ class Lattice(NamedTuple):
     missing: Ints
     entering: Floats
     leaving: Floats
-    edge_in: Floats
-    edge_out: Floats
+    edge_both: Floats
     crossing_start: Ints
     crossing_edges: Ints
 
@@ -172,8 +172,7 @@ def build_lattice(profile: Profile, downsets: Words) -> Lattice:
         missing=sums((profile.num_tmpcs == 0).astype(np.float64)).astype(np.int64),
         entering=np.ascontiguousarray(edge_in @ crosses),
         leaving=np.ascontiguousarray(edge_out @ crosses),
-        edge_in=edge_in,
-        edge_out=edge_out,
+        edge_both=edge_in + edge_out,
         crossing_start=starts,
         crossing_edges=edges.astype(np.int64),
     )

@@ -34,9 +34,18 @@ _CHAIN_FIRST = 20
 
 _SAVING_ORDERS = 512
 
+#: Most cells of the running sums of saving orders (16 bytes each, touched only as they are used), and how many orders
+#: must find room: with fewer, they would be summed again and again.
+_SUMS = 8_000_000
+_FEWEST_SUMMED = 16
+
 
 class Scratch(NamedTuple):
-    """Work space of one search; ``slot_of[q, y]`` names the row that holds the saving order at (q, y)."""
+    """Work space of one search.
+
+    ``slot_of[q, y]`` names the row that holds the saving order at (q, y); ``sum_rise`` and ``sum_saving`` hold its sums
+    over every downset, or have no rows where those would take too much memory.
+    """
 
     slot_of: Ints
     next_slot: Ints
@@ -44,6 +53,8 @@ class Scratch(NamedTuple):
     owner: NDArray[np.int32]
     rise: Floats
     saving: Floats
+    sum_rise: Floats
+    sum_saving: Floats
     size: Ints
     nodes: Ints
     start: Ints
@@ -60,11 +71,16 @@ class SizeError(Exception):
     """The instance does not fit a method's tables; the message says what is too large."""
 
 
-def make_scratch(profile: Profile) -> Scratch:
-    """Work space for one profile."""
+def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
+    """Work space for one profile over that many downsets."""
     P, S = len(profile.tp_degrees), profile.max_s
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
-    slots, options = min(_SAVING_ORDERS, P * (S + 2)), n * X
+    options, steps = n * X, n * (X - 1)
+    slots = max(1, min(_SAVING_ORDERS, P * (S + 2)))
+    summed = min(slots, _SUMS // max(1, num_downsets * steps))
+    if summed < min(slots, _FEWEST_SUMMED):
+        summed = 0
+    slots = summed or slots
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),
         next_slot=np.zeros(1, np.int64),
@@ -72,6 +88,8 @@ def make_scratch(profile: Profile) -> Scratch:
         owner=np.empty((slots, options), np.int32),
         rise=np.empty((slots, options)),
         saving=np.empty((slots, options)),
+        sum_rise=np.empty((summed, num_downsets, steps)),
+        sum_saving=np.empty((summed, num_downsets, steps)),
         size=np.zeros(1, np.int64),
         nodes=np.empty(n, np.int64),
         start=np.empty(n + 1, np.int64),
@@ -96,7 +114,7 @@ class Search:
         self.back_set = np.empty((D, S + 1), np.int32)
         self.back_q = np.empty((D, S + 1), np.int16)
         self.back_d = np.empty((D, S + 1), np.int32)
-        self.scratch = make_scratch(profile)
+        self.scratch = make_scratch(profile, D)
         self.counts = np.zeros(3, np.int64)
         self.tests = 0
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from formulations.tmpc_knapsack.decision import FOUND, STOPPED, decide, ratio_order
+from formulations.tmpc_knapsack.decision import FOUND, NONE, STOPPED, decide, ratio_order
 
 #: No label: more devices than any cluster has.
 NO_DEVICES = 1 << 30
+
+#: Not settled by the relaxation.
+UNKNOWN = -2
 
 #: A second pass from the other end pays up to this many downsets (measured).
 _THOROUGH = 4000
@@ -114,11 +117,18 @@ def subset(bits, i, j):
 @njit(cache=True, nogil=True)
 def boundary(profile, lattice, q, i, j):
     """Least time of the transfers over the boundary of stage j minus i (times d)."""
-    total = lattice.entering[q, j] + lattice.leaving[q, i]
-    for z in range(lattice.crossing_start[i], lattice.crossing_start[i + 1]):
-        e = lattice.crossing_edges[z]
-        if not has(lattice.bits, j, profile.source[e]):  # jumps past the stage
-            total -= lattice.edge_in[q, e] + lattice.edge_out[q, e]
+    return _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
+                     lattice.crossing_edges, profile.source, lattice.bits, q, i, j)  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, source, bits, q, i, j):
+    """As `boundary`, on the arrays it needs: handing over whole tuples costs more than the sum itself."""
+    total = entering[q, j] + leaving[q, i]
+    for z in range(crossing_start[i], crossing_start[i + 1]):
+        e = crossing_edges[z]
+        if not has(bits, j, source[e]):  # jumps past the stage
+            total -= edge_both[q, e]
     return total
 
 
@@ -197,8 +207,39 @@ def saving_order(profile, q, y, owner, rise, saving):
 
 
 @njit(cache=True, nogil=True)
-def _saving_cost(bits, i, j, owner, rise, saving, m, need):
+def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
+    """Running sums of a saving order over every downset, shape (D, m): a stage's are the difference of two rows."""
+    for i in range(bits.shape[0]):
+        total_rise, total_saving = 0.0, 0.0
+        for r in range(m):
+            if has(bits, i, owner[r]):
+                total_rise += rise[r]
+                total_saving += saving[r]
+            sum_rise[i, r], sum_saving[i, r] = total_rise, total_saving
+
+
+@njit(cache=True, nogil=True)
+def _saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
     """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done."""
+    if m == 0 or sum_saving[j, m - 1] - sum_saving[i, m - 1] < need:
+        return np.inf, np.inf
+    low, high = 0, m - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if sum_saving[j, middle] - sum_saving[i, middle] >= need:
+            high = middle
+        else:
+            low = middle + 1
+    spent = 0.0
+    if low > 0:
+        spent = sum_rise[j, low - 1] - sum_rise[i, low - 1]
+        need -= sum_saving[j, low - 1] - sum_saving[i, low - 1]
+    return spent + rise[low] * (need / saving[low]), sum_rise[j, low] - sum_rise[i, low]
+
+
+@njit(cache=True, nogil=True)
+def _walk_savings(bits, i, j, owner, rise, saving, m, need):
+    """As ``_saving_cost`` where running sums would take too much memory."""
     spent = 0.0
     for r in range(m):
         v = owner[r]
@@ -320,6 +361,8 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     begin = devices_for_rest(profile, lattice, limit, rest, useful)
     if rest[0] > K:
         return -1
+    slot_of, steps, owner, rise, saving = scratch.slot_of, scratch.steps, scratch.owner, scratch.rise, scratch.saving
+    sum_rise, sum_saving, summed = scratch.sum_rise, scratch.sum_saving, scratch.sum_rise.shape[0] > 0
     labels[:, :] = NO_DEVICES
     labels[0, 0] = 0
     label_s, label_k = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
@@ -354,14 +397,17 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                 base = lattice.time[q, j] - lattice.time[q, i]
                 if base > most_d * limit:
                     continue
-                base += boundary(profile, lattice, q, i, j)
+                base += _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
+                                  lattice.crossing_edges, profile.source, bits, q, i, j)  # fmt: skip
                 weight = lattice.weight[q, j] - lattice.weight[q, i]
                 light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
                 light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
                 fast_a = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
                 fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i]
+                uniform = profile.uniform[q] != 0
                 scratch.size[0] = -1  # the stage is not assembled yet
                 first = 0
+                last_index, last_y, last_fits, last_extra = -1, 0, FOUND, 0.0
                 for z in range(count):
                     s0, k0 = label_s[z], label_k[z]
                     index = first
@@ -371,16 +417,37 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                             break
                         d = degrees[index]
                         in_flight = 1 + (s0 + d - 1) // d
-                        fits, extra = 1, 0.0
-                        if profile.uniform[q] == 0 or fast_a * in_flight + fast_b > M:
-                            if light_a * in_flight + light_b > M:
-                                fits, extra = 0, np.inf
-                            else:
-                                fits, extra = _fits(profile, lattice, q, i, j, index, in_flight, limit, base, weight,
-                                                    fast_a, fast_b, scratch, stats, flag)  # fmt: skip
-                        if fits < 0:
-                            return -2
-                        if fits:
+                        fits, extra = FOUND, 0.0
+                        if index == last_index and in_flight == last_y:  # neighbouring labels often ask the same
+                            fits, extra = last_fits, last_extra
+                        elif light_a * in_flight + light_b > M:
+                            fits, extra = NONE, np.inf
+                        elif not uniform or fast_a * in_flight + fast_b > M:
+                            fits = UNKNOWN
+                            if uniform:
+                                slot = slot_of[q, in_flight]
+                                if slot < 0:
+                                    slot = _new_slot(profile, bits, q, in_flight, scratch)
+                                stats[1] += 1
+                                need = fast_a * in_flight + fast_b - M
+                                if summed:
+                                    extra, greedy = _saving_cost(i, j, rise[slot], saving[slot], steps[slot],
+                                                                 sum_rise[slot], sum_saving[slot], need)  # fmt: skip
+                                else:
+                                    extra, greedy = _walk_savings(bits, i, j, owner[slot], rise[slot], saving[slot],
+                                                                  steps[slot], need)  # fmt: skip
+                                slack = d * limit - base - resync[index] * weight
+                                if extra == np.inf or extra > slack + 1e-12 * d * limit:  # also if slack is infinite
+                                    fits = NONE
+                                elif greedy <= slack:
+                                    fits = FOUND
+                            if fits == UNKNOWN:
+                                stats[2] += 1
+                                fits = _search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag)
+                                if fits == STOPPED:
+                                    return -2
+                            last_index, last_y, last_fits, last_extra = index, in_flight, fits, extra
+                        if fits == FOUND:
                             k, s = k0 + d * tp[q], s0 + d
                             if s <= S and k + rest[j] <= K and k < labels[j, s]:
                                 labels[j, s], back_set[j, s], back_q[j, s], back_d[j, s] = k, i, q, d
@@ -414,46 +481,30 @@ def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
 
 
 @njit(cache=True, nogil=True)
-def _fits(profile, lattice, q, i, j, index, in_flight, limit, base, weight, fast_a, fast_b, scratch, stats, flag):
-    """(1, _) if a choice of TMPCs keeps stage j minus i within memory and time; (0, extra cost) if none does.
+def _new_slot(profile, bits, q, in_flight, scratch):
+    """Make the saving order at (q, y) and, where there is room, its sums; the row that holds it."""
+    slot = scratch.next_slot[0]
+    if slot == len(scratch.steps):  # full: start over
+        scratch.slot_of[:, :] = -1
+        slot = 0
+    scratch.next_slot[0] = slot + 1
+    scratch.slot_of[q, in_flight] = slot
+    owner, rise, saving = scratch.owner[slot], scratch.rise[slot], scratch.saving[slot]
+    scratch.steps[slot] = saving_order(profile, q, in_flight, owner, rise, saving)
+    if scratch.sum_rise.shape[0] > 0:
+        _sum_savings(bits, owner, rise, saving, scratch.steps[slot], scratch.sum_rise[slot], scratch.sum_saving[slot])
+    return slot
 
-    The extra cost is a lower bound on what the memory costs at this many micro-batches in flight, whatever d.
-    """
-    budget = profile.dp_degrees[index] * limit
-    relaxed = 0.0
-    if profile.uniform[q]:
-        slot = scratch.slot_of[q, in_flight]
-        if slot < 0:
-            slot = scratch.next_slot[0]
-            if slot == len(scratch.steps):  # full: start over
-                scratch.slot_of[:, :] = -1
-                slot = 0
-            scratch.next_slot[0] = slot + 1
-            scratch.slot_of[q, in_flight] = slot
-            scratch.steps[slot] = saving_order(
-                profile, q, in_flight, scratch.owner[slot], scratch.rise[slot], scratch.saving[slot]
-            )
-        stats[1] += 1
-        need = fast_a * in_flight + fast_b - profile.memory
-        relaxed, greedy = _saving_cost(lattice.bits, i, j, scratch.owner[slot], scratch.rise[slot],
-                                       scratch.saving[slot], scratch.steps[slot], need)  # fmt: skip
-        slack = budget - base - profile.resync[index] * weight
-        if relaxed == np.inf:  # also when the slack is infinite
-            return 0, relaxed
-        if greedy <= slack:
-            return 1, 0.0
-        if relaxed > slack + 1e-12 * budget:
-            return 0, relaxed
+
+@njit(cache=True, nogil=True)
+def _search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
+    """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED."""
     if scratch.size[0] < 0:
-        scratch.size[0] = assemble(profile, lattice.bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
+        scratch.size[0] = assemble(profile, bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
                                    scratch.weight, scratch.per_microbatch, scratch.static)  # fmt: skip
-    stats[2] += 1
-    options = scratch.start[scratch.size[0]]
-    for x in range(options):
+    m = scratch.size[0]
+    for x in range(scratch.start[m]):
         scratch.cost[x] = scratch.base[x] + profile.resync[index] * scratch.weight[x]
         scratch.memory[x] = scratch.per_microbatch[x] * in_flight + scratch.static[x]
-    verdict = decide(scratch.size[0], scratch.start, scratch.cost, scratch.memory, profile.memory, budget,
-                     scratch.choice, flag)  # fmt: skip
-    if verdict == STOPPED:
-        return -1, 0.0
-    return (1 if verdict == FOUND else 0), relaxed
+    budget = profile.dp_degrees[index] * limit
+    return decide(m, scratch.start, scratch.cost, scratch.memory, profile.memory, budget, scratch.choice, flag)

@@ -80,7 +80,7 @@ class Program:
         self.profile = build_profile(instance, prune=False)
         self.lattice = build_lattice(self.profile, downsets)
         self.orders = swap_orders(self.profile) if rule <= kernels_paper.SORT_ONCE else no_orders(self.profile)
-        self.scratch = exact.make_scratch(self.profile)
+        self.scratch = exact.make_scratch(self.profile, len(downsets))
         self.counts = np.zeros(3, np.int64)
 
     def run(self, cutoff: float) -> tuple[Table, int] | None:
