@@ -71,6 +71,14 @@ def test_what_only_rounding_lets_through_is_cut_off() -> None:
     assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
 
 
+def test_no_false_optimum_of_tight_tolerances() -> None:
+    """HiGHS 1.12 with tolerances of 1e-9 proves 32.0 here."""
+    instance = random_stage_instance(100338, max_nodes=6, max_devices=6)
+    model = milp.build(instance)
+    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+    assert evaluate(instance, model.decode(run.values)) == pytest.approx(25.0, rel=1e-6)
+
+
 def test_it_stops_when_it_is_told_to() -> None:
     check_stops(milp.solve, long_chain())
 
