@@ -154,10 +154,10 @@ def parse_json(text: str, where: str) -> Any:
 def published_file(name: str, inputs: str | None) -> Path | None:
     """The published input of that name, in the folder given or named by the environment; ``None`` if there is none."""
     folder = inputs or os.environ.get(PUBLISHED)
-    if not folder or os.path.isabs(name):
+    if not folder or not os.path.isdir(folder) or os.path.isabs(name):
         return None
-    candidates = (Path(folder) / name, *sorted(Path(folder).glob(f"*/{_literal(name)}")))
-    return next((path for path in candidates if path.is_file()), None)
+    homes = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())]
+    return next((Path(home, name) for home in homes if os.path.isfile(os.path.join(home, name))), None)
 
 
 def _from_catalog(name: str, entry: Any, overrides: Mapping[str, Any]) -> Any:
@@ -182,8 +182,3 @@ def _find(name: str, inputs: str | None, known: list[str]) -> Path:
     if os.sep in name or path.suffix:
         raise InstanceError.at(name, "file", "No such file or directory", "a readable file or a name of the catalog")
     raise UsageError.unknown("INSTANCE", name, known)
-
-
-def _literal(name: str) -> str:
-    """A file name in which no character is a wildcard."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -13,7 +13,7 @@ from typing import Any
 from solvers.outcome import Limits, Stop, Watch
 
 POLL_S = 0.05
-#: A method that was asked to stop may take this long (plus this share of its limit) before it is left behind:
+#: A method that was asked to stop may take this long (and this share of its limit) before it is left behind:
 #: less than half of what the interface allows, the rest is for checking and printing.
 GRACE_S, GRACE_SHARE = 0.4, 0.05
 #: Kernels that take longer than this are announced: they are being compiled, not loaded.
@@ -106,7 +106,8 @@ def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard, notice: C
         # The time limit does not run while kernels compile; a signal is heard at any time.
         if not (watch.stopped() if prepared else watch.flag[0]):
             continue
-        give_up = give_up or now + GRACE_S + GRACE_SHARE * (limits.time_s or 0.0)
+        share = GRACE_SHARE * (limits.time_s or 0.0) if watch.reason is Stop.TIME_LIMIT else 0.0
+        give_up = give_up or now + GRACE_S + share
         if now >= give_up or heard.times > 1:
             return False
     if worker.error is not None:

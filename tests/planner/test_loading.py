@@ -64,8 +64,10 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "No such file" in refusal(tmp_path / "absent.json")
     monkeypatch.setattr("planner.loading.MAX_FILE_BYTES", 1000)
     assert "size is 'over 1000 bytes'" in refusal("/dev/zero")
-    for name in ("x" * 5000, "a\0b", ""):
-        refusal(name)
+    for folder in (tmp_path, tmp_path / "absent"):
+        monkeypatch.setenv("PLANNER_PUBLISHED", str(folder))
+        for name in ("x" * 5000, "a\0b", "", "*.json"):
+            refusal(name)
 
 
 def test_unknown_names_and_settings(problem: Callable[..., str]) -> None:
