@@ -99,4 +99,11 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="Piper, section 5: equi without tensor parallelism, a surrogate for PipeDream-2BW",
         solve=lazy(f"{_ROOM}.equi:solve_without_tp"),
     ),
+    Method(
+        name="pipedream",
+        claim=Claim.HEURISTIC,
+        source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not fit",
+        solve=lazy(f"{_ROOM}.pipedream:solve"),
+        prepare=lazy(f"{_ROOM}.exact:prepare"),
+    ),
 )
