@@ -1,0 +1,199 @@
+"""The knapsack subproblems that arise in a Piper run: how many, how well each rule solves them, and each of them.
+
+| Paper              | Here                                                                    |
+|--------------------|-------------------------------------------------------------------------|
+| D, D', S = D \\ D' | ``Origin.outer``, ``Origin.inner``: indices of downsets in the lattice  |
+| t, d               | ``Origin.q``, ``Origin.dp``: positions in the profile's degrees         |
+| ceil(s/d)          | ``Origin.y``: micro-batches in flight                                   |
+
+Source: Piper, Appendix C and D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.stage_partitioning import kernels_calls
+from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
+from formulations.stage_partitioning.downsets import all_downsets, position_masks
+from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from instances.stage_partitioning import StageInstance
+from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
+
+#: The heuristic's variants, in the order of the kernels' tables.
+RULES = ("rerank", "sort-once", "truncating")
+#: Upper ends of the bins of the histogram of relative gaps; one more bin lies beyond.
+EDGES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Origin(NamedTuple):
+    """Where an instance arises: downsets by index, positions of t and d in the profile, micro-batches in flight."""
+
+    inner: int
+    outer: int
+    q: int
+    dp: int
+    y: int
+
+
+class Scratch(NamedTuple):
+    """Work space of the kernels: one stage's nodes and options."""
+
+    nodes: Ints
+    start: Ints
+    base: Floats
+    weight: Floats
+    per_microbatch: Floats
+    static: Floats
+    cost: Floats
+    memory: Floats
+    choice: Ints
+
+
+@dataclass(frozen=True)
+class RuleTally:
+    """How one rule fared on the non-trivial instances.
+
+    ``usable`` of the ``suboptimal`` ones have a y that a plan of at most S = min(N, K) micro-batches can reach (the
+    last y of every call, 1 + ceil(S/d), is tabulated but out of reach). ``missed``: it found nothing though something
+    fits. ``gap_sum`` adds the relative gaps up; ``histogram`` counts them by `EDGES`; ``worst`` are the largest.
+    """
+
+    suboptimal: int
+    usable: int
+    missed: int
+    gap_sum: float
+    histogram: tuple[int, ...]
+    worst: tuple[tuple[float, Origin], ...]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Counts of one range of outer downsets; ``instances`` = fastest-feasible + infeasible + non-trivial."""
+
+    pairs: int
+    calls: int
+    instances: int
+    all_fastest_feasible: int
+    infeasible: int
+    nontrivial: int
+    rules: dict[str, RuleTally]
+
+
+class Calls:
+    """All knapsack subproblems of one instance.
+
+    Raises
+    ------
+    ValueError
+        If the graph has more downsets than can be enumerated.
+    """
+
+    def __init__(self, instance: StageInstance) -> None:
+        downsets = all_downsets(instance, MAX_DOWNSETS)
+        if downsets is None:
+            raise ValueError(f"the graph has more than {MAX_DOWNSETS} downsets; try --linearize or --first")
+        self.instance = instance
+        self.profile: Profile = build_profile(instance, prune=False)
+        self.lattice: Lattice = build_lattice(self.profile, downsets)
+        self.rules = RULES if int(self.profile.num_tmpcs.max(initial=0)) <= 2 else ("rerank", "truncating")
+        self._masks = position_masks(self.lattice.bits)
+        self._scratch = _scratch(self.profile)
+
+    @property
+    def num_downsets(self) -> int:
+        """Downsets of the graph: outer ones are 1, ..., num_downsets - 1."""
+        return len(self.lattice.bits)
+
+    def survey(self, first: int, last: int, *, worst: int = 5, flag: NDArray[np.uint8] | None = None) -> Survey | None:
+        """Solve every instance with ``first`` <= outer < ``last`` exactly and by every rule; ``None`` if stopped."""
+        R = len(RULES)
+        counts, tally, total = np.zeros(6, np.int64), np.zeros((R, 3), np.int64), np.zeros(R)
+        histogram = np.zeros((R, len(EDGES) + 1), np.int64)
+        gaps, origins = np.zeros((R, worst)), np.zeros((R, worst, 5), np.int64)
+        done = kernels_calls.survey(
+            self.profile, self.lattice, self.instance.memory_bytes, first, last,
+            np.array([rule in self.rules for rule in RULES]), np.array(EDGES), counts, tally, total, histogram, gaps,
+            origins, self._scratch, np.zeros(1, np.uint8) if flag is None else flag,
+        )  # fmt: skip
+        if not done:
+            return None
+        rules = {}
+        for r, rule in enumerate(RULES):
+            if rule in self.rules:
+                suboptimal, usable, missed = tally[r].tolist()
+                largest = zip(gaps[r].tolist(), origins[r].tolist(), strict=True)
+                rules[rule] = RuleTally(
+                    suboptimal, usable, missed, float(total[r]), tuple(histogram[r].tolist()),
+                    tuple((gap, Origin(*origin)) for gap, origin in largest if gap),
+                )  # fmt: skip
+        pairs, calls, instances, fastest, infeasible, nontrivial = counts.tolist()
+        return Survey(pairs, calls, instances, fastest, infeasible, nontrivial, rules)
+
+    def count(self, first: int, last: int, *, nontrivial: bool) -> int:
+        """Instances with ``first`` <= outer < ``last``, all or only the non-trivial ones."""
+        return self._pick(first, last, nontrivial, 0, np.empty(0, np.int64))[0]
+
+    def pick(
+        self, first: int, last: int, ordinals: Sequence[int] | Ints, *, nontrivial: bool, seen: int = 0
+    ) -> list[Origin]:
+        """The instances of these ascending numbers, counted in the order of the walk from ``seen`` at ``first``."""
+        wanted = np.asarray(ordinals, np.int64)
+        _, found = self._pick(first, last, nontrivial, seen, wanted)
+        return [Origin(*row) for row in found.tolist()]
+
+    def _pick(self, first: int, last: int, nontrivial: bool, seen: int, wanted: Ints) -> tuple[int, Ints]:
+        found = np.empty((len(wanted), 5), np.int64)
+        here, taken = kernels_calls.pick(
+            self.profile, self.lattice, self.instance.memory_bytes, first, last, nontrivial, seen, wanted, found,
+            self._scratch,
+        )  # fmt: skip
+        return int(here), found[:taken]
+
+    def knapsack(self, origin: Origin) -> KnapsackInstance:
+        """An instance as its own family has it: times are shares of the stage's time per sample."""
+        scratch, q = self._scratch, origin.q
+        m = int(
+            kernels_calls.open_call(
+                self.profile, self.lattice.bits, q, origin.inner, origin.outer, origin.dp, -1, scratch
+            )
+        )
+        t = int(self.profile.tp_degrees[q])
+        nodes = []
+        for position, v in enumerate(scratch.nodes[:m].tolist()):
+            layer = self.instance.layers[v]
+            options = tuple(
+                Choice(
+                    id=layer.tmpcs[t][int(self.profile.original[q, v, x])].id,
+                    time=float(scratch.cost[at]),
+                    memory_bytes=float(scratch.per_microbatch[at] * origin.y + scratch.static[at]),
+                )
+                for x, at in enumerate(range(int(scratch.start[position]), int(scratch.start[position + 1])))
+            )
+            nodes.append(KnapsackNode(layer.id, options))
+        facts = self.facts(origin)
+        name = "{parent}-D{outer}-D'{inner}-t{t}-d{d}-y{y}".format(**facts)
+        return KnapsackInstance(name, tuple(nodes), self.instance.memory_bytes, origin=facts)
+
+    def facts(self, origin: Origin) -> dict[str, str | int | float]:
+        """The origin in words: downsets as hexadecimal masks (bit v: the v-th node of the parent), t, d and y."""
+        return {
+            "parent": self.instance.name,
+            "outer": f"{self._masks[origin.outer]:x}",
+            "inner": f"{self._masks[origin.inner]:x}",
+            "t": int(self.profile.tp_degrees[origin.q]),
+            "d": int(self.profile.dp_degrees[origin.dp]),
+            "y": origin.y,
+        }
+
+
+def _scratch(profile: Profile) -> Scratch:
+    n = profile.num_tmpcs.shape[1]
+    base, weight, per_microbatch, static, cost, memory = np.zeros((6, n * profile.time.shape[2]))
+    nodes, start, choice = np.zeros(n, np.int64), np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
+    return Scratch(nodes, start, base, weight, per_microbatch, static, cost, memory, choice)
