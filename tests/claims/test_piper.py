@@ -1,0 +1,63 @@
+"""Piper's tables and figures, to the last printed digit; and the same claims without the published profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.claims import piper_table_1
+from planner.claims.claim import meets
+from planner.reproduce import reproduce
+from planner.run import silent
+
+#: Rows of Table 1 that take a second; the whole table is behind ``-m slow``.
+QUICK = [row for row in piper_table_1.PRINTED if row[:3] in {("GNMT", 4, "1.2"), ("GNMT", 8, "1.2")}] + [
+    row for row in piper_table_1.PRINTED if row[:3] == ("Resnet50", 32, "1.5")
+]
+
+
+@pytest.fixture
+def analytic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No published inputs."""
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("printed", QUICK)
+def test_rows_of_table_1(published: Path, printed: tuple[str, int, str, str, str | None]) -> None:
+    row = piper_table_1.row(str(published), printed, silent)
+    assert meets(row["here_piper"], printed[3]) and meets(row["here_equi"], printed[4])
+    assert row["exact_dag"] < row["here_piper"] * 0.99
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+def test_table_1(published: Path) -> None:
+    found = reproduce("piper-table-1", inputs=str(published)).evidence
+    assert (len(found.rows), found.compared, found.matched) == (31, 62, 62)
+    assert all(row["exact_dag"] <= row["here_piper"] * (1 + 1e-9) for row in found.rows)
+    keys = ["model", "devices", "memory_gib", "paper_piper", "here_piper", "paper_equi", "here_equi", "exact_dag"]
+    assert all(list(row) == keys for row in found.rows)
+
+
+@pytest.mark.usefixtures("analytic")
+def test_table_1_without_the_profiles() -> None:
+    found = reproduce("piper-table-1").evidence
+    assert "analytic" in found.inputs and found.compared == 0
+    assert all(row["paper_piper"] is None and row["model"] == "bert32" for row in found.rows)
+    assert all(row["exact_dag"] is None or row["exact_dag"] <= row["here_piper"] * (1 + 1e-9) for row in found.rows)
+
+
+@pytest.mark.paper
+def test_figure_4(published: Path) -> None:
+    found = reproduce("piper-fig-4", inputs=str(published)).evidence
+    assert (len(found.rows), found.compared, found.matched) == (16, 8, 8)
+    assert all(row["exact"] <= row["here"] for row in found.rows)
+
+
+@pytest.mark.usefixtures("analytic")
+def test_figure_4_without_the_profile() -> None:
+    found = reproduce("piper-fig-4").evidence
+    assert found.compared == 0 and "analytic" in found.inputs
+    assert all(row["here"] is not None and row["exact"] <= row["here"] for row in found.rows)
