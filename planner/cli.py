@@ -21,6 +21,7 @@ import typer
 
 from instances.errors import InstanceError
 from planner import options
+from planner.cli_census import census_command, extract_command
 from planner.errors import CrosscheckError, UsageError
 from planner.result import Result
 from solvers.outcome import Limits, Status
@@ -326,6 +327,8 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
     "bench": (bench_command, options.setting_choices),
     "doctor": (doctor_command, None),
     "reproduce": (reproduce_command, options.claim_choices),
+    "extract": (extract_command, options.override_choices),
+    "census": (census_command, options.override_choices),
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
+from planner.rows import split_row
 
 
 def plain(value: Any) -> Any:
@@ -58,7 +59,7 @@ def refuse_overwriting(out: str, *sources: str) -> None:
         raise UsageError.at("--out", out, "a file in a folder that exists")
     if path.is_dir():
         raise UsageError.at("--out", out, "a file, not a folder")
-    for source in sources:
+    for source in (split_row(each)[0] for each in sources):
         if path.exists() and os.path.exists(source) and path.samefile(source):
             raise UsageError.at("--out", out, "a file other than the input, which is never changed")
 

@@ -13,6 +13,7 @@ from formulations.family import Family
 from instances.errors import InstanceError
 from planner import settings
 from planner.errors import UsageError
+from planner.rows import read_row, split_row
 
 #: Larger files are refused rather than read into memory.
 MAX_FILE_BYTES = 256 * 2**20
@@ -27,8 +28,8 @@ def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **o
     ----------
     path_or_name
         A catalog name (``planner list``), or a file: the project's own JSON, a foreign format recognised by its
-        content, or a reproducer of a contradiction. A name of the catalog wins over a file; write ``./NAME`` for the
-        file. A file that is not here is looked for in the published inputs.
+        content, a row of a file of instances (``FILE#ROW``), or a reproducer of a contradiction. A name of the catalog
+        wins over a file; write ``./NAME`` for the file. A file that is not here is looked for in the published inputs.
     inputs
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
     **overrides
@@ -46,8 +47,9 @@ def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **o
     known = catalog()
     if name in known:
         return _from_catalog(name, known[name], overrides)
+    name, row = split_row(name)
     path = _find(name, inputs, list(known))
-    content = read_content(path)
+    content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
     family = recognised(content, str(path))
     return family.read(content, str(path), settings.parse(family.overrides, overrides))
 

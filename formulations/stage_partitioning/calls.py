@@ -11,19 +11,18 @@ Source: Piper, Appendix C and D.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.stage_partitioning import kernels_calls
 from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets, position_masks
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from instances.stage_partitioning import StageInstance
-from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
+from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, NodeId
 
 #: The heuristic's variants, in the order of the kernels' tables.
 RULES = ("rerank", "sort-once", "truncating")
@@ -53,6 +52,20 @@ class Scratch(NamedTuple):
     cost: Floats
     memory: Floats
     choice: Ints
+
+
+class Options(NamedTuple):
+    """What the instances of one call share: nodes, options per node, and the options of all nodes in a row.
+
+    An option takes ``per_microbatch`` * y + ``static`` bytes.
+    """
+
+    nodes: list[NodeId]
+    counts: Ints
+    tmpcs: list[str]
+    time: Floats
+    per_microbatch: Floats
+    static: Floats
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class Survey:
 
 
 class Calls:
-    """All knapsack subproblems of one instance.
+    """All knapsack subproblems of one instance; threads may share it.
 
     Raises
     ------
@@ -103,26 +116,23 @@ class Calls:
         self.lattice: Lattice = build_lattice(self.profile, downsets)
         self.rules = RULES if int(self.profile.num_tmpcs.max(initial=0)) <= 2 else ("rerank", "truncating")
         self._masks = position_masks(self.lattice.bits)
-        self._scratch = _scratch(self.profile)
 
     @property
     def num_downsets(self) -> int:
         """Downsets of the graph: outer ones are 1, ..., num_downsets - 1."""
         return len(self.lattice.bits)
 
-    def survey(self, first: int, last: int, *, worst: int = 5, flag: NDArray[np.uint8] | None = None) -> Survey | None:
-        """Solve every instance with ``first`` <= outer < ``last`` exactly and by every rule; ``None`` if stopped."""
+    def survey(self, first: int, last: int, *, worst: int = 5) -> Survey:
+        """Solve every instance with ``first`` <= outer < ``last`` exactly and by every rule."""
         R = len(RULES)
         counts, tally, total = np.zeros(6, np.int64), np.zeros((R, 3), np.int64), np.zeros(R)
         histogram = np.zeros((R, len(EDGES) + 1), np.int64)
         gaps, origins = np.zeros((R, worst)), np.zeros((R, worst, 5), np.int64)
-        done = kernels_calls.survey(
+        kernels_calls.survey(
             self.profile, self.lattice, self.instance.memory_bytes, first, last,
             np.array([rule in self.rules for rule in RULES]), np.array(EDGES), counts, tally, total, histogram, gaps,
-            origins, self._scratch, np.zeros(1, np.uint8) if flag is None else flag,
+            origins, _scratch(self.profile), np.zeros(1, np.uint8),
         )  # fmt: skip
-        if not done:
-            return None
         rules = {}
         for r, rule in enumerate(RULES):
             if rule in self.rules:
@@ -151,34 +161,41 @@ class Calls:
         found = np.empty((len(wanted), 5), np.int64)
         here, taken = kernels_calls.pick(
             self.profile, self.lattice, self.instance.memory_bytes, first, last, nontrivial, seen, wanted, found,
-            self._scratch,
+            _scratch(self.profile),
         )  # fmt: skip
         return int(here), found[:taken]
 
-    def knapsack(self, origin: Origin) -> KnapsackInstance:
-        """An instance as its own family has it: times are shares of the stage's time per sample."""
-        scratch, q = self._scratch, origin.q
+    def options(self, origin: Origin) -> Options:
+        """The options of a call (whatever its y)."""
+        scratch, q = _scratch(self.profile), origin.q
         m = int(
             kernels_calls.open_call(
                 self.profile, self.lattice.bits, q, origin.inner, origin.outer, origin.dp, -1, scratch
             )
         )
-        t = int(self.profile.tp_degrees[q])
-        nodes = []
-        for position, v in enumerate(scratch.nodes[:m].tolist()):
-            layer = self.instance.layers[v]
-            options = tuple(
-                Choice(
-                    id=layer.tmpcs[t][int(self.profile.original[q, v, x])].id,
-                    time=float(scratch.cost[at]),
-                    memory_bytes=float(scratch.per_microbatch[at] * origin.y + scratch.static[at]),
-                )
-                for x, at in enumerate(range(int(scratch.start[position]), int(scratch.start[position + 1])))
-            )
-            nodes.append(KnapsackNode(layer.id, options))
+        t, total = int(self.profile.tp_degrees[q]), int(scratch.start[m])
+        layers = [self.instance.layers[v] for v in scratch.nodes[:m].tolist()]
+        return Options(
+            nodes=[layer.id for layer in layers],
+            counts=np.diff(scratch.start[: m + 1]),
+            tmpcs=[tmpc.id for layer in layers for tmpc in layer.tmpcs[t]],  # the profile keeps all, in this order
+            time=scratch.cost[:total],
+            per_microbatch=scratch.per_microbatch[:total],
+            static=scratch.static[:total],
+        )
+
+    def knapsack(self, origin: Origin) -> KnapsackInstance:
+        """An instance as its own family has it: times are shares of the stage's time per sample."""
+        found = self.options(origin)
+        memory = found.per_microbatch * origin.y + found.static
+        choices = [Choice(*each) for each in zip(found.tmpcs, found.time.tolist(), memory.tolist(), strict=True)]
+        ends = np.cumsum(found.counts).tolist()
+        nodes = tuple(
+            KnapsackNode(node, tuple(choices[start:end]))
+            for node, start, end in zip(found.nodes, [0, *ends], ends, strict=False)
+        )
         facts = self.facts(origin)
-        name = "{parent}-D{outer}-D'{inner}-t{t}-d{d}-y{y}".format(**facts)
-        return KnapsackInstance(name, tuple(nodes), self.instance.memory_bytes, origin=facts)
+        return KnapsackInstance(name_of(facts), nodes, self.instance.memory_bytes, origin=facts)
 
     def facts(self, origin: Origin) -> dict[str, str | int | float]:
         """The origin in words: downsets as hexadecimal masks (bit v: the v-th node of the parent), t, d and y."""
@@ -190,6 +207,11 @@ class Calls:
             "d": int(self.profile.dp_degrees[origin.dp]),
             "y": origin.y,
         }
+
+
+def name_of(facts: Mapping[str, Any]) -> str:
+    """The name of the instance that arises there."""
+    return "{parent}-{outer}-{inner}-t{t}-d{d}-y{y}".format(**facts)
 
 
 def _scratch(profile: Profile) -> Scratch:

@@ -93,7 +93,7 @@ def survey(profile, lattice, capacity, first, last, use, edges, counts, tally, t
 
     ``counts``, ``tally[rule]``: see above. ``total[rule]``: the sum of relative gaps; ``histogram[rule]``: how many lie
     in (edges[b-1], edges[b]], the last bin beyond all edges. ``worst_gap[rule]`` (falling, 0 where empty) and
-    ``worst_origin[rule]`` (i, j, q, index of d, y): the worst instances. Returns False if stopped.
+    ``worst_origin[rule]`` (i, j, q, index of d, y): the worst instances.
     """
     bits, degrees, tp, K = lattice.bits, profile.dp_degrees, profile.tp_degrees, profile.num_devices
     for j in range(first, last):
@@ -117,11 +117,8 @@ def survey(profile, lattice, capacity, first, last, use, edges, counts, tally, t
                     counts[NONTRIVIAL] += light - fast
                     counts[INFEASIBLE] += most - light
                     for y in range(fast + 1, light + 1):
-                        if flag[0] != 0:
-                            return False
                         _compare(m, y, y < most, i, j, q, index, capacity, use, edges, tally, total, histogram,
                                  worst_gap, worst_origin, scratch, flag)  # fmt: skip
-    return True
 
 
 @njit(cache=True, nogil=True)

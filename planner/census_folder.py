@@ -1,0 +1,65 @@
+"""Where a census keeps its chunks and its worst instances."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from formulations.stage_partitioning.calls import EDGES, Calls, Origin
+from formulations.tmpc_knapsack import FAMILY as KNAPSACK
+from planner.errors import UsageError
+from planner.files import write_atomically
+from planner.loading import parse_json, read_text
+from planner.report import as_json
+from planner.versions import versions
+
+#: The worst instances of every variant that are kept.
+WORST = 5
+
+
+class Folder:
+    """Where a census keeps its chunks; only a folder that is new, empty or of the same census will do."""
+
+    def __init__(self, text: str, ranges: Sequence[tuple[int, int]], out: str | None, name: str) -> None:
+        header = {"instance": json.loads(text), "chunks": ranges, "edges": EDGES, "worst": WORST}
+        program = {name: version for name, version in versions().items() if name in ("dnn-planner", "numba")}
+        self._fingerprint = hashlib.sha256(as_json({**header, "versions": program}).encode()).hexdigest()
+        safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+        self.path = Path(out) if out is not None else Path("census") / f"{safe}-{self._fingerprint[:10]}"
+        self._num_chunks = len(ranges)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            held = any(self.path.iterdir())
+        except OSError as error:
+            raise UsageError.at("--out", str(self.path), f"a folder that can be written ({error.strerror})") from None
+        own = self.path / "census.json"
+        if own.is_file():
+            content = parse_json(read_text(own), str(own))
+            if not isinstance(content, dict) or content.get("fingerprint") != self._fingerprint:
+                raise UsageError.at("--out", str(self.path), "a folder of this very census, or an empty one")
+        elif held:
+            raise UsageError.at("--out", str(self.path), "an empty folder, or one of this very census")
+        write_atomically(own, as_json({"fingerprint": self._fingerprint, **header}) + "\n")
+
+    def records(self) -> dict[int, dict[str, Any]]:
+        """The chunks that are done, by number."""
+        paths = ((number, self._chunk(number)) for number in range(self._num_chunks))
+        return {number: parse_json(read_text(path), str(path)) for number, path in paths if path.is_file()}
+
+    def write(self, number: int, record: dict[str, Any]) -> None:
+        """Keep one chunk."""
+        write_atomically(self._chunk(number), as_json(record) + "\n")
+
+    def write_worst(self, calls: Calls, rule: str, worst: Sequence[tuple[float, Origin]]) -> list[str]:
+        """The worst instances of one variant as files; their paths."""
+        paths = []
+        for rank, (_, origin) in enumerate(worst, start=1):
+            paths.append(self.path / f"worst-{rule}-{rank}.json")
+            write_atomically(paths[-1], as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n")
+        return [str(path) for path in paths]
+
+    def _chunk(self, number: int) -> Path:
+        return self.path / f"chunk-{number:04}.json"

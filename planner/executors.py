@@ -1,0 +1,104 @@
+"""Where chunks of work run: this process, local processes or a dask cluster, all as `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+from planner.errors import UsageError
+
+Result = TypeVar("Result")
+Opened = Callable[[], AbstractContextManager[Executor]]
+
+#: Times in a row that the workers may break down without a single chunk finished.
+BREAKDOWNS = 5
+#: Times that a cluster runs a chunk again after it lost the worker.
+_RETRIES = 5
+
+
+def place(jobs: int = 1, dask: str | None = None) -> Opened:
+    """A function that opens an executor: one thread here, ``jobs`` local processes, or the cluster at ``dask``.
+
+    Raises
+    ------
+    UsageError
+        If ``jobs`` is below 1, or dask is asked for and not installed.
+    """
+    if dask is not None:
+        _distributed()
+        return lambda: _cluster(dask)
+    if jobs < 1:
+        raise UsageError.at("--jobs", jobs, "at least 1")
+    return lambda: _local(jobs)
+
+
+def completed(
+    opened: Opened, work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[int, Result]]:
+    """``work(*task)`` for every task as ``(position, result)``, in the order in which they end.
+
+    Workers that die lose only what they had not handed over: the rest is given to a new executor.
+
+    Raises
+    ------
+    BrokenExecutor
+        If the workers break down `BREAKDOWNS` times without finishing anything in between.
+    """
+    left = dict(enumerate(tasks))
+    breakdowns = 0
+    while left:
+        with opened() as executor:
+            futures: dict[Future[Result], int] = {}
+            try:
+                futures.update((executor.submit(work, *task), position) for position, task in left.items())
+                for future in as_completed(futures):
+                    result = future.result()
+                    breakdowns = 0
+                    del left[futures[future]]
+                    yield futures[future], result
+            except BrokenExecutor:
+                breakdowns += 1
+                if breakdowns > BREAKDOWNS:
+                    raise
+            finally:
+                for future in futures:
+                    future.cancel()
+
+
+@contextmanager
+def _local(jobs: int) -> Iterator[Executor]:
+    if jobs == 1:
+        with ThreadPoolExecutor(1) as thread:
+            yield thread
+    else:  # fork would copy threads of numba and of the solvers
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as processes:
+            yield processes
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor]:
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise UsageError.at("--dask", address, f"the address of a dask scheduler ({error})") from None
+    with client, client.get_executor(pure=False, retries=_RETRIES) as executor:
+        yield executor
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise UsageError.at("--dask", "absent", "dask.distributed (pip install 'dnn-planner[cluster]')") from None
+    return distributed
