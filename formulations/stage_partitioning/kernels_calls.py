@@ -26,6 +26,8 @@ RULES = 3
 
 #: A heuristic is sub-optimal if its time exceeds the least one by more than this share of it.
 TOLERANCE = 1e-9
+#: Recorded for any larger gap, and where the least time is 0.
+LARGEST_GAP = 1e9
 
 
 @njit(cache=True, nogil=True)
@@ -145,7 +147,7 @@ def _compare(m, y, usable, i, j, q, index, capacity, use, edges, tally, total, h
             continue
         if found <= least * (1 + TOLERANCE):
             continue
-        gap = (found - least) / least if least > 0 else np.inf
+        gap = min((found - least) / least, LARGEST_GAP) if least > 0 else LARGEST_GAP
         tally[rule, SUBOPTIMAL] += 1
         if usable:
             tally[rule, USABLE] += 1

@@ -27,6 +27,7 @@ from formulations.stage_partitioning.costs import (
 )
 from formulations.stage_partitioning.downsets import all_downsets, position_masks
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from formulations.stage_partitioning.operations import appendix_d
 from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
 from instances.stage_partitioning import CostModel, StageInstance
 from solvers.outcome import Limits, Stop, Watch
@@ -278,9 +279,16 @@ def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
 
 
 def statistics(program: Program) -> dict[str, Any]:
-    """Counts that explain the effort."""
+    """Counts that explain the effort, and ``formula_*``: what they would be by Appendix D, without any pruning."""
     pairs, knapsacks, updates = program.counts.tolist()
-    return {"downsets": len(program.lattice.bits), "pairs": pairs, "knapsacks": knapsacks, "updates": updates}
+    formula = appendix_d(program.profile, len(program.lattice.bits))
+    return {
+        "downsets": len(program.lattice.bits),
+        "pairs": pairs,
+        "knapsacks": knapsacks,
+        "updates": updates,
+        **{f"formula_{name}": count for name, count in formula.items()},
+    }
 
 
 def prepare() -> None:
