@@ -61,7 +61,7 @@ def prove(instance: StageInstance, build: Callable[[], Model], limits: Limits, w
     Raises
     ------
     RuntimeError
-        If the model accepts a plan that breaks a rule other than ``memory``.
+        If the model accepts a plan that breaks a rule other than ``memory``, or one that was cut off.
     """
 
     def hear_bound(bound: float) -> None:
@@ -75,6 +75,7 @@ def prove(instance: StageInstance, build: Callable[[], Model], limits: Limits, w
         watch.plan(plan, evaluate(instance, plan))
         return True
 
+    rejected: StagePlan | None = None
     try:
         model = build()
         while True:
@@ -86,7 +87,10 @@ def prove(instance: StageInstance, build: Callable[[], Model], limits: Limits, w
             )
             if run.values is None or hear_plan(plan := model.decode(run.values)):
                 break
+            if plan == rejected:
+                raise RuntimeError(f"the model keeps a plan that was cut off: {violations(instance, plan)[0]}")
             _cut_off(instance, model, plan)
+            rejected = plan
     except Stopped:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
     false = run.infeasible and watch.best_plan is not None

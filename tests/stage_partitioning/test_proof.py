@@ -73,6 +73,12 @@ def test_a_model_that_breaks_another_rule_is_wrong() -> None:
         prove(INSTANCE, lambda: Scripted(iter([proved("lean", 2.0, dp_degree=2)])), Limits(), Watch())
 
 
+def test_a_model_that_keeps_what_was_cut_off_is_wrong() -> None:
+    model = Scripted(iter([proved("fast", 1.0), proved("fast", 1.0)]))
+    with pytest.raises(RuntimeError, match="keeps a plan that was cut off: memory"):
+        prove(INSTANCE, lambda: model, Limits(), Watch())
+
+
 def test_infeasible_is_a_proof_without_a_bound() -> None:
     run = Run(stop=Stop.PROVED, infeasible=True)
     answer = prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), Watch())
