@@ -55,8 +55,8 @@ def prove(instance: StageInstance, build: Callable[[], Model], limits: Limits, w
     """Build and run a model until its best plan passes the definition's own check, or a limit.
 
     Plans and bounds go to ``watch`` as they are found; the answer holds the best plan that the watch was told of,
-    and is optimal by what `evaluate` says, not by the solver's word. A solver that contradicts a checked plan (both
-    of ours have been caught at it) is not believed: the answer then has no proof, and says so.
+    and is optimal by what `evaluate` says, not by the solver's word. A solver's claim that contradicts a checked plan
+    (both of ours have been caught at it) is passed on as it is: whoever runs the method must see it and say so.
 
     Raises
     ------
@@ -65,9 +65,7 @@ def prove(instance: StageInstance, build: Callable[[], Model], limits: Limits, w
     """
 
     def hear_bound(bound: float) -> None:
-        lower = model.lower_bound(bound)
-        if not _contradicted(lower, watch):
-            watch.bound(lower)
+        watch.bound(model.lower_bound(bound))
 
     def hear_plan(plan: StagePlan) -> bool:
         if violations(instance, plan):
@@ -93,31 +91,17 @@ def prove(instance: StageInstance, build: Callable[[], Model], limits: Limits, w
             rejected = plan
     except Stopped:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
-    false = run.infeasible and watch.best_plan is not None
     if run.bound is not None:
         hear_bound(run.bound)
-        false = false or _contradicted(model.lower_bound(run.bound), watch)
-    infeasible = run.infeasible and not false
     return Answer(
         plan=watch.best_plan,
-        bound=None if infeasible else watch.best_bound,
-        infeasible=infeasible,
-        stop=Stop.COMPLETED if false else _why(run, watch),
+        bound=None if run.infeasible else watch.best_bound,
+        infeasible=run.infeasible,
+        stop=_why(run, watch),
         solver=run.solver,
-        reason=_reason(run, false),
+        reason="the model has no solution" if run.infeasible else "",
         stats=run.stats,
     )
-
-
-def _contradicted(bound: float, watch: Watch) -> bool:
-    """Whether a bound lies above a checked plan."""
-    return watch.best_objective is not None and bound > watch.best_objective * (1 + OPTIMAL_GAP)
-
-
-def _reason(run: Run, false: bool) -> str:
-    if false:
-        return f"{run.solver} contradicts a plan that was checked; its proof is not believed"
-    return "the model has no solution" if run.infeasible else ""
 
 
 def _ignore(_: object) -> None:

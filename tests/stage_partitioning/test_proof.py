@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from formulations.family import Answer, Claim, Method
+from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.proof import Stopped, prove
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from planner.errors import CrosscheckError
+from planner.run import run as run_method
 from solvers.outcome import Limits, Run, Stop, Watch
 
 INSTANCE = StageInstance(
@@ -86,19 +90,20 @@ def test_infeasible_is_a_proof_without_a_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    "run",
+    ("run", "what"),
     [
-        Run(stop=Stop.PROVED, infeasible=True, solver="S"),
-        Run(stop=Stop.PROVED, values=plan("lean"), objective=3.0, bound=3.0, solver="S"),
+        (Run(stop=Stop.PROVED, infeasible=True), "calls the instance infeasible, yet has a plan"),
+        (Run(stop=Stop.PROVED, values=plan("lean"), objective=3.0, bound=3.0), "claims the bound 3.0"),
     ],
 )
-def test_a_proof_that_contradicts_a_plan_is_not_believed(run: Run) -> None:
-    watch = Watch()
-    watch.plan(plan("lean"), 2.0)
-    watch.bound(1.0)
-    answer = prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), watch)
-    assert (answer.infeasible, answer.plan, answer.bound) == (False, plan("lean"), 1.0)
-    assert answer.stop is Stop.COMPLETED and answer.reason.startswith("S contradicts a plan")
+def test_a_proof_that_contradicts_a_plan_is_loud(run: Run, what: str) -> None:
+    def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+        watch.plan(plan("lean"), 2.0)
+        return prove(instance, lambda: Scripted(iter([run])), limits, watch)
+
+    method = Method(name="scripted", claim=Claim.EXACT, source="this test", solve=solve)
+    with pytest.raises(CrosscheckError, match=what):
+        run_method(FAMILY, method, INSTANCE, Limits(), {})
 
 
 def test_stopped_while_building_returns_what_is_known() -> None:
