@@ -24,6 +24,8 @@ Opened = Callable[[], AbstractContextManager[Executor]]
 BREAKDOWNS = 5
 #: Times that a cluster runs a chunk again after it lost the worker.
 _RETRIES = 5
+#: Seconds to wait for a scheduler to answer.
+CONNECT_S = 10.0
 
 
 def place(jobs: int = 1, dask: str | None = None) -> Opened:
@@ -89,7 +91,7 @@ def _local(jobs: int) -> Iterator[Executor]:
 def _cluster(address: str) -> Iterator[Executor]:
     distributed = _distributed()
     try:
-        client = distributed.Client(address, timeout="10s")
+        client = distributed.Client(address, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         raise UsageError.at("--dask", address, f"the address of a dask scheduler ({error})") from None
     with client, client.get_executor(pure=False, retries=_RETRIES) as executor:

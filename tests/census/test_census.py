@@ -1,0 +1,239 @@
+"""The census: the same totals wherever and however often it runs, and files that can be solved."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dying import dies, dies_once
+from strategies import random_stage_instance
+
+import planner
+from formulations.stage_partitioning import FAMILY
+from instances.stage_partitioning import StageInstance
+from planner.census import Census, census, chunks_of
+from planner.cli import main
+from planner.executors import completed, place
+from planner.report import as_json
+
+
+@pytest.fixture(scope="module")
+def instance() -> StageInstance:
+    """Five nodes with several TMPCs, where the heuristics do fail."""
+    return next(
+        found
+        for found in (random_stage_instance(seed, max_nodes=6, max_tmpcs=2, memory="tight") for seed in range(500))
+        if _fails(found)
+    )
+
+
+def _fails(instance: StageInstance) -> bool:
+    from formulations.stage_partitioning.calls import Calls
+
+    calls = Calls(instance)
+    survey = calls.survey(1, calls.num_downsets)
+    return survey.pairs > 100 and survey.rules["sort-once"].suboptimal > 3 and survey.rules["truncating"].suboptimal > 3
+
+
+@pytest.fixture(scope="module")
+def whole(instance: StageInstance, tmp_path_factory: pytest.TempPathFactory) -> Census:
+    return census(instance, out=str(tmp_path_factory.mktemp("whole")), sample=3)
+
+
+def totals(found: Census) -> dict[str, Any]:
+    """What must not depend on how the census ran."""
+    variants = {name: {**vars(each), "worst": None} for name, each in found.variants.items()}
+    return {"counts": found.counts, "chunks": found.chunks_done, "variants": variants}
+
+
+def test_in_process(whole: Census, instance: StageInstance) -> None:
+    counts = whole.counts
+    assert counts["instances"] == counts["all_fastest_feasible"] + counts["infeasible"] + counts["nontrivial"]
+    assert whole.chunks_done == whole.chunks > 3
+    assert whole.crosscheck is not None and whole.crosscheck["checked"] == 3
+    assert whole.crosscheck["contradictions"] == [] and whole.crosscheck["unproved"] == 0 and whole.agree
+    own = whole.variants[whole.variant]
+    assert own.suboptimal > 0 and own.worst_gap >= own.mean_gap_suboptimal > own.mean_gap > 0
+    shown = json.loads(as_json(whole.to_json()))
+    keys = (
+        "calls",
+        "instances",
+        "all_fastest_feasible",
+        "infeasible",
+        "nontrivial",
+        "suboptimal",
+        "worst_gap",
+        "seconds",
+    )
+    assert all(isinstance(shown[key], int | float) for key in keys)
+    assert shown["complete"] is True and shown["calls"] <= shown["pairs"] * shown["formula"]["knapsacks"]
+    assert (
+        sum(part["count"] for part in shown["variants"]["rerank"]["histogram"]) == whole.variants["rerank"].suboptimal
+    )
+
+
+def test_end_to_end(whole: Census, instance: StageInstance) -> None:
+    assert whole.end_to_end is not None
+    for name in ("piper", "exact"):
+        options = {"knapsack": whole.variant} if name == "piper" else {}
+        assert whole.end_to_end[name] == planner.solve(instance, method=name, options=options).objective
+    piper, exact = whole.end_to_end["piper"], whole.end_to_end["exact"]
+    assert whole.end_to_end["loss"] == (piper / exact - 1 if exact else None)
+
+
+def test_worst_instances_are_files_that_show_the_gap(whole: Census) -> None:
+    for name, variant in whole.variants.items():
+        assert len(whole.worst_files[name]) == len(variant.worst) > 0
+        for (gap, origin), path in zip(variant.worst, whole.worst_files[name], strict=True):
+            knapsack = planner.load(path)
+            assert knapsack.origin["y"] == origin.y
+            found = planner.solve(knapsack, method="piper", options={"knapsack": name}).objective
+            best = planner.solve(knapsack, exact=True).objective
+            assert found is not None and best is not None and found > best
+            assert min(found / best - 1, 1e9) == pytest.approx(gap) if best else gap == 1e9
+
+
+def test_two_processes(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+    found = census(instance, jobs=2, out=str(tmp_path), end_to_end=False)
+    assert totals(found) == totals(whole)
+    assert found.end_to_end is None and found.crosscheck is None
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """Two worker processes behind a scheduler on loopback."""
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as local:
+        yield local.scheduler_address
+
+
+def test_dask_cluster(whole: Census, instance: StageInstance, cluster: str, tmp_path: Path) -> None:
+    """Totals as in process, though a worker is killed in the middle."""
+    assert totals(census(instance, dask=cluster, out=str(tmp_path), end_to_end=False)) == totals(whole)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    results = dict(completed(place(dask=cluster), dies_once, [(str(marks), number) for number in range(6)]))
+    assert results == {number: number * number for number in range(6)}
+    assert len(list(marks.iterdir())) == 1
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    results = dict(completed(place(jobs=2), dies_once, [(str(tmp_path), number) for number in range(6)]))
+    assert results == {number: number * number for number in range(6)}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_processes_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.executors.BREAKDOWNS", 1)
+    with pytest.raises(BrokenExecutor):
+        list(completed(place(jobs=2), dies, [(1,)]))
+
+
+def test_an_error_in_a_chunk_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(completed(place(), divmod, [(1, 1), (1, 0)]))
+
+
+def test_resumes_from_the_chunks_that_are_there(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+    census(instance, out=str(tmp_path), end_to_end=False)
+    chunks = sorted(tmp_path.glob("chunk-*.json"))
+    kept = chunks[1::2]
+    for path in chunks[::2]:
+        path.unlink()
+    stamps = {path: path.stat().st_mtime_ns for path in kept}
+    lines: list[str] = []
+    again = census(instance, out=str(tmp_path), end_to_end=False, notice=lines.append)
+    assert totals(again) == totals(whole)
+    assert again.chunks_found == len(kept) and str(len(kept)) in lines[0]
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+    assert census(instance, out=str(tmp_path), end_to_end=False, fresh=True).chunks_found == 0
+
+
+_KILLED = """
+import sys, time, planner
+from pathlib import Path
+from planner.census import census
+
+def slowly(done, chunks):
+    print(done, flush=True)
+    if done == 3:
+        time.sleep(60)
+
+if __name__ == "__main__":
+    census(planner.load(sys.argv[1]), out=sys.argv[2], end_to_end=False, listen=slowly)
+"""
+
+
+def test_a_killed_census_goes_on(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+    problem, folder = tmp_path / "problem.json", tmp_path / "out"
+    problem.write_text(as_json(FAMILY.to_json(instance)))
+    with subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(problem), str(folder)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while process.stdout.readline().strip() != "3":
+            assert process.poll() is None
+        process.kill()
+    assert not any(folder.glob("worst-*"))
+    found = census(planner.load(problem), out=str(folder), end_to_end=False)
+    assert 3 <= found.chunks_found < found.chunks
+    assert totals(found) == totals(whole)
+
+
+def test_interrupted_census_says_so(instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(done: int, _: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    found = census(instance, out=str(tmp_path), listen=interrupt)
+    assert (found.chunks_done, found.signal) == (2, signal.SIGINT)
+    assert found.to_json()["complete"] is False
+    assert found.end_to_end is None
+
+
+def test_another_folder_is_refused(instance: StageInstance, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("dear reader")
+    with pytest.raises(planner.UsageError, match="empty folder"):
+        census(instance, out=str(tmp_path / "other"))
+    census(instance, out=str(tmp_path / "own"), end_to_end=False)
+    with pytest.raises(planner.UsageError, match="very census"):
+        census(random_stage_instance(1), out=str(tmp_path / "own"))
+
+
+def test_chunks_cover_all_outer_downsets() -> None:
+    for num_downsets in (1, 2, 3, 10, 43, 242, 17_914):
+        ranges = chunks_of(num_downsets)
+        covered = [outer for first, last in ranges for outer in range(first, last)]
+        assert covered == list(range(1, num_downsets))
+    assert len(chunks_of(17_914)) > 500
+
+
+def test_command(
+    whole: Census, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
+    assert main(["census", "problem.json", "--crosscheck", "1", "--seed", "5", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["nontrivial"] == whole.counts["nontrivial"] and shown["crosscheck"]["checked"] == 1
+    assert Path(shown["variants"][shown["variant"]]["worst"][0]["file"]).is_file()
+    assert main(["census", "problem.json", "--no-end-to-end"]) == 0
+    out, err = capsys.readouterr()
+    assert "chunks lie in" in err and "sub-optimal" in out and f"{whole.counts['nontrivial']:,}" in out
+    assert main(["census", "problem.json", "--jobs", "0"]) == 2
+    worst = sorted(Path("census").glob("*/worst-rerank-1.json"))
+    assert main(["census", str(worst[0])]) == 2
+    assert main(["solve", str(worst[0]), "--exact", "--quiet"]) == 0
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    monkeypatch.setattr("planner.executors.CONNECT_S", 0.2)
+    assert main(["census", "problem.json", "--fresh", "--dask", "tcp://127.0.0.1:1"]) == 2
