@@ -43,6 +43,7 @@ class Model:
     def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
         self.terms = terms
         self.first = first
+        self.watch = watch
         upper = terms.largest_time if first is None else evaluate(terms.instance, first)
         self.unit = terms.lower_bound or upper or 1.0
         #: T may be this large, in units; wide enough for the tolerances of the solver.
@@ -53,7 +54,6 @@ class Model:
         self._degrees()
         self._nodes()
         for j in terms.stages:
-            go_on(watch)
             self._memory(j)
             self._crossings(j)
             self._stage_time(j)
@@ -80,6 +80,7 @@ class Model:
         self._row(pairs, (right, right))
 
     def _row(self, pairs: list[tuple[Any, float]], between: tuple[float | None, float]) -> None:
+        go_on(self.watch)
         if not pairs:  # an empty sum is 0; Pyomo takes no row without variables, so a fixed one stands for it
             pairs = [(self.pyomo.time, 0.0)]
         total = LinearExpression(linear_coefs=[factor for _, factor in pairs], linear_vars=[var for var, _ in pairs])
