@@ -37,6 +37,17 @@ KNAPSACK = {
 }
 
 
+LAYERS = {
+    "problem": "layer_assignment",
+    "schema_version": 1,
+    "num_stages": 2,
+    "num_microbatches": 4,
+    "layer_time_s": [1, 2, 1, 3],
+    "cut_cost_s": [[1], [0], [2]],
+    "parameters": [3, 1, 1, 1],
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -47,9 +58,13 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: planner.load("diamond", **given),
         lambda **given: planner.load("chain8", **{"devices": 4, **given}),
     ),
+    "layer_assignment": (
+        lambda **given: _family("layer_assignment").read(LAYERS, "example", given),
+        lambda **given: _family("layer_assignment").read({**LAYERS, "ring_s_per_parameter": [0.5]}, "example", given),
+    ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
 }
-STARVED = {"stage_partitioning": {"memory": 1.0}, "tmpc_knapsack": {"memory": 1.0}}
+STARVED = {"layer_assignment": {"stages": 5}, "stage_partitioning": {"memory": 1.0}, "tmpc_knapsack": {"memory": 1.0}}
 #: One thread of a slow machine proves the examples in this time.
 LIMITS = Limits(time_s=30.0)
 

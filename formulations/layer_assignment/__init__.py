@@ -1,0 +1,211 @@
+"""Layer assignment: a row of layers cut into pipeline stages; waiting, sending, filling and the all-reduce add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Claim, Family, Method, Setting, lazy
+from formulations.layer_assignment.plans import plan_from_json, plan_to_json
+from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
+from instances.errors import InstanceError
+from instances.layer_assignment import LayerAssignmentInstance, to_json
+from instances.parameters import parse_count, parse_flag
+from solvers.outcome import Limits, Watch
+
+Instance = LayerAssignmentInstance
+
+_OVERRIDES = (
+    Setting("stages", parse_count, "pipeline stages (cut costs must not depend on the stage)", metavar="S"),
+    Setting("microbatches", parse_count, "micro-batches of a stage in a step", metavar="N"),
+    Setting("ignore-all-reduce", parse_flag, "leave the data-parallel all-reduce out, as AMP does", is_flag=True),
+)
+
+#: Beyond these a model takes too long to build, and the published program too much memory.
+_MODEL_BOOLEANS, _MODEL_ARCS, _PROGRAM_STATES, _EXACT_STEPS, _JOINT_LAYERS = 10_000, 20_000, 5e7, 1e8, 4_000
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    if isinstance(content, LayerAssignmentInstance):
+        return True
+    return isinstance(content, dict) and content.get("problem") == "layer_assignment"
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Instance:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, LayerAssignmentInstance):
+        instance = content
+    else:
+        instance = lazy("instances.readers.layer_assignment_json:read")(content, where)
+    return _overridden(instance, where, overrides)
+
+
+def _overridden(instance: Instance, where: str, overrides: Mapping[str, Any]) -> Instance:
+    stages = overrides.get("stages") or instance.num_stages
+    per_stage = any(len(row) > 1 for row in instance.cut_cost_s) or len(instance.ring_s_per_parameter) > 1
+    if stages != instance.num_stages and per_stage:
+        rule = f"{instance.num_stages}, as costs are declared stage by stage"
+        raise InstanceError.at(where, "--stages", stages, rule)
+    return replace(
+        instance,
+        num_stages=stages,
+        num_microbatches=overrides.get("microbatches") or instance.num_microbatches,
+        ring_s_per_parameter=() if overrides.get("ignore-all-reduce") else instance.ring_s_per_parameter,
+        options={**instance.options, **overrides},
+    )
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "layers": instance.num_layers,
+        "stages": instance.num_stages,
+        "microbatches": instance.num_microbatches,
+        "all_reduce": bool(instance.ring_s_per_parameter),
+    }
+
+
+def choose(instance: Instance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+    """The compiled sweep, with the all-reduce inside where there is one."""
+    if instance.ring_s_per_parameter:
+        return "exact-joint", "the all-reduce is part of the objective"
+    return "exact", f"{instance.num_layers} layers: the compiled sweep takes milliseconds"
+
+
+def why_infeasible(instance: Instance, _limits: Limits, _watch: Watch) -> tuple[str, dict[str, float]]:
+    """The most stages that would be feasible."""
+    sentence: str = lazy("formulations.layer_assignment.costs:shortage")(instance)
+    return sentence, {"most_stages": instance.num_layers}
+
+
+def _stage_layers(instance: Instance) -> int:
+    return instance.num_stages * instance.num_layers
+
+
+def _arcs(instance: Instance) -> int:
+    return _stage_layers(instance) * instance.num_layers // 2
+
+
+def _at_most(size: Callable[[Instance], float], limit: float, what: str) -> Callable[[Instance], str | None]:
+    def supports(instance: Instance) -> str | None:
+        return f"{size(instance):g} {what}; expected at most {limit:g}" if size(instance) > limit else None
+
+    return supports
+
+
+def _plain(instance: Instance) -> str | None:
+    if instance.ring_s_per_parameter:
+        return "an all-reduce is declared; use exact-joint, or leave it out with --ignore-all-reduce"
+    return _at_most(_stage_layers, _EXACT_STEPS, "stage-layer pairs")(instance)
+
+
+def _joint(instance: Instance) -> str | None:
+    if instance.ring_s_per_parameter:
+        return _at_most(lambda each: each.num_layers, _JOINT_LAYERS, "layers with an all-reduce")(instance)
+    return _plain(instance)
+
+
+def _program_states(instance: Instance) -> float:
+    return _arcs(instance) * instance.num_layers
+
+
+def _sized(instance: Instance) -> str | None:
+    return None if instance.parameters else "the layers' parameters are unknown"
+
+
+_fits_program = _at_most(_program_states, _PROGRAM_STATES, "states of the published program")
+_prepare_program = lazy("formulations.layer_assignment.paper:prepare")
+_prepare_sweep = lazy("formulations.layer_assignment.exact:prepare")
+
+METHODS: tuple[Method[Instance, LayerPlan], ...] = (
+    Method(
+        name="amp",
+        claim=Claim.HEURISTIC,
+        source="AMP, section 6.4 (optimal where no all-reduce is declared)",
+        solve=lazy("formulations.layer_assignment.paper:solve_amp"),
+        supports=_fits_program,
+        effort=lambda instance: _program_states(instance) * instance.num_layers,
+        prepare=_prepare_program,
+    ),
+    Method(
+        name="amp-released",
+        claim=Claim.HEURISTIC,
+        source="AMP's released program, whose incumbents forget a cost (reconstructed)",
+        solve=lazy("formulations.layer_assignment.paper:solve_released"),
+        supports=_fits_program,
+        effort=lambda instance: _program_states(instance) * instance.num_layers,
+        prepare=_prepare_program,
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="sweep over thresholds with sliding windows, without an all-reduce",
+        solve=lazy("formulations.layer_assignment.exact:solve"),
+        supports=_plain,
+        effort=lambda instance: 100.0 * _stage_layers(instance),
+        prepare=_prepare_sweep,
+    ),
+    Method(
+        name="exact-joint",
+        claim=Claim.EXACT,
+        source="the same sweep inside one over the all-reduce",
+        solve=lazy("formulations.layer_assignment.exact:solve"),
+        supports=_joint,
+        effort=lambda instance: 2000.0 * _stage_layers(instance),
+        prepare=_prepare_sweep,
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="order-encoded cuts, CP-SAT",
+        solve=lazy("formulations.layer_assignment.cpsat:solve"),
+        supports=_at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans"),
+        effort=lambda instance: 1e7 * _stage_layers(instance),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="path of stages, Pyomo and HiGHS",
+        solve=lazy("formulations.layer_assignment.milp:solve"),
+        supports=_at_most(_arcs, _MODEL_ARCS, "arcs"),
+        effort=lambda instance: 1e8 * _stage_layers(instance),
+    ),
+    Method(
+        name="uniform",
+        claim=Claim.HEURISTIC,
+        source="the same number of layers everywhere",
+        solve=lazy("formulations.layer_assignment.paper:solve_uniform"),
+    ),
+    Method(
+        name="megatron",
+        claim=Claim.HEURISTIC,
+        source="equal blocks split evenly, head and tail at the ends (AMP, Tables 6 and 8)",
+        solve=lazy("formulations.layer_assignment.paper:solve_megatron"),
+    ),
+    Method(
+        name="parameters",
+        claim=Claim.HEURISTIC,
+        source="stages balanced by parameters",
+        solve=lazy("formulations.layer_assignment.paper:solve_parameters"),
+        supports=_sized,
+    ),
+)
+
+FAMILY: Family[Instance, LayerPlan] = Family(
+    name="layer_assignment",
+    recognise=recognise,
+    read=read,
+    overrides=_OVERRIDES,
+    to_json=to_json,
+    plan_from_json=plan_from_json,
+    plan_to_json=plan_to_json,
+    evaluate=evaluate,
+    violations=violations,
+    unit=lambda _: "s",
+    methods=METHODS,
+    choose=choose,
+    describe=describe,
+    why_infeasible=why_infeasible,
+)

@@ -1,0 +1,46 @@
+"""Exact layer assignment: the threshold sweep of kernels.py, with limits, incumbents and bounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from formulations.alarm import alarm
+from formulations.family import Answer
+from formulations.layer_assignment import kernels
+from formulations.layer_assignment.costs import infeasible_answer, plan_of, tables
+from formulations.layer_assignment.problem import LayerPlan, evaluate
+from instances.layer_assignment import LayerAssignmentInstance, generate
+from solvers.outcome import Limits, Stop, Watch
+
+#: Sums of floats in another order differ by this much, relatively: a bound gives it up.
+_ROUNDING = 1e-12
+
+
+def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
+    """The best assignment and a bound within 1e-12 of it; with a limit or a stop, the best so far and its bound."""
+    infeasible = infeasible_answer(instance)
+    if infeasible is not None:
+        return infeasible
+    lengths = np.zeros(instance.num_stages, np.int64)
+    report = np.zeros(4)
+    weight = float(instance.num_microbatches - 1)
+    with alarm(watch):
+        kernels.search(*tables(instance), weight, lengths, np.frombuffer(watch.flag, np.uint8), report)
+    plan = plan_of(lengths)
+    bound = (report[1] + math.fsum(instance.layer_time_s)) * (1 - _ROUNDING)
+    watch.plan(plan, evaluate(instance, plan))
+    watch.bound(bound)
+    return Answer(
+        plan=plan,
+        bound=bound,
+        stop=watch.why() if report[3] else Stop.PROVED,
+        solver="numba kernels",
+        stats={"steps": int(report[2])},
+    )
+
+
+def prepare() -> None:
+    """Load or compile the kernels."""
+    solve(generate(3, 2, 2, all_reduce=True), Limits(), Watch())

@@ -1,0 +1,199 @@
+"""Compiled exact search for layer assignment: a sweep over thresholds with sliding windows.
+
+Arrays as in ``costs.Tables``. All caps are strict. Let phi(T, A) be the least sum of cut costs over the assignments
+whose stage times are all below T and whose all-reduces are all below A. It is a step function that only grows as a cap
+falls, so the sweep visits its steps: the assignment behind phi has a slowest stage, and a better one must beat that.
+
+Source: reconstructed; the windows slide because the time and the parameters of a stage only grow with its layers.
+"""
+
+# mypy: disallow_untyped_decorators=False
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+#: Assignments that are better by less than this, relatively, are not searched for.
+EXACT_GAP = 1e-13
+#: Halvings of an interval: more than a float has digits.
+_HALVINGS = 60
+
+
+@njit(cache=True, nogil=True)
+def cheapest(
+    elapsed: Any, cut: Any, held: Any, ring: Any, cap_time: Any, cap_sync: Any, back: Any, lengths: Any
+) -> Any:
+    """phi(cap_time, cap_sync), or ``inf`` if nothing is below the caps; writes the assignment's ``lengths``.
+
+    ``back`` is room for (S, L + 1) integers: where stage j begins if it ends before layer i.
+    """
+    num_stages, num_layers = cut.shape[1], len(elapsed) - 1
+    before = np.full(num_layers + 1, np.inf)  # least cost of the first i layers in the stages before j
+    before[0] = 0.0
+    window = np.empty(num_layers + 1, np.int64)  # starts of stage j, ascending, with ascending costs
+    cost = np.empty(num_layers + 1)
+    for j in range(num_stages):
+        here = np.full(num_layers + 1, np.inf)
+        first = last = 0
+        for i in range(1, num_layers + 1):
+            start = i - 1
+            cost[start] = before[start] + cut[start, j]
+            while last > first and cost[window[last - 1]] >= cost[start]:
+                last -= 1
+            window[last] = start
+            last += 1
+            while first < last:
+                start = window[first]
+                if elapsed[i] - elapsed[start] < cap_time and (len(ring) == 0 or ring[j] * held[start, i] < cap_sync):
+                    break
+                first += 1
+            if first < last:
+                here[i] = cost[window[first]]
+                back[j, i] = window[first]
+        before = here
+    if before[num_layers] < np.inf:
+        end = num_layers
+        for j in range(num_stages - 1, -1, -1):
+            lengths[j] = end - back[j, end]
+            end = back[j, end]
+    return before[num_layers]
+
+
+@njit(cache=True, nogil=True)
+def slowest(elapsed: Any, lengths: Any) -> Any:
+    """Seconds of the slowest stage."""
+    longest, start = 0.0, 0
+    for j in range(len(lengths)):
+        longest = max(longest, elapsed[start + lengths[j]] - elapsed[start])
+        start += lengths[j]
+    return longest
+
+
+@njit(cache=True, nogil=True)
+def longest_sync(held: Any, ring: Any, lengths: Any) -> Any:
+    """Seconds of the slowest stage's all-reduce; 0 if there is none."""
+    longest, start = 0.0, 0
+    for j in range(len(ring)):
+        longest = max(longest, ring[j] * held[start, start + lengths[j]])
+        start += lengths[j]
+    return longest
+
+
+@njit(cache=True, nogil=True)
+def least_slowest(elapsed: Any, num_stages: Any) -> Any:
+    """A lower bound on the slowest stage's seconds, equal to the least but for rounding."""
+    num_layers = len(elapsed) - 1
+    low = 0.0
+    for i in range(num_layers):
+        low = max(low, elapsed[i + 1] - elapsed[i])
+    high = elapsed[num_layers]
+    for _ in range(_HALVINGS):
+        middle = low + (high - low) / 2
+        used, start = 1, 0
+        for i in range(1, num_layers + 1):
+            if elapsed[i] - elapsed[start] > middle:
+                used += 1
+                start = i - 1
+        if used <= num_stages:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def least_sync(elapsed: Any, cut: Any, held: Any, ring: Any, back: Any, lengths: Any) -> Any:
+    """A lower bound on the slowest all-reduce's seconds, equal to the least but for rounding; 0 if there is none."""
+    if len(ring) == 0:
+        return 0.0
+    cheapest(elapsed, cut, held, ring, np.inf, np.inf, back, lengths)
+    low, high = 0.0, longest_sync(held, ring, lengths)
+    for _ in range(_HALVINGS):
+        middle = low + (high - low) / 2
+        if cheapest(elapsed, cut, held, ring, np.inf, middle, back, lengths) < np.inf:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def sweep(
+    elapsed: Any,
+    cut: Any,
+    held: Any,
+    ring: Any,
+    weight: Any,
+    fastest: Any,
+    cap_sync: Any,
+    cutoff: Any,
+    back: Any,
+    lengths: Any,
+    best_lengths: Any,
+    flag: Any,
+    report: Any,
+) -> Any:
+    """Least ``weight`` times the slowest stage plus all cuts, all-reduces below ``cap_sync``; ``inf`` if there is none.
+
+    ``fastest`` is a lower bound on the slowest stage. Values of ``cutoff`` and above are of no use: the sweep may end
+    before it has found the least of them. ``report`` gets a lower bound on all values below ``cutoff`` ([1]; ``inf``:
+    there is none below the value returned), the steps so far ([2], added to) and 1 if the flag ended it ([3]).
+    """
+    best, cap = np.inf, np.inf
+    report[1] = np.inf
+    while True:
+        sending = cheapest(elapsed, cut, held, ring, cap, cap_sync, back, lengths)
+        report[2] += 1
+        if sending == np.inf:
+            return best
+        longest = slowest(elapsed, lengths)
+        value = weight * longest + sending
+        if value < best:
+            best = value
+            for j in range(len(lengths)):
+                best_lengths[j] = lengths[j]
+        useful = min(best, cutoff)
+        if weight * fastest + sending >= useful * (1 - EXACT_GAP):
+            return best
+        if flag[0]:
+            report[1] = weight * fastest + sending
+            report[3] = 1
+            return best
+        # What is still to come sends for at least as long, so to be of use its slowest stage must be this fast.
+        cap = min(longest, (useful - sending) / weight)
+
+
+@njit(cache=True, nogil=True)
+def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: Any, flag: Any, report: Any) -> None:
+    """The best assignment in ``lengths``; all seconds but the constant sum of all stages count.
+
+    The outer sweep is over the all-reduce as the inner one is over the slowest stage. ``report`` gets the value (0), a
+    lower bound (1), the number of steps (2) and 1 if the flag ended the search early (3). There must be an assignment.
+    """
+    back = np.empty((cut.shape[1], len(elapsed)), np.int64)
+    trial, found = np.empty_like(lengths), np.empty_like(lengths)
+    fastest = least_slowest(elapsed, cut.shape[1])
+    quickest = least_sync(elapsed, cut, held, ring, back, trial)
+    best, bound, cap = np.inf, np.inf, np.inf
+    report[2] = report[3] = 0.0
+    while True:
+        inner = sweep(elapsed, cut, held, ring, weight, fastest, cap, best - quickest, back, trial, found, flag, report)
+        if inner == np.inf:
+            break
+        sync = longest_sync(held, ring, found)
+        if inner + sync < best:
+            best = inner + sync
+            for j in range(len(lengths)):
+                lengths[j] = found[j]
+        if report[3] > 0:
+            bound = min(inner, report[1]) + quickest
+            break
+        # Whatever is of use waits and sends for at least ``inner``, so its all-reduce must be this fast.
+        if inner + quickest >= best * (1 - EXACT_GAP) or len(ring) == 0:
+            break
+        cap = min(sync, best - inner)
+    report[0] = best
+    report[1] = min(best, bound)

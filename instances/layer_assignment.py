@@ -1,0 +1,122 @@
+"""Layer assignment: cut a row of layers into a given number of pipeline stages (nouns only).
+
+Source: AMP, sections 3.4 and 3.5 as far as its supplement tells (6.2, 6.4); the all-reduce term is reconstructed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TiedParameters:
+    """Parameters that several layers share: a stage that holds any of these layers holds them once."""
+
+    layers: tuple[int, ...]
+    parameters: float
+
+
+@dataclass(frozen=True)
+class LayerAssignmentInstance:
+    """L layers in a row, S stages, and what a cut costs.
+
+    Parameters
+    ----------
+    layer_time_s
+        Forward and backward seconds of each layer for one micro-batch; shape (L,).
+    cut_cost_s
+        ``cut_cost_s[l]`` are the seconds of sending one micro-batch across a cut after layer l; shape (L - 1, 1) where
+        they are the same between all stages, else (L - 1, S - 1): the column is the number of the stage before the cut.
+    num_stages, num_microbatches
+        S, and the micro-batches that one stage handles in a step (gradient accumulation steps).
+    parameters, tied
+        Parameters of each layer, shape (L,) or empty if unknown, and those that layers share.
+    ring_s_per_parameter
+        Seconds of a stage's data-parallel all-reduce for each parameter it holds; shape (1,), (S,), or empty: none.
+    head_layers, tail_layers
+        Layers before and after the row of equal blocks; only Megatron's split looks at them.
+    options
+        How the instance was declared.
+    """
+
+    name: str
+    layer_time_s: tuple[float, ...]
+    cut_cost_s: tuple[tuple[float, ...], ...]
+    num_stages: int
+    num_microbatches: int
+    parameters: tuple[float, ...] = ()
+    tied: tuple[TiedParameters, ...] = ()
+    ring_s_per_parameter: tuple[float, ...] = ()
+    head_layers: int = 0
+    tail_layers: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_layers(self) -> int:
+        """L."""
+        return len(self.layer_time_s)
+
+    def cut_cost(self, layer: int, stage: int) -> float:
+        """Seconds of a cut after ``layer`` between ``stage`` and the next."""
+        row = self.cut_cost_s[layer]
+        return row[0] if len(row) == 1 else row[stage]
+
+    def ring(self, stage: int) -> float:
+        """Seconds of all-reduce for each parameter of a stage; 0 without an all-reduce."""
+        if not self.ring_s_per_parameter:
+            return 0.0
+        return self.ring_s_per_parameter[0 if len(self.ring_s_per_parameter) == 1 else stage]
+
+
+def to_json(instance: LayerAssignmentInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    content: dict[str, Any] = {
+        "problem": "layer_assignment",
+        "schema_version": 1,
+        "name": instance.name,
+        "num_stages": instance.num_stages,
+        "num_microbatches": instance.num_microbatches,
+        "layer_time_s": list(instance.layer_time_s),
+        "cut_cost_s": [list(row) for row in instance.cut_cost_s],
+    }
+    if instance.parameters:
+        content["parameters"] = list(instance.parameters)
+    if instance.tied:
+        content["tied"] = [{"layers": list(tie.layers), "parameters": tie.parameters} for tie in instance.tied]
+    if instance.ring_s_per_parameter:
+        content["ring_s_per_parameter"] = list(instance.ring_s_per_parameter)
+    for name in ("head_layers", "tail_layers"):
+        if getattr(instance, name):
+            content[name] = getattr(instance, name)
+    return content
+
+
+def generate(
+    num_layers: int = 30, num_stages: int = 8, num_microbatches: int = 16, *, all_reduce: bool = False, seed: int = 0
+) -> LayerAssignmentInstance:
+    """A random instance: uneven layers, and cuts that cost up to some layers; equal arguments give equal instances.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1.
+    """
+    if min(num_layers, num_stages, num_microbatches) < 1:
+        raise ValueError("expected num_layers, num_stages and num_microbatches >= 1")
+    rng = random.Random(f"{num_layers} {num_stages} {num_microbatches} {seed}")
+    times = tuple(rng.uniform(0.001, 0.020) for _ in range(num_layers))
+    cuts = tuple(tuple(rng.uniform(0, 0.030) for _ in range(max(1, num_stages - 1))) for _ in range(num_layers - 1))
+    sizes = tuple(float(rng.randint(1, 9) * 10**6) for _ in range(num_layers)) if all_reduce else ()
+    rings = tuple(rng.uniform(1e-9, 2e-8) for _ in range(num_stages)) if all_reduce else ()
+    return LayerAssignmentInstance(
+        f"layers-{num_layers}x{num_stages}-{seed}",
+        times,
+        cuts,
+        num_stages,
+        num_microbatches,
+        parameters=sizes,
+        ring_s_per_parameter=rings,
+    )
