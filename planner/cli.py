@@ -78,7 +78,7 @@ def application(wanted: str | None = None) -> typer.Typer:
     for name, (command, choices) in _COMMANDS.items():
         if choices is not None:
             command = options.with_choices(command, choices() if name == wanted else ())
-        app.command(name)(command)
+        app.command(name, epilog=_examples(name))(command)
     return app
 
 
@@ -330,6 +330,35 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
     "extract": (extract_command, options.override_choices),
     "census": (census_command, options.override_choices),
 }
+
+
+#: Shown at the end of each command's help.
+_EXAMPLES: dict[str, tuple[str, ...]] = {
+    "solve": (
+        "planner solve bert32 --devices 64 --memory 8GiB --exact",
+        "planner solve resnet.json --devices 32 --memory 2GiB --cost-model released --method piper --json",
+        "planner solve model.json --time-limit 30 --out plan.json",
+    ),
+    "crosscheck": (
+        "planner crosscheck chain8 --memory 40MB",
+        "planner crosscheck bert32 --first 8 --devices 4 --methods exact,cpsat,milp --time-limit 60",
+    ),
+    "check": ("planner check chain8 plan.json --memory 40MB",),
+    "make": ("planner make bert --layers 48 --hidden-size 4096 --out bert48.json",),
+    "bench": (
+        "planner bench bert32 chain8 --methods exact,piper --repeats 5 --out rows.jsonl",
+        "planner bench --suite piper --inputs DIR",
+    ),
+    "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
+    "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --microbatches 512 --jobs 2",),
+    "extract": ("planner extract bert32 --problem tmpc_knapsack --sample 1000 --out knapsacks.jsonl",),
+}
+
+
+def _examples(name: str) -> str | None:
+    """The examples of a command, a paragraph each (lines of one paragraph would be joined)."""
+    examples = _EXAMPLES.get(name)
+    return None if examples is None else "\n\n".join(("Examples:", *examples))
 
 
 def exit_code(result: Result, exact: bool, limits: Limits) -> int:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from planner import cli
 from planner.cli import main
 
 
@@ -259,3 +261,14 @@ def test_the_suite_of_published_inputs(run: Run, published: Path) -> None:
     largest = by_size["bert32a100", 2048, None]
     assert largest["objective"] == pytest.approx(0.000703591184, rel=3e-9, abs=1e-12)
     assert largest["reference_s"] == 63.005 and largest["speedup"] == 63.005 / largest["seconds"]
+
+
+@pytest.mark.parametrize("name", sorted(cli._COMMANDS))
+def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
+    """Every option of an example stands in the help above it."""
+    examples = cli._EXAMPLES.get(name, ())
+    command = typer.main.get_command(cli.application(name)).commands[name]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in parameter.opts}
+    for example in examples:
+        assert example.startswith(f"planner {name} ")
+        assert {word for word in example.split() if word.startswith("--")} <= known
