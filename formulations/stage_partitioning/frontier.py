@@ -1,0 +1,99 @@
+"""The whole table of optima over devices and micro-batches, from one run.
+
+Source: Piper, section 4: dp[V][k][s] (its Figure 2). The recursion is the paper's, knapsacks are exact, and "at most"
+replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels_frontier.fill`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.stage_partitioning import exact, kernels_frontier
+from formulations.stage_partitioning.costs import Floats, build_lattice, build_profile
+from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import Watch
+
+#: Most entries of the table over downsets, 8 bytes each.
+MAX_ENTRIES = 250_000_000
+#: Most steps over pairs of downsets, degrees and sums: minutes.
+MAX_STEPS = 2e11
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """``times[k, s]``: the least time per sample on at most k devices with data-parallel degrees summing to at most s.
+
+    Shape (K + 1, min(N, K) + 1), infinite where no plan is feasible; exact up to rounding.
+    """
+
+    times: Floats
+    stats: dict[str, Any]
+
+
+def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
+    """The table of an instance whose K and N are the largest of interest; ``None`` if stopped.
+
+    The cost model is that of the instance at every s: under the released one, degrees divide the instance's own N.
+
+    Raises
+    ------
+    exact.SizeError
+        If the graph has too many downsets, or the table too many entries.
+    ValueError
+        If the instance asks for a sum of exactly N: the table is about at most s.
+    """
+    if instance.exactly:
+        raise ValueError("a frontier is over sums of at most s; leave --exactly out")
+    profile = build_profile(instance, prune=True)
+    D, K, S = _size(instance, profile.max_s)
+    downsets = all_downsets(instance, MAX_DOWNSETS)
+    if downsets is None:
+        raise AssertionError("counted downsets have disappeared")
+    lattice = build_lattice(profile, downsets)
+    table = np.full((D, S + 1, K + 1), np.inf)
+    table[0] = 0.0
+    counts = np.zeros(3, np.int64)
+    floor = float(lattice.work[-1]) / K * (1 - exact.PRECISION)
+    done = kernels_frontier.fill(
+        profile, lattice, profile.memory, floor, table, np.empty(S + 2), np.empty(len(profile.dp_degrees), np.int64),
+        np.empty(len(profile.dp_degrees)), exact.make_scratch(profile, D), counts, np.frombuffer(watch.flag, np.uint8),
+    )  # fmt: skip
+    if not done:
+        return None
+    pairs, knapsacks, updates = counts.tolist()
+    stats = {"downsets": D, "pairs": pairs, "knapsacks": knapsacks, "updates": updates}
+    return Frontier(np.ascontiguousarray(table[-1].T), stats)
+
+
+def corners(times: NDArray[np.float64]) -> list[tuple[int, int, float]]:
+    """The (k, s, time) that no other entry matches with fewer devices or a smaller s: all the table says."""
+    finite = np.isfinite(times)
+    fewer, smaller = np.full_like(times, np.inf), np.full_like(times, np.inf)
+    fewer[1:], smaller[:, 1:] = times[:-1], times[:, :-1]
+    k, s = np.nonzero(finite & (times < fewer) & (times < smaller))
+    return list(zip(k.tolist(), s.tolist(), times[k, s].tolist(), strict=True))
+
+
+def prepare() -> None:
+    """Compile the kernels, or load them from the cache."""
+    frontier(exact.tiny(), Watch())
+
+
+def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
+    """Numbers of downsets, devices and sums, if they fit."""
+    downsets = all_downsets(instance, MAX_DOWNSETS)
+    if downsets is None:
+        raise exact.SizeError(f"the graph has more than {MAX_DOWNSETS} downsets; try --linearize")
+    D, K = len(downsets), instance.num_devices
+    if D * (max_s + 1) * (K + 1) > MAX_ENTRIES or 0.5 * D * D * len(instance.tp_degrees) * max_s * K > MAX_STEPS:
+        raise exact.SizeError(
+            f"{D} downsets, {K} devices and {max_s} micro-batches are too much for a table of all of them; "
+            "try --linearize, fewer --devices or --microbatches"
+        )
+    return D, K, max_s

@@ -1,0 +1,105 @@
+"""The table of optima over devices and micro-batches, entry by entry against brute force and the exact method."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles import brute_force
+from strategies import random_stage_instance
+
+from formulations.stage_partitioning import exact, frontier
+from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Stop, Watch
+
+
+def entries_agree(instance: StageInstance) -> Counter[str]:
+    """Every entry of the table against a run of its own (the paper's cost does not depend on N)."""
+    found = frontier.frontier(instance, Watch())
+    assert found is not None
+    seen: Counter[str] = Counter()
+    for k in range(1, instance.num_devices + 1):
+        for s in range(1, min(k, instance.num_microbatches) + 1):
+            best = brute_force(replace(instance, num_devices=k, num_microbatches=s))
+            expected = math.inf if best is None else best.time
+            assert found.times[k, s] == pytest.approx(expected, rel=1e-9), (k, s)
+            seen["infeasible" if best is None else "feasible"] += 1
+    return seen
+
+
+def test_every_entry_is_the_optimum_of_its_own_instance(cases: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(cases):
+        seen += entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4))
+    assert min(seen["feasible"], seen["infeasible"]) > cases
+
+
+@pytest.mark.slow
+def test_every_entry_on_thousands(cases: int) -> None:
+    for seed in range(50_000, 50_000 + max(cases, 2000)):
+        entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False))
+
+
+def test_the_corner_is_the_optimum_of_the_instance(cases: int) -> None:
+    """Released cost: N stays the instance's own, so only the entry at (K, N) has a counterpart."""
+    for seed in range(cases):
+        instance = random_stage_instance(seed, cost_model="released", exactly=False)
+        found, best = frontier.frontier(instance, Watch()), brute_force(instance)
+        assert found is not None
+        assert found.times[-1, -1] == pytest.approx(math.inf if best is None else best.time, rel=1e-9)
+
+
+def test_more_never_hurts(cases: int) -> None:
+    for seed in range(cases):
+        found = frontier.frontier(random_stage_instance(seed, exactly=False), Watch())
+        assert found is not None
+        times = found.times
+        assert (times[1:] <= times[:-1]).all() and (times[:, 1:] <= times[:, :-1]).all()
+
+
+def chain(length: int, devices: int, microbatches: int) -> StageInstance:
+    """Layers with two configurations each at two degrees, alike but for their times."""
+
+    def tmpcs(t: int, v: int) -> tuple[Tmpc, ...]:
+        time = (8.0 + v) / t
+        return Tmpc("fast", time, 2.0, 6.0 / t, 2.0 / t), Tmpc("lean", 1.4 * time, 2.0, 1.0, 2.0 / t)
+
+    layers = tuple(Layer(v, {1: tmpcs(1, v), 2: tmpcs(2, v)}) for v in range(length))
+    return StageInstance("chain", layers, (), devices, 24.0, 10.0, microbatches, CostModel.PAPER)
+
+
+def test_larger_tables_against_the_exact_method() -> None:
+    instance = chain(6, 24, 16)
+    found = frontier.frontier(instance, Watch())
+    assert found is not None
+    for k, s in [(1, 1), (3, 3), (7, 2), (12, 12), (16, 5), (24, 9), (24, 16), (23, 16)]:
+        answer = exact.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
+        expected = math.inf if answer.bound is None else answer.bound
+        assert found.times[k, s] == pytest.approx(expected, rel=2e-9), (k, s)
+
+
+def test_corners_say_all_the_table_says() -> None:
+    found = frontier.frontier(chain(5, 12, 8), Watch())
+    assert found is not None
+    rebuilt = np.full_like(found.times, np.inf)
+    for k, s, time in frontier.corners(found.times):
+        rebuilt[k:, s:] = np.minimum(rebuilt[k:, s:], time)
+    assert (rebuilt == found.times).all()
+
+
+def test_what_is_too_large_is_refused() -> None:
+    with pytest.raises(exact.SizeError, match="--linearize"):
+        frontier.frontier(chain(20, 12, 8), Watch())
+    with pytest.raises(exact.SizeError, match="--devices"):
+        frontier.frontier(chain(4, 100_000, 50_000), Watch())
+    with pytest.raises(ValueError, match="--exactly"):
+        frontier.frontier(replace(chain(3, 4, 4), exactly=True), Watch())
+
+
+def test_a_stopped_run_has_no_table() -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    assert frontier.frontier(chain(3, 4, 4), watch) is None
