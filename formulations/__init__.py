@@ -3,8 +3,14 @@
 from typing import Any
 
 from formulations.family import Family
+from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
 from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
 from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
 from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
 
-FAMILIES: tuple[Family[Any, Any], ...] = (STAGE_PARTITIONING, TMPC_KNAPSACK, LAYER_ASSIGNMENT)
+FAMILIES: tuple[Family[Any, Any], ...] = (
+    STAGE_PARTITIONING,
+    TMPC_KNAPSACK,
+    LAYER_ASSIGNMENT,
+    HIERARCHICAL_PARTITIONING,
+)

@@ -21,6 +21,7 @@ import pytest
 import planner
 from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
+from instances.hierarchical_partitioning import on_machines
 from planner.cli import solve_command
 from planner.report import as_json
 from planner.worker import any_left_behind
@@ -52,6 +53,12 @@ def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
 
+def _hierarchical(name: str, devices: int, machines: int, **given: Any) -> Any:
+    flat = planner.load(name)
+    instance = on_machines(flat, devices, machines, 10 * flat.bandwidth, flat.bandwidth)
+    return _family("hierarchical_partitioning").read(instance, name, given)
+
+
 #: Small feasible instances of each family, and overrides that starve the first of them.
 EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "stage_partitioning": (
@@ -63,8 +70,9 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("layer_assignment").read({**LAYERS, "ring_s_per_parameter": [0.5]}, "example", given),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
+    "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
 }
-STARVED = {"layer_assignment": {"stages": 5}, "stage_partitioning": {"memory": 1.0}, "tmpc_knapsack": {"memory": 1.0}}
+STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {"layer_assignment": {"stages": 5}}
 #: One thread of a slow machine proves the examples in this time.
 LIMITS = Limits(time_s=30.0)
 

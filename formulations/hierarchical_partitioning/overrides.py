@@ -1,0 +1,85 @@
+"""What a caller may change of a hierarchical instance: the cluster, and the flat family's settings for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Setting
+from formulations.stage_partitioning import overrides as flat_overrides
+from instances.errors import InstanceError
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.parameters import one_of, parse_count, within
+from instances.units import parse_bandwidth
+
+#: The cluster has its own devices and bandwidths; the others are not defined on two levels.
+_NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp"})
+_SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
+
+_OWN: tuple[Setting, ...] = (
+    Setting("devices-per-machine", parse_count, "devices in a machine K_1", metavar="K1"),
+    Setting("num-machines", parse_count, "number of machines K_2", metavar="K2"),
+    Setting(
+        "inner-bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth inside a machine, taken per time unit of the instance",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "outer-bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth of a machine, taken per time unit of the instance",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "memory-model",
+        one_of(*MemoryModel),
+        "micro-batches in flight: not counted, an upper bound, or exact",
+        metavar="none|crude|precise",
+    ),
+)
+
+OVERRIDES: tuple[Setting, ...] = (*_SHARED, *_OWN)
+
+
+def flat_share(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that are the flat instance's."""
+    shared = {setting.name for setting in _SHARED}
+    return {name: value for name, value in overrides.items() if name.replace("_", "-") in shared}
+
+
+def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
+    """The instance as the caller declares it.
+
+    Raises
+    ------
+    InstanceError
+        Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
+    """
+    shared = flat_share(overrides)
+    settings = {setting.name: setting for setting in _OWN}
+    given: dict[str, Any] = {}
+    for key, value in overrides.items():
+        name = key.replace("_", "-")
+        if value is None or value is False or key in shared:
+            continue
+        if name not in settings:
+            raise InstanceError.at(where, f"--{name}", value, "a setting of the family")
+        try:
+            given[name.replace("-", "_")] = settings[name].parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
+    if "memory_model" in given:
+        given["memory_model"] = MemoryModel(given["memory_model"])
+    flat = flat_overrides.apply(instance.flat, shared, where)
+    made = replace(instance, **given)
+    return on_machines(
+        flat,
+        made.devices_per_machine,
+        made.num_machines,
+        made.inner_bandwidth,
+        made.outer_bandwidth,
+        made.memory_model,
+        where,
+    )

@@ -1,0 +1,51 @@
+"""The project's own JSON of hierarchical stage partitioning, schema version 1 (docs/interface.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainValidator
+
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.parameters import one_of
+from instances.readers.fields import Bandwidth, Count, validated
+from instances.stage_partitioning import StageInstance
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != 1:
+        raise ValueError("1, the only schema version there is")
+    return 1
+
+
+class _InstanceRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    problem: Annotated[str, PlainValidator(one_of("hierarchical_partitioning"))]
+    schema_version: Annotated[int, PlainValidator(_version)]
+    devices_per_machine: Count
+    num_machines: Count
+    inner_bandwidth: Bandwidth
+    outer_bandwidth: Bandwidth
+    memory_model: Annotated[str, PlainValidator(one_of(*MemoryModel))] = "precise"
+    flat: dict[str, Any]
+
+
+def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance]) -> HierarchicalInstance:
+    """The instance that parsed JSON declares; ``read_flat`` reads its ``flat`` part.
+
+    Raises
+    ------
+    InstanceError
+        One line that names the field, its value and the rule.
+    """
+    record = validated(_InstanceRecord, content, where)
+    return on_machines(
+        read_flat(record.flat, f"{where}: flat"),
+        record.devices_per_machine,
+        record.num_machines,
+        record.inner_bandwidth,
+        record.outer_bandwidth,
+        MemoryModel(record.memory_model),
+        where,
+    )

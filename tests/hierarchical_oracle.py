@@ -1,0 +1,99 @@
+"""Brute force for tiny hierarchical instances: every plan, priced by formulas of its own (Piper, Appendix E)."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import combinations, product
+
+from strategies import random_stage_instance
+
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+
+
+def random_hierarchical(seed: int, **fixed) -> HierarchicalInstance:
+    """A random instance of at most four nodes, three machines and three devices each."""
+    rng = random.Random(seed)
+    given = {"max_nodes": 4, "cost_model": "paper", "exactly": False, "max_dp": False, "max_tmpcs": 3, **fixed}
+    flat = random_stage_instance(rng, **given)
+    inner = rng.choice([1, 2, 8, 30])
+    return on_machines(
+        flat, rng.randint(1, 3), rng.randint(1, 3), inner, rng.choice([0.3, 1, 4]), rng.choice(list(MemoryModel))
+    )
+
+
+class BruteForce:
+    """Walks from the output side: a stage joins the machine that is being filled, or closes it and opens another."""
+
+    def __init__(self, instance: HierarchicalInstance) -> None:
+        self.instance, self.flat = instance, instance.flat
+        self.nodes = [layer.id for layer in self.flat.layers]
+        self.tmpcs = {layer.id: layer.tmpcs for layer in self.flat.layers}
+        self.after = {v: {e.target for e in self.flat.edges if e.source == v} for v in self.nodes}
+        self.best = math.inf
+
+    def solve(self) -> float | None:
+        """The least time, or ``None`` if no plan is feasible."""
+        self._extend(frozenset(), 0, 0, frozenset(), 1, self.instance.devices_per_machine, 0.0)
+        return None if math.isinf(self.best) else self.best
+
+    def _extend(
+        self, done: frozenset, s: int, machines: int, held: frozenset, d2: int, devices: int, time: float
+    ) -> None:
+        """``held``: what the open superstage on ``d2`` machines (counted in ``machines``) holds in ``devices``."""
+        if time >= self.best:
+            return
+        if len(done) == len(self.nodes):
+            self.best = min(self.best, max(time, self._link(held, d2)))
+            return
+        K1, K2 = self.instance.devices_per_machine, self.instance.num_machines
+        for stage in self._last_stages(done):
+            for d in range(1, K1 + 1):
+                for t in range(1, K1 // d + 1):
+                    if held and devices + d * t <= K1:
+                        self._add(done, s, machines, held, d2, devices, time, stage, d, t)
+                    closed = max(time, self._link(held, d2)) if held else time
+                    for m in range(1, K2 - machines + 1):
+                        self._add(done, s, machines + m, frozenset(), m, 0, closed, stage, d, t)
+
+    def _add(self, done, s, machines, held, d2, devices, time, stage, d, t) -> None:
+        if s + d * d2 > self.flat.num_microbatches:
+            return
+        own = self._stage(stage, d, d2, t, s + d * d2)
+        if own is not None:
+            self._extend(done | stage, s + d * d2, machines, held | stage, d2, devices + d * t, max(time, own / d2))
+
+    def _last_stages(self, done: frozenset):
+        left = [v for v in self.nodes if v not in done]
+        for size in range(1, len(left) + 1):
+            for chosen in combinations(left, size):
+                if all(self.after[v] <= frozenset(chosen) | done for v in chosen):
+                    yield frozenset(chosen)
+
+    def _stage(self, stage: frozenset, d: int, d2: int, t: int, s: int) -> float | None:
+        """Least time of a stage inside one of d2 machines, before these share the work."""
+        most = min(self.flat.num_microbatches, self.instance.devices_per_machine * self.instance.num_machines)
+        model = self.instance.memory_model
+        flying = math.ceil(s / (d * d2)) if model == "precise" else math.ceil(most / d) if model == "crude" else 0
+        limit = math.inf if model == "none" else self.flat.memory_bytes
+        best = None
+        for choice in product(*(self.tmpcs[v].get(t, ()) for v in sorted(stage, key=str))):
+            if sum(x.activation_bytes * flying + x.static_bytes for x in choice) > limit * (1 + 1e-12):
+                continue
+            time = sum(self._share(stage, v, x, d) for v, x in zip(sorted(stage, key=str), choice, strict=True))
+            best = time if best is None else min(best, time)
+        return best
+
+    def _share(self, stage: frozenset, v, x, d: int) -> float:
+        volume = 4 * x.weight_bytes * (d - 1) / d
+        for e in self.flat.edges:
+            if e.target == v and e.source not in stage:
+                volume += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0))
+            if e.source == v and e.target not in stage:
+                volume += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0))
+        return (x.time + volume / self.instance.inner_bandwidth) / d
+
+    def _link(self, held: frozenset, d2: int) -> float:
+        weights = sum(min(t * x.weight_bytes for t, xs in self.tmpcs[v].items() for x in xs) for v in held)
+        crossing = sum(e.bytes for e in self.flat.edges if (e.source in held) ^ (e.target in held))
+        return (4 * weights * (d2 - 1) / d2 + 2 * crossing) / d2 / self.instance.outer_bandwidth
