@@ -22,6 +22,7 @@ import typer
 from instances.errors import InstanceError
 from planner import options
 from planner.cli_census import census_command, extract_command
+from planner.cli_frontier import frontier_command
 from planner.errors import CrosscheckError, UsageError
 from planner.result import Result
 from solvers.outcome import Limits, Status
@@ -329,6 +330,7 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
     "reproduce": (reproduce_command, options.claim_choices),
     "extract": (extract_command, options.override_choices),
     "census": (census_command, options.override_choices),
+    "frontier": (frontier_command, options.override_choices),
 }
 
 
@@ -350,6 +352,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner bench --suite piper --inputs DIR",
     ),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
+    "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --microbatches 128 --out table.csv",),
     "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --microbatches 512 --jobs 2",),
     "extract": ("planner extract bert32 --problem tmpc_knapsack --sample 1000 --out knapsacks.jsonl",),
 }

@@ -1,0 +1,55 @@
+"""The command on whole tables of optima: ``frontier``."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from planner.errors import UsageError
+from solvers.outcome import Limits
+
+_NO_TABLE = 3
+
+Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
+Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
+
+
+def frontier_command(
+    instance: Instance,
+    out: Annotated[str | None, typer.Option(metavar="FILE.csv", help="write the table: a line for each k")] = None,
+    picture: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE.png", help="draw it (needs matplotlib); also .svg, .pdf")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print exactly one JSON object, with the whole table")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress and no warnings")] = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Every optimum up to K devices and N micro-batches, exactly, from one run (stage partitioning)."""
+    from planner.files import refuse_overwriting
+    from planner.frontier import frontier, require_plots, show_frontier, write
+    from planner.loading import family_of, load
+    from planner.progress import note
+    from planner.report import as_json
+
+    for path in (out, picture):
+        if path is not None:
+            refuse_overwriting(path, instance)
+    if picture is not None:
+        require_plots()
+    if time_limit is not None and not time_limit >= 0:
+        raise UsageError.at("--time-limit", time_limit, "seconds, at least 0")
+    limits = Limits(time_s=None if time_limit is None or math.isinf(time_limit) else time_limit)
+    loaded = load(instance, inputs=inputs, **settings)
+    for warning in family_of(loaded).warnings(loaded):
+        note(quiet, f"warning: {warning}")
+    found = frontier(loaded, limits=limits, notice=lambda line: note(quiet, line))
+    if found.times is not None:
+        write(found, out, picture)
+    print(as_json(found.to_json())) if json else show_frontier(found)
+    if found.signal:
+        raise typer.Exit(128 + found.signal)
+    raise typer.Exit(_NO_TABLE if found.times is None else 0)

@@ -1,0 +1,182 @@
+"""The table of optima over devices and micro-batches, from one run: as JSON, CSV and a plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import UsageError
+from planner.loading import family_of
+from planner.run import silent
+from planner.worker import Worker, attend, signals_stop
+from solvers.outcome import Limits, Stop, Watch
+
+_FAMILY = "stage_partitioning"
+#: Column ends of the plot's second line: the smallest sums are of little interest, the largest of most.
+_PLOTTED = 4
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Least time per sample for every number of devices and every bound on the sum of data-parallel degrees.
+
+    ``times[k - 1][s - 1]`` is the optimum on at most k devices with degrees that sum to at most s, ``None`` where no
+    plan is feasible. All of it is ``None`` if the run was stopped (``stop``); ``signal`` is the one that stopped it.
+    """
+
+    instance: str
+    unit: str
+    times: list[list[float | None]] | None
+    corners: list[tuple[int, int, float]]
+    seconds: float
+    stop: Stop
+    options: dict[str, Any]
+    stats: dict[str, Any]
+    signal: int | None = None
+
+    @property
+    def best(self) -> list[float | None]:
+        """For every k the optimum at the largest s."""
+        return [row[-1] for row in self.times or []]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner frontier --json`` prints."""
+        return {
+            "problem": _FAMILY,
+            "instance": self.instance,
+            "stop": self.stop.value,
+            "unit": self.unit,
+            "seconds": self.seconds,
+            "options": self.options,
+            "stats": self.stats,
+            "corners": [{"devices": k, "microbatches": s, "time_per_sample": time} for k, s, time in self.corners],
+            "time_per_sample": self.times,
+        }
+
+    def to_csv(self) -> str:
+        """A line for every number of devices, a column for every sum of degrees; empty where nothing is feasible."""
+        rows = self.times or []
+        head = ",".join(["devices", *(str(s) for s in range(1, len(rows[0]) + 1 if rows else 1))])
+        lines = [
+            ",".join([str(k), *("" if time is None else repr(time) for time in row)]) for k, row in enumerate(rows, 1)
+        ]
+        return "\n".join([head, *lines]) + "\n"
+
+
+def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[str], None] = silent) -> Frontier:
+    """The whole table, exactly, for an instance whose devices and micro-batches are the largest of interest.
+
+    Parameters
+    ----------
+    instance
+        Of stage partitioning, with sums of at most N. Under the released cost model degrees divide the instance's own
+        N at every s, and synchronisation is charged once per batch of N.
+    limits
+        Only the time is heeded.
+    notice
+        Told that kernels are being compiled.
+
+    Raises
+    ------
+    UsageError
+        If the instance is of another family, asks for sums of exactly N, or is too large.
+    """
+    from formulations.stage_partitioning import exact
+    from formulations.stage_partitioning import frontier as room
+
+    limits = limits or Limits()
+    family = family_of(instance)
+    if family.name != _FAMILY:
+        raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")
+    watch = Watch(limits)
+    worker = Worker(room.prepare, lambda: room.frontier(instance, watch), watch)
+    with signals_stop(watch) as heard:
+        try:
+            returned = attend(worker, watch, limits, heard, notice)
+        except (exact.SizeError, ValueError) as error:
+            raise UsageError(f"{instance.name}: {error}") from None
+    found = worker.outcome if returned else None
+    seconds = worker.seconds if returned else watch.elapsed_s()
+    stats = {"compile_seconds": worker.prepare_s}
+    options = dict(instance.options)
+    if found is None:
+        return Frontier(instance.name, instance.time_unit, None, [], seconds, watch.why(), options, stats, heard.signal)
+    times = [[time if math.isfinite(time) else None for time in row] for row in found.times[1:, 1:].tolist()]
+    stats = {**found.stats, **stats}
+    corners = room.corners(found.times)
+    return Frontier(instance.name, instance.time_unit, times, corners, seconds, Stop.PROVED, options, stats)
+
+
+def show_frontier(found: Frontier) -> None:
+    """Print how much of the table there is, and its best entries by devices."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from planner import report
+
+    console = report.console()
+    console.print(f"[bold]{escape(found.instance)}[/bold]  {escape(report.facts(found.options))}")
+    console.print(f"{found.seconds:.4g} s ({found.stop})  {report.facts(found.stats)}", markup=False)
+    if found.times is None:
+        return
+    sums = len(found.times[0])
+    console.print(f"{len(found.times)} x {sums} entries, {len(found.corners)} corners", markup=False)
+    table = Table("devices", f"best, {found.unit}", "smallest sum of degrees that gives it", box=None)
+    for k in _shown(len(found.times)):
+        row = found.times[k - 1]
+        table.add_row(str(k), report.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1))
+    console.print(table)
+
+
+def plot(found: Frontier, path: str) -> None:
+    """Draw time per sample over devices, a line for each of a few bounds on the sum of degrees.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is not installed, or the file cannot be written.
+    """
+    require_plots()
+    from matplotlib.figure import Figure
+
+    rows = found.times or []
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    sums = len(rows[0]) if rows else 0
+    for s in sorted({max(1, sums >> shift) for shift in range(_PLOTTED)}, reverse=True):
+        line = [math.nan if (time := row[s - 1]) is None else time for row in rows]
+        axes.plot(range(1, len(rows) + 1), line, label=f"sum of degrees at most {s}")
+    axes.set(
+        xscale="log", yscale="log", xlabel="devices", ylabel=f"time per sample, {found.unit}", title=found.instance
+    )
+    axes.legend()
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise UsageError.at("--plot", path, f"a picture that can be written ({error})") from None
+
+
+def require_plots() -> None:
+    """`UsageError` if matplotlib is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise UsageError("--plot needs matplotlib: pip install 'dnn-planner[plot]'")
+
+
+def write(found: Frontier, out: str | None, picture: str | None) -> None:
+    """Write the table as CSV and its plot, where they are asked for."""
+    from planner.files import write_atomically
+
+    if out is not None:
+        write_atomically(Path(out), found.to_csv())
+    if picture is not None:
+        plot(found, picture)
+
+
+def _shown(most: int) -> list[int]:
+    """Powers of two, and the largest."""
+    return sorted({1 << power for power in range(most.bit_length()) if 1 << power <= most} | {most})

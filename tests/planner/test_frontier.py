@@ -1,0 +1,76 @@
+"""The command on whole tables: one JSON object, a CSV, a picture, and refusals of one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.cli import main
+from planner.frontier import frontier
+from solvers.outcome import Limits, Stop
+
+
+def test_the_table_and_its_csv(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "table.csv"
+    size = ["--devices", "6", "--microbatches", "4"]
+    assert main(["frontier", "chain8", *size, "--memory", "60MB", "--out", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["time_per_sample"]), len(found["time_per_sample"][0])) == (6, 4)
+    optimum = planner.solve(planner.load("chain8", devices=6, microbatches=4, memory="60MB"), exact=True).objective
+    assert found["time_per_sample"][-1][-1] == pytest.approx(optimum, rel=1e-9)
+    rows = list(csv.reader(out.open()))
+    assert rows[0] == ["devices", "1", "2", "3", "4"] and [row[0] for row in rows[1:]] == list("123456")
+    table = [[float(cell) if cell else None for cell in row[1:]] for row in rows[1:]]
+    assert table == found["time_per_sample"]
+    assert any(cell is None for row in table for cell in row)
+
+
+def test_a_person_sees_the_best_by_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["frontier", "chain8", "--devices", "5"]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines()[-4:]] == ["1", "2", "4", "5"]
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    picture = tmp_path / "table.svg"
+    assert main(["frontier", "chain8", "--devices", "4", "--plot", str(picture), "--quiet"]) == 0
+    assert picture.read_text().lstrip().startswith("<?xml")
+
+
+def test_no_matplotlib_no_picture(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert main(["frontier", "chain8", "--plot", str(tmp_path / "table.png")]) == 2
+    assert "pip install" in capsys.readouterr().err and not (tmp_path / "table.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["chain8", "--exactly"], "--exactly"),
+        (["chain8", "--time-limit", "-1"], "--time-limit"),
+        (["bert32", "--devices", "100000", "--microbatches", "100000"], "too much"),
+    ],
+)
+def test_refusals(capsys: pytest.CaptureFixture[str], arguments: list[str], word: str) -> None:
+    assert main(["frontier", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert word in told and told.count("\n") == 1
+
+
+def test_a_limit_leaves_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "table.csv"
+    assert main(["frontier", "bert32", "--devices", "512", "--time-limit", "0", "--json", "--out", str(out)]) == 3
+    assert json.loads(capsys.readouterr().out)["time_per_sample"] is None and not out.exists()
+
+
+def test_from_python() -> None:
+    found = frontier(planner.load("chain8", devices=3, memory="10GB"), limits=Limits(time_s=60))
+    assert found.stop is Stop.PROVED and None not in found.best
+    assert found.best[2] < found.best[0]
