@@ -70,6 +70,14 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         effort=lazy(f"{_ROOM}.effort:effort"),
         prepare=lazy(f"{_ROOM}.paper:prepare"),
     ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="direct assignment model in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        effort=lazy(f"{_ROOM}.effort:model_effort"),
+    ),
 )
 
 FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(

@@ -8,6 +8,9 @@ from instances.hierarchical_partitioning import HierarchicalInstance
 #: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.
 MAX_LABELS = 40_000_000
 
+#: Larger CP-SAT models do not prove anything in the minutes a person waits.
+MAX_TERMS = 200_000
+
 
 def supports(instance: HierarchicalInstance) -> str | None:
     """Whether the recursion can hold its table."""
@@ -24,3 +27,18 @@ def effort(instance: HierarchicalInstance) -> float:
     """Splits of a machine from every downset, without any pruning."""
     count = downset_count(instance.flat) or MAX_DOWNSETS
     return count**3 / 6 * instance.num_machines * max(1, len(instance.flat.tp_degrees))
+
+
+def model_effort(instance: HierarchicalInstance) -> float:
+    """Number of terms of the CP-SAT model: choices per position, in the rows of time and memory."""
+    flat, K1, K2 = instance.flat, instance.devices_per_machine, instance.num_machines
+    n, S = len(flat.layers), min(flat.num_microbatches, flat.num_devices)
+    positions = min(n, K1, S) * min(n, K2, S)
+    options = sum(len(found) for layer in flat.layers for t, found in layer.tmpcs.items() if t <= K1)
+    return float(positions * options * (min(K1, S) * min(K2, S) + S))
+
+
+def model_supports(instance: HierarchicalInstance) -> str | None:
+    """``None``, or why the CP-SAT model is too large for an instance."""
+    terms = model_effort(instance)
+    return None if terms <= MAX_TERMS else f"the model would have about {terms:.1g} terms; at most {MAX_TERMS:.0e}"

@@ -75,8 +75,8 @@ class Scratch(NamedTuple):
     """Work space of one search.
 
     ``open`` are the labels of the downset that is being extended; ``num_steps``, ``owner``, ``rise``, ``saving`` the
-    orders of savings by (q, micro-batches in flight); ``key``, ``relaxed``, ``greedy`` what savings cost whole stages; the rest is one
-    stage's nodes and options.
+    orders of savings by (q, micro-batches in flight); ``key``, ``relaxed``, ``greedy`` what savings cost whole stages;
+    the rest is one stage's nodes and options.
     """
 
     open: Ints
