@@ -5,6 +5,7 @@ from typing import Any
 from formulations.family import Family
 from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
 from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
+from formulations.mesh_tiling import FAMILY as MESH_TILING
 from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
 from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
 
@@ -12,5 +13,6 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     STAGE_PARTITIONING,
     TMPC_KNAPSACK,
     LAYER_ASSIGNMENT,
+    MESH_TILING,
     HIERARCHICAL_PARTITIONING,
 )

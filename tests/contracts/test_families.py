@@ -49,6 +49,20 @@ LAYERS = {
 }
 
 
+MESH = {
+    "problem": "mesh_tiling",
+    "schema_version": 1,
+    "rows": 2,
+    "intra_bytes_per_s": [9, 5, 7],
+    "inter_bytes_per_s": [2, 1, 3],
+    "tp_degree": 2,
+    "dp_degree": 1,
+    "tp_bytes": 3,
+    "stage_bytes": 5,
+    "ordered": True,
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -69,6 +83,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("layer_assignment").read(LAYERS, "example", given),
         lambda **given: _family("layer_assignment").read({**LAYERS, "ring_s_per_parameter": [0.5]}, "example", given),
     ),
+    "mesh_tiling": (lambda **given: _family("mesh_tiling").read(MESH, "example", given),),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
 }

@@ -1,0 +1,158 @@
+"""Mesh tiling for CP-SAT: a Boolean for each place of a tile, and the stage order as a walk through kinds of tiles.
+
+Tiles of one shape over the same nodes are alike in all they cost. So the order is not a path through tiles but a walk
+through their kinds that visits each as often as it is taken. Such a walk exists exactly if what enters a kind leaves it
+and every kind is reached from the first: an Euler walk.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from formulations.family import Answer
+from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer
+from formulations.mesh_tiling.problem import TilingPlan, evaluate
+from instances.mesh_tiling import MeshInstance
+from solvers import cpsat
+from solvers.outcome import Limits, Stop, Watch
+from solvers.scaling import Scale, cost_scale
+
+
+@dataclass
+class CpsatModel:
+    """``taken[q]``: there is a tile at place q. ``steps[a, b]``: how often a stage of kind b follows one of kind a.
+
+    ``first[a]``: the walk begins at kind a. ``steps`` and ``first`` are empty where the order does not count.
+    """
+
+    model: cp_model.CpModel
+    taken: list[cp_model.IntVar]
+    steps: dict[tuple[int, int], cp_model.IntVar]
+    first: list[cp_model.IntVar]
+    scale: Scale
+
+    def order(self, values: Any, places: Placements) -> list[int]:
+        """The places taken, by stage."""
+        found = [place for place, variable in enumerate(self.taken) if values[variable]]
+        if not self.steps:
+            return found
+        of_kind: dict[int, list[int]] = {}
+        for place in found:
+            of_kind.setdefault(places.kinds[place], []).append(place)
+        start = next(kind for kind, variable in enumerate(self.first) if values[variable])
+        return [of_kind[kind].pop() for kind in _walk(start, {arc: values[each] for arc, each in self.steps.items()})]
+
+    def seconds(self, bound: float) -> float:
+        """A bound of the model in seconds; units are whole, so it may be rounded up."""
+        return self.scale.restore(math.ceil(bound - 1e-6)) * (1 - 1e-14)
+
+
+def _walk(start: int, steps: dict[tuple[int, int], int]) -> list[int]:
+    """Euler's walk that takes every step as often as it says (Hierholzer)."""
+    ahead: dict[int, list[int]] = {}
+    for (here, there), times in steps.items():
+        ahead.setdefault(here, []).extend([there] * times)
+    pending, walk = [start], []
+    while pending:
+        if ahead.get(pending[-1]):
+            pending.append(ahead[pending[-1]].pop())
+        else:
+            walk.append(pending.pop())
+    return walk[::-1]
+
+
+def build(instance: MeshInstance, places: Placements) -> CpsatModel:
+    """The model; costs are rounded down to units."""
+    model = cp_model.CpModel()
+    taken = [model.new_bool_var(f"taken[{place}]") for place in range(len(places.tiles))]
+    # Every device is in exactly one tile.
+    for tiles in places.covering:
+        model.add_exactly_one(taken[place] for place in tiles)
+    sending = places.sending() if instance.ordered else {}
+    scale = _scale(instance, places, sending)
+    tensor = [scale.floor(time) for time in places.tensor]
+    slowest = _at_least(model, taken, tensor)
+    longest = _at_least(model, taken, [scale.floor(time) for time in places.data])
+    steps = {arc: model.new_int_var(0, instance.num_stages - 1, f"steps{arc}") for arc in sending}
+    first = _add_walk(model, places, taken, steps) if instance.ordered else []
+    cost = cp_model.LinearExpr.weighted_sum([*steps.values()], [scale.floor(each) for each in sending.values()])
+    filling = cp_model.LinearExpr.weighted_sum(taken, tensor)
+    model.minimize((instance.num_microbatches - 1) * slowest + filling + longest + cost)
+    return CpsatModel(model, taken, steps, first, scale)
+
+
+def _add_walk(
+    model: cp_model.CpModel,
+    places: Placements,
+    taken: list[cp_model.IntVar],
+    steps: dict[tuple[int, int], cp_model.IntVar],
+) -> list[cp_model.IntVar]:
+    """A walk that visits each kind as often as it is taken; returns where it begins."""
+    kinds = range(max(places.kinds) + 1)
+    first = [model.new_bool_var(f"first[{kind}]") for kind in kinds]
+    last = [model.new_bool_var(f"last[{kind}]") for kind in kinds]
+    model.add_exactly_one(first)
+    model.add_exactly_one(last)
+    depth = [model.new_int_var(0, len(kinds) - 1, f"depth[{kind}]") for kind in kinds]
+    for kind in kinds:
+        own = [variable for variable, of in zip(taken, places.kinds, strict=True) if of == kind]
+        visits = sum(own)
+        # What enters a kind leaves it, once for each visit.
+        model.add(first[kind] + sum(steps[other, kind] for other in kinds) == visits)
+        model.add(last[kind] + sum(steps[kind, other] for other in kinds) == visits)
+        # A kind that is visited is the first, or hangs below one that steps to it: no circle stands apart.
+        parents = {other: model.new_bool_var(f"below[{other},{kind}]") for other in kinds if other != kind}
+        for other, below in parents.items():
+            model.add(steps[other, kind] >= 1).only_enforce_if(below)
+            model.add(depth[kind] >= depth[other] + 1).only_enforce_if(below)
+        for variable in own:
+            model.add_bool_or([variable.negated(), first[kind], *parents.values()])
+    return first
+
+
+def _at_least(model: cp_model.CpModel, taken: list[cp_model.IntVar], costs: list[int]) -> cp_model.IntVar:
+    """At least the cost of every tile taken."""
+    most = model.new_int_var(min(costs), max(costs), "most")
+    for variable, cost in zip(taken, costs, strict=True):
+        if cost > min(costs):
+            model.add(most >= cost).only_enforce_if(variable)
+    return most
+
+
+def _scale(instance: MeshInstance, places: Placements, sending: dict[tuple[int, int], float]) -> Scale:
+    stages, weight = instance.num_stages, instance.num_microbatches - 1
+    quickest = min(sending.values(), default=0.0)
+    lower = min(places.tensor) * (weight + stages) + min(places.data) + (stages - 1) * quickest
+    everything = max(places.tensor) * (weight + len(places.tiles)) + max(places.data)
+    everything += math.fsum(sending.values()) * stages
+    return cost_scale(lower, weight + 2 * stages + 1, everything)
+
+
+def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:
+    """The best tiling; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the costs."""
+    places = Placements(instance)
+    infeasible = infeasible_answer(instance, places)
+    if infeasible is not None:
+        return infeasible
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    built = build(instance, places)
+
+    def listen(values: Any) -> None:
+        plan = places.plan(built.order(values, places))
+        watch.plan(plan, evaluate(instance, plan))
+
+    run = cpsat.run(
+        built.model, limits, watch, on_solution=listen, on_bound=lambda value: watch.bound(built.seconds(value))
+    )
+    if run.infeasible:
+        return Answer(infeasible=True, stop=Stop.PROVED, solver=run.solver, reason=NO_COVER, stats=run.stats)
+    if run.values is not None:
+        listen(run.values)
+    if run.bound is not None:
+        watch.bound(built.seconds(run.bound))
+    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)

@@ -1,0 +1,124 @@
+"""Mesh tiling as a MILP (Pyomo, HiGHS): the places of CP-SAT's model, the order by arcs and positions."""
+
+# mypy: disallow_untyped_calls=False
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.family import Answer
+from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer
+from formulations.mesh_tiling.problem import TilingPlan, evaluate
+from instances.mesh_tiling import MeshInstance
+from solvers import milp
+from solvers.outcome import Limits, Stop, Watch
+
+#: The slowest tile's seconds in the model's units.
+_NATURAL = 1e3
+
+#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
+_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
+
+
+@dataclass
+class MilpModel:
+    """``model.taken[q]``, and where the order counts ``model.position[q]``; the objective is in units of ``unit``."""
+
+    model: Any
+    unit: float
+    ordered: bool
+
+    def order(self, values: Any) -> list[int]:
+        """The places taken, by stage."""
+        found = [place for place, variable in self.model.taken.items() if values[variable] > 0.5]
+        if self.ordered:
+            found.sort(key=lambda place: float(values[self.model.position[place]]))
+        return found
+
+    def seconds(self, bound: float) -> float:
+        """A bound in seconds, less HiGHS's tolerance."""
+        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
+
+
+def build(instance: MeshInstance, places: Placements) -> MilpModel:
+    """The model; its numbers are those of the instance but for their scale."""
+    tiles = range(len(places.tiles))
+    arcs = places.arcs() if instance.ordered else {}
+    unit = max([*places.tensor, *places.data, *arcs.values()]) / _NATURAL or 1.0
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(tiles, domain=pyo.Binary)
+    model.slowest = pyo.Var(domain=pyo.NonNegativeReals)
+    model.longest = pyo.Var(domain=pyo.NonNegativeReals)
+    # Every device is in exactly one tile.
+    model.cover = pyo.Constraint(
+        range(len(places.covering)),
+        rule=lambda m, device: pyo.quicksum(m.taken[place] for place in places.covering[device]) == 1,
+    )
+    # The slowest stage and the slowest all-reduce, device by device: of the tiles over one, one is taken.
+    model.slow = pyo.ConstraintList()
+    for covering in places.covering:
+        model.slow.add(
+            model.slowest >= pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in covering)
+        )
+        model.slow.add(
+            model.longest >= pyo.quicksum(places.data[place] / unit * model.taken[place] for place in covering)
+        )
+    filling = pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in tiles)
+    sending = _add_order(model, instance, arcs, unit) if instance.ordered else 0.0
+    model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sending)
+    return MilpModel(model, unit, instance.ordered)
+
+
+def _add_order(model: Any, instance: MeshInstance, arcs: dict[tuple[int, int], float], unit: float) -> Any:
+    """A path through the places taken; returns what its arcs cost."""
+    places, last = list(model.taken), instance.num_stages - 1
+    model.follows = pyo.Var(list(arcs), domain=pyo.Binary)
+    model.first = pyo.Var(places, domain=pyo.Binary)
+    model.last = pyo.Var(places, domain=pyo.Binary)
+    model.position = pyo.Var(places, bounds=(0, max(last, 0)))
+    model.path = pyo.ConstraintList()
+    # One stage is first and one is last; every other has one before it and one after it.
+    model.path.add(pyo.quicksum(model.first.values()) == 1)
+    model.path.add(pyo.quicksum(model.last.values()) == 1)
+    into: dict[int, list[Any]] = {place: [model.first[place]] for place in places}
+    out: dict[int, list[Any]] = {place: [model.last[place]] for place in places}
+    for here, there in arcs:
+        out[here].append(model.follows[here, there])
+        into[there].append(model.follows[here, there])
+    for place in places:
+        model.path.add(pyo.quicksum(into[place]) == model.taken[place])
+        model.path.add(pyo.quicksum(out[place]) == model.taken[place])
+    # Positions grow along the path; num_stages frees a pair that does not follow, as positions differ by less.
+    for here, there in arcs:
+        growth = model.position[there] - model.position[here]
+        model.path.add(growth >= 1 - (last + 1) * (1 - model.follows[here, there]))
+    return pyo.quicksum(cost / unit * model.follows[pair] for pair, cost in arcs.items())
+
+
+def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:
+    """The best tiling, with a bound some 1e-7 of it below."""
+    places = Placements(instance)
+    infeasible = infeasible_answer(instance, places)
+    if infeasible is not None:
+        return infeasible
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    built = build(instance, places)
+
+    def listen(values: Any) -> None:
+        plan = places.plan(built.order(values))
+        watch.plan(plan, evaluate(instance, plan))
+
+    run = milp.run(
+        built.model, limits, watch, on_solution=listen, on_bound=lambda value: watch.bound(built.seconds(value))
+    )
+    if run.infeasible:
+        return Answer(infeasible=True, stop=Stop.PROVED, solver=run.solver, reason=NO_COVER, stats=run.stats)
+    if run.values is not None:
+        listen(run.values)
+    if run.bound is not None:
+        watch.bound(built.seconds(run.bound))
+    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)

@@ -1,0 +1,89 @@
+"""Random tilings under simulated annealing: the placement part of AMP's Algorithm 2.
+
+| Paper              | Here                                              |
+|--------------------|---------------------------------------------------|
+| sample_domino      | ``random_tiling``: first free device, random tile |
+| cool_down(t, i)    | 1 - i / iterations, times the first cost          |
+| acc_prob           | ``exp(min(cost - next, 0) / t)``                  |
+
+The printed listing draws from randn() where a uniform number is meant; here it is uniform. Stages are numbered in the
+order in which their tiles are laid.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from formulations.family import Answer
+from formulations.mesh_tiling.placements import Placements, infeasible_answer
+from formulations.mesh_tiling.problem import TilingPlan, evaluate
+from instances.mesh_tiling import MeshInstance
+from solvers.outcome import Limits, Stop, Watch
+
+#: A tiling that took so many attempts to lay a tile is given up.
+_ATTEMPTS = 100
+
+
+def solve(instance: MeshInstance, limits: Limits, watch: Watch, iterations: int = 1000) -> Answer[TilingPlan]:
+    """The best of ``iterations`` random tilings, each a neighbour of every other, as in the listing."""
+    places = Placements(instance)
+    infeasible = infeasible_answer(instance, places)
+    if infeasible is not None:
+        return infeasible
+    rng = random.Random(limits.seed)
+    plan, cost, first = None, math.inf, None
+    done = 0
+    for iteration in range(iterations):
+        if watch.stopped():
+            break
+        done += 1
+        tiling = random_tiling(places, rng)
+        if tiling is None:
+            continue
+        after = places.plan(tiling)
+        after_cost = evaluate(instance, after)
+        first = first or after_cost
+        temperature = first * (1 - iteration / iterations)
+        if plan is None or rng.random() < math.exp(min(cost - after_cost, 0.0) / max(temperature, 1e-300)):
+            plan, cost = after, after_cost
+            watch.plan(plan, cost)
+    return Answer(
+        watch.best_plan,
+        stop=watch.why(Stop.COMPLETED),
+        reason="" if watch.best_plan else "no tiling was drawn",
+        stats={"iterations": done},
+        options={"iterations": iterations},
+    )
+
+
+def random_tiling(places: Placements, rng: random.Random) -> list[int] | None:
+    """Lay random tiles at the first free device, going back where none fits; ``None`` if it takes too long."""
+    instance, columns = places.instance, places.instance.columns
+    begins: dict[int, list[int]] = {}
+    for number, tile in enumerate(places.tiles):
+        begins.setdefault(tile.row * columns + tile.column, []).append(number)
+    devices = [
+        frozenset(
+            row * columns + column
+            for row in range(tile.row, tile.row + tile.rows)
+            for column in range(tile.column, tile.column + tile.columns)
+        )
+        for tile in places.tiles
+    ]
+    free = set(range(instance.rows * columns))
+    laid: list[tuple[int, list[int]]] = []  # a tile, and those still to be tried in its place
+    for _ in range(_ATTEMPTS * max(1, instance.num_stages)):
+        if not free:
+            return [number for number, _ in laid]
+        choices = [number for number in begins.get(min(free), []) if devices[number] <= free]
+        rng.shuffle(choices)
+        while not choices:
+            if not laid:
+                return None
+            number, choices = laid.pop()
+            free |= devices[number]
+        number = choices.pop()
+        free -= devices[number]
+        laid.append((number, choices))
+    return [number for number, _ in laid] if not free else None

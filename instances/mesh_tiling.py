@@ -1,0 +1,109 @@
+"""Mesh tiling: pipeline stages as rectangles of devices that cover a mesh of nodes exactly (nouns only).
+
+Source: AMP's supplement, section 6.3, Figure 5 and footnote 4; the price of a tile is reconstructed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MeshInstance:
+    """A mesh of devices and the tiles that must cover it.
+
+    Parameters
+    ----------
+    rows, intra_bytes_per_s, inter_bytes_per_s
+        Devices of a node (a column of the mesh), and for each node the bandwidth between its devices and to others; two
+        nodes talk at the lesser of their bandwidths. As many columns as nodes.
+    tp_degree, dp_degree
+        A stage's devices: one tile of tp x dp devices, upright (tp rows; tensor parallelism down a node, data
+        parallelism across nodes) or lying (tp columns; the other way round).
+    num_microbatches, compute_s
+        Micro-batches of a stage in a step, and seconds that any stage computes for one of them.
+    tp_bytes, dp_bytes, stage_bytes
+        Sent by a tensor-parallel all-reduce for a micro-batch, by a data-parallel one for a step, and from a stage to
+        the next for a micro-batch.
+    ordered
+        Whether the order of the stages counts: what they send to each other.
+    """
+
+    name: str
+    rows: int
+    intra_bytes_per_s: tuple[float, ...]
+    inter_bytes_per_s: tuple[float, ...]
+    tp_degree: int
+    dp_degree: int
+    num_microbatches: int = 8
+    compute_s: float = 0.0
+    tp_bytes: float = 0.0
+    dp_bytes: float = 0.0
+    stage_bytes: float = 0.0
+    ordered: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> int:
+        """Nodes."""
+        return len(self.intra_bytes_per_s)
+
+    @property
+    def num_stages(self) -> int:
+        """Tiles of an exact cover; rounded down where there is none."""
+        return self.rows * self.columns // (self.tp_degree * self.dp_degree)
+
+    def bandwidth(self, node: int, other: int) -> float:
+        """Bytes per second between a device of one node and a device of another, or of the same."""
+        if node == other:
+            return self.intra_bytes_per_s[node]
+        return min(self.inter_bytes_per_s[node], self.inter_bytes_per_s[other])
+
+
+_NUMBERS = (
+    "rows",
+    "tp_degree",
+    "dp_degree",
+    "num_microbatches",
+    "compute_s",
+    "tp_bytes",
+    "dp_bytes",
+    "stage_bytes",
+    "ordered",
+)
+
+
+def to_json(instance: MeshInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    return {
+        "problem": "mesh_tiling",
+        "schema_version": 1,
+        "name": instance.name,
+        **{name: getattr(instance, name) for name in _NUMBERS},
+        "intra_bytes_per_s": list(instance.intra_bytes_per_s),
+        "inter_bytes_per_s": list(instance.inter_bytes_per_s),
+    }
+
+
+def generate(
+    rows: int = 4, columns: int = 4, tp_degree: int = 2, dp_degree: int = 1, *, ordered: bool = False, seed: int = 0
+) -> MeshInstance:
+    """A random mesh of unlike nodes; the same arguments give the same instance."""
+    rng = random.Random(f"{rows} {columns} {tp_degree} {dp_degree} {seed}")
+    intra = tuple(rng.choice([6e9, 20e9, 50e9, 150e9]) for _ in range(columns))
+    inter = tuple(rng.choice([1.25e9, 3.1e9, 6.2e9, 12.5e9]) for _ in range(columns))
+    return MeshInstance(
+        f"mesh-{rows}x{columns}-{tp_degree}x{dp_degree}-{seed}",
+        rows,
+        intra,
+        inter,
+        tp_degree,
+        dp_degree,
+        tp_bytes=4e6,
+        dp_bytes=80e6,
+        stage_bytes=8e6,
+        ordered=ordered,
+    )

@@ -1,0 +1,95 @@
+"""Brute force for mesh tiling; shares no code with the room."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise, permutations
+
+from instances.mesh_tiling import MeshInstance
+
+Cover = list[tuple[int, int, int, int]]
+
+
+def covers(instance: MeshInstance) -> Iterator[Cover]:
+    """All exact covers, as (row, column, rows, columns)."""
+    width = len(instance.intra_bytes_per_s)
+    shapes = {(instance.tp_degree, instance.dp_degree), (instance.dp_degree, instance.tp_degree)}
+
+    def lay(free: frozenset[tuple[int, int]], laid: Cover) -> Iterator[Cover]:
+        if not free:
+            yield laid
+            return
+        row, column = min(free)
+        for rows, columns in shapes:
+            cells = {(row + r, column + c) for r in range(rows) for c in range(columns)}
+            if cells <= free:
+                yield from lay(free - cells, [*laid, (row, column, rows, columns)])
+
+    yield from lay(frozenset((row, column) for row in range(instance.rows) for column in range(width)), [])
+
+
+def step_seconds(instance: MeshInstance, cover: Cover) -> float:
+    """The objective, once more, with the stages in the order of the cover."""
+    t, d = instance.tp_degree, instance.dp_degree
+
+    def link(a: int, b: int) -> float:
+        inter = instance.inter_bytes_per_s
+        return instance.intra_bytes_per_s[a] if a == b else min(inter[a], inter[b])
+
+    def node(tile: tuple[int, int, int, int], m: int, r: int) -> int:
+        return tile[1] + (r if tile[2] == t else m)
+
+    def ring(nodes: list[int], volume: float) -> float:
+        n = len(nodes)
+        return max(2 * (n - 1) / n * volume / link(nodes[i], nodes[(i + 1) % n]) for i in range(n)) if n > 1 else 0.0
+
+    times, syncs = [], []
+    for tile in cover:
+        times.append(
+            instance.compute_s + max(ring([node(tile, m, r) for m in range(t)], instance.tp_bytes) for r in range(d))
+        )
+        syncs.append(max(ring([node(tile, m, r) for r in range(d)], instance.dp_bytes) for m in range(t)))
+    sending = 0.0
+    for here, there in pairwise(cover) if instance.ordered else ():
+        for r in range(d):
+            links = [link(node(here, m, r), node(there, m, r)) for m in range(t)]
+            sending += instance.stage_bytes / min(links) / d
+    return (instance.num_microbatches - 1) * max(times) + sum(times) + max(syncs) + sending
+
+
+def optimum(instance: MeshInstance) -> float | None:
+    """The least objective; ``None`` if there is no cover."""
+    best = None
+    for cover in covers(instance):
+        for order in permutations(cover) if instance.ordered else [cover]:
+            value = step_seconds(instance, list(order))
+            best = value if best is None else min(best, value)
+    return best
+
+
+def random_instance(rng: random.Random, most_stages: int = 5) -> MeshInstance:
+    """Small meshes, some of which cannot be covered."""
+    while True:
+        rows, columns = rng.randint(1, 4), rng.randint(1, 4)
+        t, d = rng.randint(1, 3), rng.randint(1, 3)
+        if rows * columns <= most_stages * t * d:
+            break
+
+    def bandwidths() -> tuple[float, ...]:
+        return tuple(float(rng.choice([1, 2, 5, 9])) for _ in range(columns))
+
+    return MeshInstance(
+        "random",
+        rows,
+        bandwidths(),
+        bandwidths(),
+        t,
+        d,
+        num_microbatches=rng.choice([1, 2, 8]),
+        compute_s=rng.choice([0.0, 3.0]),
+        tp_bytes=float(rng.randint(0, 9)),
+        dp_bytes=float(rng.randint(0, 30)),
+        stage_bytes=float(rng.randint(0, 9)),
+        ordered=rng.random() < 0.6,
+    )

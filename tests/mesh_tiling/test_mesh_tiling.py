@@ -1,0 +1,182 @@
+"""Mesh tiling: definition, files, and all methods against brute force."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mesh_oracle import covers, optimum, random_instance, step_seconds
+
+from formulations.mesh_tiling import FAMILY, cpsat, milp, paper
+from formulations.mesh_tiling.problem import Tile, TilingPlan, evaluate, violations
+from instances.errors import InstanceError
+from instances.mesh_tiling import MeshInstance, generate, to_json
+from solvers.outcome import Limits, Stop, Watch, relative_gap
+
+SECONDS = Limits(time_s=30)
+BOTH = pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+
+#: Two nodes of two devices; tensor parallelism of 2, the second node and the way between nodes slow.
+BY_HAND = MeshInstance(
+    "by hand", 2, (4.0, 2.0), (1.0, 1.0), 2, 1, num_microbatches=3, compute_s=1.0, tp_bytes=8.0, stage_bytes=5.0
+)
+UPRIGHT = TilingPlan((Tile(0, 0, 0, 2, 1), Tile(1, 0, 1, 2, 1)))
+LYING = TilingPlan((Tile(0, 0, 0, 1, 2), Tile(1, 1, 0, 1, 2)))
+
+
+def solve(room: Any, instance: MeshInstance) -> Any:
+    return room.solve(instance, SECONDS, Watch(SECONDS))
+
+
+def test_prices_by_hand() -> None:
+    # A ring of two sends 2 * 1/2 * 8 = 8 bytes: 2 s on the first node, 4 s on the second, 8 s between nodes.
+    assert evaluate(BY_HAND, UPRIGHT) == 2 * 5 + (3 + 5)
+    assert evaluate(BY_HAND, LYING) == 2 * 9 + (9 + 9)
+    # Upright stages send between nodes; lying ones inside each of both nodes, the slower decides.
+    ordered = replace(BY_HAND, ordered=True)
+    assert evaluate(ordered, UPRIGHT) == 18 + 5
+    assert evaluate(ordered, LYING) == 36 + 2.5
+    across = replace(BY_HAND, tp_degree=1, dp_degree=2, dp_bytes=6.0)
+    assert evaluate(across, LYING) == 3 * 1 + 1 + 6
+    assert evaluate(across, UPRIGHT) == 3 * 1 + 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("tiles", "rules"),
+    [
+        (UPRIGHT.tiles, set()),
+        ((Tile(0, 0, 0, 2, 1), Tile(2, 0, 1, 2, 1)), {"stages"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(0, 0, 1, 2, 1)), {"stages"}),
+        ((Tile(0, 0, 0, 2, 1),), {"cover"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(1, 0, 1, 2, 1), Tile(2, 0, 0, 2, 1)), {"overlap"}),
+        ((Tile(0, 0, 0, 2, 2),), {"shape"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(1, 1, 1, 2, 1)), {"mesh", "cover"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(1, 0, -1, 2, 1)), {"mesh", "cover"}),
+    ],
+)
+def test_every_rule_is_named(tiles: tuple[Tile, ...], rules: set[str]) -> None:
+    assert {found.rule for found in violations(BY_HAND, TilingPlan(tiles))} == rules
+    if rules:
+        with pytest.raises(ValueError, match=":"):
+            evaluate(BY_HAND, TilingPlan(tiles))
+
+
+def test_the_oracle_and_the_definition_agree(cases: int) -> None:
+    for case in range(cases):
+        instance = random_instance(random.Random(case))
+        for cover in list(covers(instance))[:3]:
+            plan = TilingPlan(tuple(Tile(stage, *tile) for stage, tile in enumerate(cover)))
+            assert evaluate(instance, plan) == pytest.approx(step_seconds(instance, cover), rel=1e-12)
+
+
+@BOTH
+def test_agrees_with_brute_force(room: Any, cases: int) -> None:
+    none = 0
+    for case in range(cases // 2 if room is milp else 2 * cases):
+        instance = random_instance(random.Random(f"models {case}"))
+        expected, answer = optimum(instance), solve(room, instance)
+        assert answer.infeasible is (expected is None), instance
+        if expected is None:
+            none += 1
+            assert answer.stop is Stop.PROVED and answer.reason
+            continue
+        objective = evaluate(instance, answer.plan)
+        assert objective == pytest.approx(expected, rel=1e-6, abs=1e-9), instance
+        assert answer.bound <= expected * (1 + 1e-12)
+        assert objective == 0 or relative_gap(objective, answer.bound) <= 1e-6, instance
+    assert none
+
+
+def test_annealing_finds_plans_and_nothing_where_there_is_none(cases: int) -> None:
+    for case in range(cases // 2):
+        instance = random_instance(random.Random(f"sa {case}"))
+        expected = optimum(instance)
+        answer = paper.solve(instance, SECONDS, Watch(SECONDS), iterations=30)
+        if expected is None:
+            assert answer.plan is None
+        else:
+            assert violations(instance, answer.plan) == ()
+            assert evaluate(instance, answer.plan) >= expected * (1 - 1e-12)
+
+
+def test_annealing_repeats_with_its_seed() -> None:
+    instance = generate(4, 4, 2, 1, ordered=True)
+    first, again = (paper.solve(instance, Limits(seed=3), Watch(), iterations=40) for _ in range(2))
+    assert first.plan == again.plan
+
+
+def test_models_agree_where_brute_force_cannot() -> None:
+    instance = generate(4, 4, 2, 1, ordered=True, seed=1)
+    values = [evaluate(instance, solve(room, instance).plan) for room in (cpsat, milp)]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "ordered", "limit_s"), [((32, 64, 4, 8), False, 5), ((8, 8, 2, 2), True, 60), pytest.param((8, 8, 1, 2), True, 120, marks=pytest.mark.slow)]
+)
+def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordered: bool, limit_s: float) -> None:
+    instance = generate(*size, ordered=ordered, seed=1)
+    began = time.perf_counter()
+    answer = cpsat.solve(instance, Limits(time_s=limit_s), Watch(Limits(time_s=limit_s)))
+    assert time.perf_counter() - began < limit_s
+    assert relative_gap(evaluate(instance, answer.plan), answer.bound) <= 1e-6
+
+
+@BOTH
+def test_stopped_before_it_starts_it_claims_nothing(room: Any) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = room.solve(generate(), Limits(), watch)
+    assert (answer.plan, answer.infeasible, answer.stop) == (None, False, Stop.INTERRUPTED)
+
+
+def test_files_come_back_as_they_were(cases: int) -> None:
+    for case in range(cases):
+        instance = random_instance(random.Random(case))
+        assert FAMILY.read(json.loads(json.dumps(to_json(instance))), "again", {}) == instance
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": 0}, "rows is 0"),
+        ({"intra_bytes_per_s": []}, "intra_bytes_per_s is []"),
+        ({"inter_bytes_per_s": [1.0]}, "len(inter_bytes_per_s) is 1; expected 2"),
+        ({"inter_bytes_per_s": [1.0, 0.0]}, "inter_bytes_per_s[1] is 0"),
+        ({"tp_degree": 1.5}, "tp_degree is 1.5"),
+        ({"ordered": 1}, "ordered is 1"),
+        ({"colour": 1}, "colour is 1"),
+        ({"schema_version": 7}, "schema_version is 7"),
+    ],
+)
+def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InstanceError) as error:
+        FAMILY.read({**to_json(BY_HAND), **change}, "file.json", {})
+    assert str(error.value).startswith("file.json: ") and message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [[], {}, {"tiles": 1}, {"tiles": [1]}, {"tiles": [{"stage": 0}]}])
+def test_bad_plans_are_named(content: Any) -> None:
+    with pytest.raises(InstanceError, match="plan: "):
+        FAMILY.plan_from_json(BY_HAND, content)
+
+
+def test_the_family() -> None:
+    assert FAMILY.read(BY_HAND, "m", {"tp-degree": 1, "ordered": True}).tp_degree == 1
+    assert FAMILY.choose(generate(), Limits(), False)[0] == "cpsat"
+    assert FAMILY.choose(generate(200, 200, ordered=True), Limits(), False)[0] == "sa"
+    assert "pairs" in str(FAMILY.method("milp").supports(generate(8, 8, ordered=True)))
+    assert FAMILY.describe(generate())["stages"] == 8
+
+
+def test_listing_the_methods_imports_no_solver() -> None:
+    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
+    script = f"import sys; import formulations.mesh_tiling; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
