@@ -180,18 +180,22 @@ class Model:
     def _link(self, p: int) -> None:
         """Weights among d_2 machines and bytes over the superstage's boundary, times d_2, are at most d_2 T."""
         cp, flat, floor, B2 = self.cp, self.instance.flat, self.costs.floor, self.instance.outer_bandwidth
-        held = [_sum([self.holds[v, p, r] for r in self.slots]) for v in self.terms.nodes]
+        held = []
+        for v in self.terms.nodes:
+            here = cp.new_bool_var("")
+            cp.add(_sum([self.holds[v, p, r] for r in self.slots]) == here)
+            held.append(here)
         crossed = []
         for (u, v), edge in zip(flat.edge_indices, flat.edges, strict=True):
+            # Paid where the superstage holds one end only.
             paid = cp.new_bool_var("")
-            cp.add(paid >= held[u] - held[v])
-            cp.add(paid >= held[v] - held[u])
+            cp.add_bool_or([~held[u], held[v], paid])
+            cp.add_bool_or([held[u], ~held[v], paid])
             crossed.append((paid, floor(2 * edge.bytes / B2)))
         for d2 in self.d2s:
             weights = [floor(4 * (d2 - 1) / d2 * whole_weight(layer) / B2) for layer in flat.layers]
-            volume = _weighted(*_columns(crossed)) if crossed else 0
-            own = sum((cost * here for cost, here in zip(weights, held, strict=True)), start=volume)
-            cp.add(own <= d2 * self.time).only_enforce_if(self.machines[p, d2])
+            terms = [*zip(held, weights, strict=True), *crossed]
+            cp.add(_weighted(*_columns(terms)) <= d2 * self.time).only_enforce_if(self.machines[p, d2])
 
     def _choices(self, p: int, r: int) -> list[Any]:
         return [self.choice[o, p, r] for o in range(len(self.terms.options))]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,8 +186,10 @@ class Search:
 
 def inner_profile(instance: HierarchicalInstance) -> Profile:
     """The flat tables at the inner bandwidth, with degrees that fit a machine; ``max_s`` is that of the cluster."""
-    profile = build_profile(instance.inner, prune=True)
-    K1 = instance.devices_per_machine
+    inner, K1 = instance.inner, instance.devices_per_machine
+    if instance.memory_model is MemoryModel.NONE:
+        inner = replace(inner, memory_bytes=math.inf)
+    profile = build_profile(inner, prune=True)
     return profile._replace(dp_degrees=profile.dp_degrees[:K1], resync=profile.resync[:K1])
 
 
@@ -337,8 +340,9 @@ def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     if downsets is None:
         return "infeasible: no plan fits the machines and their memory", {}
-    search = Search(instance, downsets, np.frombuffer(watch.flag, np.uint8))
     lower, upper = instance.flat.memory_bytes, _enough_memory(instance)
+    roomy = replace(instance, flat=replace(instance.flat, memory_bytes=upper))
+    search = Search(roomy, downsets, np.frombuffer(watch.flag, np.uint8))
 
     def feasible(memory: float) -> bool:
         search.profile = search.profile._replace(memory=memory)
