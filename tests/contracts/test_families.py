@@ -87,7 +87,10 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
 }
-STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {"layer_assignment": {"stages": 5}}
+STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {
+    "layer_assignment": {"stages": 5},
+    "mesh_tiling": {"tp-degree": 4},
+}
 #: One thread of a slow machine proves the examples in this time.
 LIMITS = Limits(time_s=30.0)
 
