@@ -98,6 +98,9 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     # 9.15's presolve loses solutions of small linear models and then proves false optima, or infeasibility, in more
     # than one of its steps (google/or-tools issue 5293, and our own: tests/stage_partitioning/test_cpsat.py).
     parameters.cp_model_presolve = False
+    # Without presolve, 9.15 takes a bound that holds under a literal for one that always holds, and calls feasible
+    # models infeasible (tests/hierarchical_partitioning/test_cpsat.py).
+    parameters.auto_detect_greater_than_at_least_one_of = False
     parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
     remaining = watch.remaining_s()
     if remaining is not None:

@@ -29,6 +29,12 @@ def test_the_recursion_agrees(cases: int) -> None:
     assert infeasible
 
 
+def test_a_bound_under_a_literal_is_no_bound() -> None:
+    """CP-SAT 9.15 without presolve called this infeasible, until `solvers.cpsat` switched a detection off."""
+    instance = random_hierarchical(71, max_nodes=3)
+    assert not cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
+
+
 def test_zero_machines_left_is_infeasible() -> None:
     """A plan on two machines is cut off by K_2 = 1 when no machine holds everything."""
     for seed in range(200):
