@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.family import Answer
+from formulations.stage_partitioning.costs import Floats, Ints
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees, evaluate
 from instances.graph import adjacency, lifo_order
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
@@ -79,6 +80,17 @@ def solve(
 def solve_without_tp(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The best equal partition without tensor parallelism: the surrogate for PipeDream-2BW's planner."""
     return solve(instance, limits, watch, tp_degrees=(1,))
+
+
+def by_devices(instance: StageInstance, tp_degrees: Sequence[int] | None = None) -> Floats:
+    """The time of the best equal partition on at most k devices for every k up to K, shape (K + 1,); inf if none."""
+    times = np.full(instance.num_devices + 1, np.inf)
+    for stages in _partitions(instance):
+        for t in instance.tp_degrees if tp_degrees is None else tp_degrees:
+            for choice in _choices(instance, t):
+                degrees, slowest = _times(instance, stages, t, choice)
+                np.minimum.at(times, len(stages) * t * degrees, slowest)
+    return np.minimum.accumulate(times)
 
 
 def work_bound(instance: StageInstance) -> float:
@@ -147,20 +159,24 @@ def _choices(instance: StageInstance, t: int) -> Iterator[list[Tmpc]]:
 
 def _best_degree(instance: StageInstance, stages: list[list[int]], t: int, choice: Sequence[Tmpc]) -> int | None:
     """The d that makes the slowest stage fastest; ``None`` if none fits."""
+    degrees, slowest = _times(instance, stages, t, choice)
+    return int(degrees[slowest.argmin()]) if len(degrees) else None
+
+
+def _times(instance: StageInstance, stages: list[list[int]], t: int, choice: Sequence[Tmpc]) -> tuple[Ints, Floats]:
+    """The degrees d that fit, and the time of the slowest stage at each."""
     w, N = len(stages), instance.num_microbatches
     most = min(instance.num_devices // (w * t), N // w)
-    d = np.array([d for d in allowed_dp_degrees(instance) if d <= most and (not instance.exactly or w * d == N)])
-    if not len(d):
-        return None
+    allowed = (d for d in allowed_dp_degrees(instance) if d <= most and (not instance.exactly or w * d == N))
+    d = np.fromiter(allowed, np.int64)
     loads = _loads(instance, stages, choice)
     room = instance.memory_bytes * MEMORY_SLACK
     # All stages have the same d, so the first of w has ceil(w d / d) = w micro-batches in flight, the last has 1.
     if any(load.per_microbatch * (w - z) + load.static > room for z, load in enumerate(loads)):
-        return None
+        d = d[:0]
     synchronised = N if instance.cost_model is CostModel.RELEASED else d
     resync = 4 * (d - 1) / d / synchronised / instance.bandwidth
-    slowest = np.max([load.time / d + resync * load.weight_bytes for load in loads], axis=0)
-    return int(d[slowest.argmin()])
+    return d, np.max([load.time / d + resync * load.weight_bytes for load in loads], axis=0)
 
 
 def _loads(instance: StageInstance, stages: list[list[int]], choice: Sequence[Tmpc]) -> list[_Load]:

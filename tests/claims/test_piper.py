@@ -61,3 +61,39 @@ def test_figure_4_without_the_profile() -> None:
     found = reproduce("piper-fig-4").evidence
     assert found.compared == 0 and "analytic" in found.inputs
     assert all(row["here"] is not None and row["exact"] <= row["here"] for row in found.rows)
+
+
+@pytest.mark.paper
+def test_figure_1(published: Path) -> None:
+    """Each baseline is worst where the text says so, and none beats the optimum."""
+    rows = reproduce("piper-fig-1", inputs=str(published), devices=64).evidence.rows
+    assert len(rows) == 16
+    shares = [[row[name] for name in ("piper", "no_dp", "no_tp", "no_ar", "equi", "equi_no_tp")] for row in rows]
+    assert all(0 <= share <= 1 + 1e-9 for each in shares for share in each)
+    assert all((row["exact"] is None) == (row["piper"] == 0) for row in rows)
+    assert any(row["piper"] == pytest.approx(1) and row["no_tp"] == row["no_ar"] == 0 for row in rows)
+    assert all(row["no_ar"] == pytest.approx(1) for row in rows if row["memory_gib"] == 80)
+
+
+@pytest.mark.paper
+def test_figure_2(published: Path) -> None:
+    """Without data parallelism nothing is gained beyond 22 devices."""
+    found = reproduce("piper-fig-2", inputs=str(published), devices=64).evidence
+    assert all("no DP stops improving at k = 22" in note for note in found.notes[1:]) and len(found.notes) == 3
+    for row in found.rows:
+        times = [row[name] for name in ("no_dp", "no_tp", "no_ar", "equi", "equi_no_tp") if row[name] is not None]
+        assert not times or row["exact"] <= min(times) * (1 + 1e-9)
+
+
+@pytest.mark.paper
+def test_figure_3(published: Path) -> None:
+    rows = reproduce("piper-fig-3", inputs=str(published), devices=64).evidence.rows
+    assert [row["layers"] for row in rows] == [32, 48, 64]
+    assert all(0 < row["here_exact_s"] < row["here_piper_s"] * 50 for row in rows)
+
+
+@pytest.mark.usefixtures("analytic")
+@pytest.mark.parametrize("name", ["piper-fig-1", "piper-fig-2", "piper-fig-3"])
+def test_figures_without_the_profile(name: str) -> None:
+    found = reproduce(name, devices=16 if name != "piper-fig-3" else 64).evidence
+    assert found.rows and "analytic" in found.inputs and found.compared == 0

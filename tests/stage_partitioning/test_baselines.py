@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -88,6 +89,17 @@ def test_equi_is_the_best_equal_partition_and_never_beats_the_optimum(cases: int
         assert evaluate(instance, answer.plan) == pytest.approx(min(equal), rel=1e-12)
         assert answer.bound is not None and answer.bound <= best.time * (1 + 1e-12)
     assert found > cases // 4
+
+
+def test_equi_by_devices(cases: int) -> None:
+    """One pass over all partitions finds what a run for every number of devices finds."""
+    for seed in range(cases):
+        instance = random_stage_instance(seed, exactly=False, max_devices=4)
+        times = equi.by_devices(instance)
+        for k in range(1, instance.num_devices + 1):
+            plan = equi.solve(replace(instance, num_devices=k), Limits(), Watch()).plan
+            expected = math.inf if plan is None else evaluate(instance, plan)
+            assert times[k] == pytest.approx(expected, rel=1e-12)
 
 
 def test_equi_without_tensor_parallelism(cases: int) -> None:
