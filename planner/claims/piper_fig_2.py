@@ -17,8 +17,8 @@ _RESTRICTIONS: dict[str, dict[str, Any]] = {
     "no_tp": {"tp": 1},
     "no_ar": {"forbid_tmpc": "activation recomp"},
 }
-#: Neither memory nor cost model are printed. With 14 GiB no DP stops improving at 22 devices, as the text says; with any
-#: degree allowed (the paper's cost model) no TP does so at N, and equi is mostly 15 % worse.
+#: Neither memory nor cost model is printed. With 14 GiB no DP stops improving at 22 devices, as the text says; with
+#: any degree allowed (the paper's cost model) no TP does so at N, and equi is mostly 15 % worse.
 _MEMORY = "14GiB"
 Curve = list[float | None]
 
@@ -28,9 +28,7 @@ def run(
 ) -> Evidence:
     """Every curve of the figure at the devices of a grid, and what the text says of their shapes."""
     rows: list[dict[str, Any]] = []
-    notes = [
-        f"time per sample in s, {cost_model} cost model, {memory} a device (reconstructed from the text: neither is printed)"
-    ]
+    notes = [f"time per sample in s, {cost_model} cost model, {memory} a device (neither is printed: reconstructed)"]
     for microbatches in MICROBATCHES:
         given = {
             "devices": devices,
