@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.stage_partitioning import kernels_calls
 from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
@@ -124,44 +125,38 @@ class Calls:
 
     def survey(self, first: int, last: int, *, worst: int = 5) -> Survey:
         """Solve every instance with ``first`` <= outer < ``last`` exactly and by every rule."""
-        R = len(RULES)
-        counts, tally, total = np.zeros(6, np.int64), np.zeros((R, 3), np.int64), np.zeros(R)
-        histogram = np.zeros((R, len(EDGES) + 1), np.int64)
-        gaps, origins = np.zeros((R, worst)), np.zeros((R, worst, 5), np.int64)
-        kernels_calls.survey(
-            self.profile, self.lattice, self.instance.memory_bytes, first, last,
-            np.array([rule in self.rules for rule in RULES]), np.array(EDGES), counts, tally, total, histogram, gaps,
-            origins, _scratch(self.profile), np.zeros(1, np.uint8),
-        )  # fmt: skip
-        rules = {}
-        for r, rule in enumerate(RULES):
-            if rule in self.rules:
-                suboptimal, usable, missed = tally[r].tolist()
-                largest = zip(gaps[r].tolist(), origins[r].tolist(), strict=True)
-                rules[rule] = RuleTally(
-                    suboptimal, usable, missed, float(total[r]), tuple(histogram[r].tolist()),
-                    tuple((gap, Origin(*origin)) for gap, origin in largest if gap),
-                )  # fmt: skip
+        counts = np.zeros(6, np.int64)
+        self._pick(first, last, True, 0, np.empty(0, np.int64), counts)
         pairs, calls, instances, fastest, infeasible, nontrivial = counts.tolist()
+        _, origins = self._pick(first, last, True, 0, np.arange(nontrivial), np.zeros(6, np.int64))
+        gaps = np.zeros((len(RULES), nontrivial))
+        use = np.array([rule in self.rules for rule in RULES])
+        kernels_calls.compare(
+            self.profile, self.lattice, self.instance.memory_bytes, origins, use, gaps, _scratch(self.profile),
+            np.zeros(1, np.uint8),
+        )  # fmt: skip
+        largest_y = -(-self.profile.max_s // self.profile.dp_degrees[origins[:, 3]])
+        usable = origins[:, 4] <= largest_y
+        rules = {rule: _tally(gaps[r], usable, origins, worst) for r, rule in enumerate(RULES) if use[r]}
         return Survey(pairs, calls, instances, fastest, infeasible, nontrivial, rules)
 
     def count(self, first: int, last: int, *, nontrivial: bool) -> int:
         """Instances with ``first`` <= outer < ``last``, all or only the non-trivial ones."""
-        return self._pick(first, last, nontrivial, 0, np.empty(0, np.int64))[0]
+        return self._pick(first, last, nontrivial, 0, np.empty(0, np.int64), np.zeros(6, np.int64))[0]
 
     def pick(
         self, first: int, last: int, ordinals: Sequence[int] | Ints, *, nontrivial: bool, seen: int = 0
     ) -> list[Origin]:
         """The instances of these ascending numbers, counted in the order of the walk from ``seen`` at ``first``."""
         wanted = np.asarray(ordinals, np.int64)
-        _, found = self._pick(first, last, nontrivial, seen, wanted)
+        _, found = self._pick(first, last, nontrivial, seen, wanted, np.zeros(6, np.int64))
         return [Origin(*row) for row in found.tolist()]
 
-    def _pick(self, first: int, last: int, nontrivial: bool, seen: int, wanted: Ints) -> tuple[int, Ints]:
+    def _pick(self, first: int, last: int, nontrivial: bool, seen: int, wanted: Ints, counts: Ints) -> tuple[int, Ints]:
         found = np.empty((len(wanted), 5), np.int64)
         here, taken = kernels_calls.pick(
             self.profile, self.lattice, self.instance.memory_bytes, first, last, nontrivial, seen, wanted, found,
-            _scratch(self.profile),
+            counts, _scratch(self.profile),
         )  # fmt: skip
         return int(here), found[:taken]
 
@@ -207,6 +202,23 @@ class Calls:
             "d": int(self.profile.dp_degrees[origin.dp]),
             "y": origin.y,
         }
+
+
+def _tally(gaps: Floats, usable: NDArray[np.bool_], origins: Ints, worst: int) -> RuleTally:
+    missed = np.isinf(gaps)
+    suboptimal = (gaps > 0) & ~missed
+    found = gaps[suboptimal]
+    bins = np.searchsorted(EDGES, found)  # a gap at an edge belongs to the bin below it
+    largest = np.argsort(-found, kind="stable")[:worst]
+    at = np.flatnonzero(suboptimal)[largest]
+    return RuleTally(
+        suboptimal=len(found),
+        usable=int((suboptimal & usable).sum()),
+        missed=int(missed.sum()),
+        gap_sum=float(found.sum()),
+        histogram=tuple(np.bincount(bins, minlength=len(EDGES) + 1).tolist()),
+        worst=tuple((float(gaps[r]), Origin(*origins[r].tolist())) for r in at),
+    )
 
 
 def name_of(facts: Mapping[str, Any]) -> str:
