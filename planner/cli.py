@@ -101,22 +101,23 @@ def solve_command(
     """Find a plan: the best there is with --exact, a good one with its gap without."""
     from planner.comparison import write_reproducer
     from planner.files import refuse_overwriting, write_atomically
-    from planner.loading import family_of, load
+    from planner.loading import family_of
+    from planner.orders import load_orders, solve_orders
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
-    from planner.run import solve
 
     limits = _limits(time_limit, gap, seed, threads)
     if out is not None:
         refuse_overwriting(out, instance)
     overrides, given = options.split(settings)
-    loaded = load(instance, inputs=inputs, **overrides)
+    by_order = load_orders(instance, inputs=inputs, **overrides)
+    loaded = next(iter(by_order.values()))
     family = family_of(loaded)
     _warn(loaded, quiet)
     try:
         with progress_line(quiet) as listen:
-            result = solve(
-                loaded,
+            result = solve_orders(
+                by_order,
                 method=method,
                 exact=exact,
                 limits=limits,

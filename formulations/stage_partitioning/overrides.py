@@ -43,7 +43,7 @@ OVERRIDES: tuple[Setting, ...] = (
     Setting(
         "linearize",
         one_of(*stage_edits.ORDERS),
-        "stages are intervals of a topological order",
+        "stages are intervals of a topological order; for solve several with commas, the best is kept",
         metavar="|".join(stage_edits.ORDERS),
     ),
     Setting("time-unit", one_of(*_PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),

@@ -1,0 +1,70 @@
+"""Several linear orders at once: the least objective counts and the least bound holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import planner
+from planner.cli import main
+from planner.errors import UsageError
+from planner.orders import load_orders, solve_orders
+from solvers.outcome import Limits, Status, Stop
+
+ORDERS = "id,name,depth-first,lifo"
+
+
+def test_the_best_order_is_kept() -> None:
+    by_order = load_orders("diamond", linearize=ORDERS, devices=3)
+    assert list(by_order) == ORDERS.split(",")
+    alone = {name: planner.solve(instance, method="exact") for name, instance in by_order.items()}
+    found = solve_orders(by_order, method="exact")
+    assert found.stats["orders"] == {name: result.objective for name, result in alone.items()}
+    assert found.objective == min(result.objective for result in alone.values() if result.objective is not None)
+    assert found.bound == min(result.bound for result in alone.values() if result.bound is not None)
+    assert (found.status, found.stop, found.options["linearize"]) == ("optimal", "proved", ORDERS)
+    graph = planner.solve(planner.load("diamond", devices=3), method="exact")
+    assert graph.objective is not None and graph.objective <= found.objective * (1 + 1e-9)
+
+
+def test_one_order_or_none_is_a_plain_run() -> None:
+    assert list(load_orders("diamond")) == [""] and list(load_orders("diamond", linearize="id")) == [""]
+    found = solve_orders(load_orders("diamond"), method="exact")
+    assert "orders" not in found.stats
+
+
+def test_infeasible_only_if_all_orders_are() -> None:
+    by_order = load_orders("diamond", linearize="id,lifo", memory="1B")
+    assert solve_orders(by_order, method="exact").status is Status.INFEASIBLE
+    mixed = {**by_order, "lifo": load_orders("diamond")[""]}
+    found = solve_orders(mixed, method="exact")
+    assert found.status is Status.OPTIMAL and found.stats["orders"]["id"] is None
+
+
+def test_a_bound_is_lost_with_the_order_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved = planner.solve(planner.load("diamond"), method="exact")
+    limited = replace(
+        proved, status=Status.UNKNOWN, stop=Stop.TIME_LIMIT, objective=None, bound=None, gap=None, plan=None
+    )
+    results: list[Any] = [proved, limited]
+    monkeypatch.setattr("planner.orders.solve", lambda *_, **__: results.pop(0))
+    found = solve_orders({"id": None, "lifo": None}, limits=Limits(time_s=5))
+    assert (found.status, found.stop, found.bound, found.objective) == (
+        Status.FEASIBLE, Stop.TIME_LIMIT, None, proved.objective
+    )  # fmt: skip
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["solve", "diamond", "--linearize", "id, lifo", "--exact", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["stats"]["orders"]) == {"id", "lifo"} and found["verified"]
+    assert main(["solve", "diamond", "--linearize", "id,sideways"]) == 2
+    assert "sideways" in capsys.readouterr().err
+
+
+def test_other_commands_take_one_order() -> None:
+    with pytest.raises((UsageError, ValueError), match="depth-first"):
+        planner.load("diamond", linearize="id,lifo")
