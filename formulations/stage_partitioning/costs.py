@@ -9,7 +9,7 @@ Source: Piper, section 4 and Appendix D (the precomputation per contiguous set).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
+#: A TMPC this many times slower than the largest data-parallel degree could make up for is of no use.
+_FAR = 16.0
 
 
 class Profile(NamedTuple):
@@ -85,10 +89,18 @@ class Lattice(NamedTuple):
 
 
 def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
-    """Arrays of an instance; ``prune`` drops TMPCs that another one of the same (v, t) dominates in every respect."""
+    """Arrays of an instance.
+
+    ``prune`` drops TMPCs that do not fit by themselves or that another one of the same (v, t) dominates in every
+    respect.
+    """
     degrees = instance.tp_degrees
     n, P, E = len(instance.layers), len(degrees), len(instance.edges)
-    lists = [[_kept(layer.tmpcs.get(t, ()), prune) for layer in instance.layers] for t in degrees]
+    memory = instance.memory_bytes * MEMORY_SLACK
+    lists = [
+        [_kept(found, memory) if prune else list(enumerate(found)) for found in row]
+        for row in ([layer.tmpcs.get(t, ()) for layer in instance.layers] for t in degrees)
+    ]
     X = max((len(kept) for row in lists for kept in row), default=1) or 1
     count = np.array([[len(kept) for kept in row] for row in lists], np.int64).reshape(P, n)
     table = np.zeros((4, P, n, X))
@@ -132,7 +144,43 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
         original=original,
         num_devices=instance.num_devices,
         max_s=min(instance.num_microbatches, instance.num_devices),
-        memory=instance.memory_bytes * MEMORY_SLACK,
+        memory=memory,
+    )
+
+
+def present(profile: Profile) -> Flags:
+    """Which entries of the (q, v, x) tables are TMPCs."""
+    return np.asarray(np.arange(profile.time.shape[2]) < profile.num_tmpcs[:, :, None])
+
+
+def usable(profile: Profile, T: float) -> Flags:
+    """The TMPCs that stages of time ``T`` may use: those that fit by themselves and are not far slower.
+
+    Leave the others out wherever running sums are compared: profiles that write 1e9 for "impossible" would drown the
+    digits of all other numbers.
+    """
+    fits = profile.per_microbatch + profile.static <= profile.memory
+    return np.asarray(present(profile) & fits & (profile.time <= _FAR * T * profile.dp_degrees[-1]))
+
+
+def restricted(profile: Profile, kept: Flags) -> Profile:
+    """The profile with only the TMPCs for which ``kept`` (q, v, x) holds."""
+    first = np.argsort(~kept, axis=2, kind="stable")
+    there = np.take_along_axis(kept, first, 2)
+
+    def moved(values: NDArray[Any], order: Ints, valid: Flags) -> NDArray[Any]:
+        return np.where(valid, np.take_along_axis(values, order, 2), 0)
+
+    into, out = first[:, profile.target], first[:, profile.source]
+    return profile._replace(
+        num_tmpcs=kept.sum(axis=2),
+        time=moved(profile.time, first, there),
+        weight=moved(profile.weight, first, there),
+        per_microbatch=moved(profile.per_microbatch, first, there),
+        static=moved(profile.static, first, there),
+        volume_in=moved(profile.volume_in, into, there[:, profile.target]),
+        volume_out=moved(profile.volume_out, out, there[:, profile.source]),
+        original=moved(profile.original, first, there),
     )
 
 
@@ -143,7 +191,7 @@ def build_lattice(profile: Profile, downsets: Words) -> Lattice:
     work = member @ _integer_work(profile)
     order = np.lexsort((member.sum(axis=1), work))
     member, work, downsets = member[order], work[order], np.ascontiguousarray(downsets[order])
-    there = np.arange(profile.time.shape[2]) < profile.num_tmpcs[:, :, None]
+    there = present(profile)
 
     def least(values: Floats) -> Floats:
         found = np.where(there, values, np.inf).min(axis=2)
@@ -207,10 +255,8 @@ def make_plan(
     return StagePlan(tuple(made))
 
 
-def _kept(tmpcs: tuple[Tmpc, ...], prune: bool) -> list[tuple[int, Tmpc]]:
-    numbered = list(enumerate(tmpcs))
-    if not prune:
-        return numbered
+def _kept(tmpcs: tuple[Tmpc, ...], memory: float) -> list[tuple[int, Tmpc]]:
+    """The TMPCs that fit ``memory`` by themselves and that none dominates, with their positions."""
     keys = [_vector(tmpc) for tmpc in tmpcs]
 
     def beaten(i: int) -> bool:
@@ -218,7 +264,7 @@ def _kept(tmpcs: tuple[Tmpc, ...], prune: bool) -> list[tuple[int, Tmpc]]:
             j != i and _covers(keys[j], keys[i]) and (j < i or not _covers(keys[i], keys[j])) for j in range(len(keys))
         )
 
-    return [(i, tmpc) for i, tmpc in numbered if not beaten(i)]
+    return [(i, x) for i, x in enumerate(tmpcs) if x.activation_bytes + x.static_bytes <= memory and not beaten(i)]
 
 
 def _vector(x: Tmpc) -> tuple[tuple[float, ...], dict[tuple[bool, str], float]]:
@@ -240,7 +286,7 @@ def _covers(
 def _uniform(count: Ints, weight: Floats, volume_in: Floats, volume_out: Floats, source: Ints, target: Ints) -> Ints:
     there = np.arange(weight.shape[2]) < count[:, :, None]
 
-    def same(values: Floats, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def same(values: Floats, present: Flags) -> NDArray[np.bool_]:
         first = values[:, :, :1]
         return np.asarray(((values == first) | ~present).all(axis=(1, 2)))
 
@@ -249,7 +295,7 @@ def _uniform(count: Ints, weight: Floats, volume_in: Floats, volume_out: Floats,
     )
 
 
-def _least_over_edges(values: Floats, present: NDArray[np.bool_]) -> Floats:
+def _least_over_edges(values: Floats, present: Flags) -> Floats:
     if not values.shape[1]:
         return np.zeros(values.shape[:2])
     found = np.where(present, values, np.inf).min(axis=2)
@@ -258,7 +304,7 @@ def _least_over_edges(values: Floats, present: NDArray[np.bool_]) -> Floats:
 
 def _integer_work(profile: Profile) -> Floats:
     """Least device-time of every node, rounded down to a multiple of a power of two whose sums are exact."""
-    there = np.arange(profile.time.shape[2]) < profile.num_tmpcs[:, :, None]
+    there = present(profile)
     work = np.where(there, profile.time * profile.tp_degrees[:, None, None], np.inf).min(axis=(0, 2), initial=np.inf)
     work = np.where(np.isfinite(work), work, 0.0)
     total = work.sum()

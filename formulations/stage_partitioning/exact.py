@@ -17,11 +17,21 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.stage_partitioning import kernels
-from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
+from formulations.stage_partitioning.costs import (
+    Floats,
+    Ints,
+    Lattice,
+    Profile,
+    build_lattice,
+    build_profile,
+    present,
+    restricted,
+    usable,
+)
 from formulations.stage_partitioning.costs import make_plan as plan_of
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
-from formulations.stage_partitioning.problem import StagePlan, evaluate, stage_memory, suffix_sums
+from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate, stage_memory, suffix_sums
 from formulations.tmpc_knapsack.decision import FOUND, decide
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
@@ -104,10 +114,15 @@ def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
 
 
 class Search:
-    """Threshold tests over one lattice of an instance, and the plans they find."""
+    """Threshold tests over one lattice of an instance, and the plans they find.
+
+    ``work_bound`` is total device-time over K: no plan is faster.
+    """
 
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
         self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
+        self.whole, self.kept, self.capacity = profile, present(profile), profile.memory
+        self.work_bound = float(lattice.work[-1]) / profile.num_devices
         D, S = len(lattice.bits), profile.max_s
         self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
         self.labels = np.empty((D, S + 1), np.int32)
@@ -118,14 +133,10 @@ class Search:
         self.counts = np.zeros(3, np.int64)
         self.tests = 0
 
-    @property
-    def work_bound(self) -> float:
-        """Total device-time over K: no plan is faster."""
-        return float(self.lattice.work[-1]) / self.profile.num_devices
-
     def test(self, T: float, *, fewest: bool = False) -> int:
         """Sum of degrees of a plan with every stage <= T; -1: there is none; -2: stopped."""
         self.tests += 1
+        self._leave_out(T)
         if self.instance.exactly and self.profile.max_s < self.instance.num_microbatches:
             return -1  # degrees that sum to N take at least N devices
         return int(
@@ -136,8 +147,21 @@ class Search:
         )  # fmt: skip
 
     def limit_memory(self, memory: float) -> None:
-        """Run further tests with another memory per device (bytes, taken as it is)."""
-        self.profile = self.profile._replace(memory=memory)
+        """Run further tests with another memory per device (bytes; their plans may exceed it by float noise)."""
+        self.whole = self.whole._replace(memory=memory)
+        self.profile, self.capacity = self.profile._replace(memory=memory), memory * MEMORY_SLACK
+        self._forget_savings()
+
+    def _leave_out(self, T: float) -> None:
+        """Restrict the tables to the TMPCs that a plan of time T may use."""
+        kept = usable(self.whole, T)
+        if np.array_equal(kept, self.kept):
+            return
+        self.kept, self.profile = kept, restricted(self.whole, kept)
+        self.lattice = build_lattice(self.profile, self.lattice.bits)
+        self._forget_savings()
+
+    def _forget_savings(self) -> None:
         self.scratch.slot_of[:, :] = -1
         self.scratch.next_slot[0] = 0
 
@@ -168,9 +192,7 @@ class Search:
         best: list[int] | None = None
         while True:
             # The flag is not passed on: the test has already found that a choice exists.
-            verdict = decide(
-                m, work.start, cost, memory, self.profile.memory, budget, work.choice, np.zeros(1, np.uint8)
-            )
+            verdict = decide(m, work.start, cost, memory, self.capacity, budget, work.choice, np.zeros(1, np.uint8))
             if verdict != FOUND:
                 break
             best = work.choice[:m].tolist()

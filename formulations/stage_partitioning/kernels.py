@@ -200,7 +200,7 @@ def saving_order(profile, q, y, owner, rise, saving):
             taken[best] = True
             at = best
             m += 1
-    order = ratio_order(extra, saved, m)
+    order = ratio_order(node, extra, saved, m)
     for r in range(m):
         owner[r], rise[r], saving[r] = node[order[r]], extra[order[r]], saved[order[r]]
     return m

@@ -24,6 +24,8 @@ from formulations.stage_partitioning.costs import (
     build_lattice,
     build_profile,
     make_plan,
+    restricted,
+    usable,
 )
 from formulations.stage_partitioning.downsets import all_downsets, position_masks
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
@@ -71,14 +73,16 @@ class Table(NamedTuple):
 
 
 class Program:
-    """The dynamic program over one lattice under one knapsack rule."""
+    """The dynamic program over one lattice under one knapsack rule; some plan is known to take time ``upper``."""
 
-    def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8]) -> None:
+    def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8], upper: float) -> None:
         downsets = all_downsets(instance, MAX_DOWNSETS)
         if downsets is None:
             raise exact.SizeError(f"the graph has more than {MAX_DOWNSETS} downsets")
         self.instance, self.rule, self.flag = instance, rule, flag
         self.profile = build_profile(instance, prune=False)
+        if rule == kernels_paper.EXACT:  # the heuristics' choices depend on TMPCs that they do not take
+            self.profile = restricted(self.profile, usable(self.profile, upper))
         self.lattice = build_lattice(self.profile, downsets)
         self.orders = swap_orders(self.profile) if rule <= kernels_paper.SORT_ONCE else no_orders(self.profile)
         self.scratch = exact.make_scratch(self.profile, len(downsets))
@@ -186,7 +190,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     if first.plan is None:
         return Answer(infeasible=first.infeasible, stop=first.stop, reason=first.reason, options=options)
     try:
-        program = Program(instance, RULES[rule], flag)
+        program = Program(instance, RULES[rule], flag, evaluate(instance, first.plan))
         bound = float(program.lattice.work[-1]) / instance.num_devices
         watch.bound(bound)
         start = program.restated(first.plan)

@@ -47,7 +47,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
     base_cost, base_memory, least_memory = 0.0, 0.0, 0.0
     for v in range(num_nodes):
         first[v] = total
-        total = _efficient(start[v], start[v + 1], cost, memory, option, total)
+        total = _efficient(start[v], start[v + 1], cost, memory, capacity, budget, option, total)
         if total == first[v]:
             return NONE
         base_cost += cost[option[first[v]]]
@@ -69,7 +69,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
     steps = 0
     for v in range(num_nodes):
         steps = _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps)
-    order = ratio_order(rise, saving, steps)
+    order = ratio_order(owner, rise, saving, steps)
     need, spent = base_memory - capacity, base_cost
     taken = 0
     while taken < steps and saving[order[taken]] < need:
@@ -91,10 +91,15 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
 
 
 @njit(cache=True, nogil=True)
-def _efficient(begin, end, cost, memory, option, total):
-    """Append the options of one node that no cheaper one matches in memory; rising cost, falling memory."""
+def _efficient(begin, end, cost, memory, capacity, budget, option, total):
+    """Append the options of one node that no cheaper one matches in memory; rising cost, falling memory.
+
+    Options beyond the capacity or the budget by themselves are left out: in sums they could drown the others' digits.
+    """
     low = total
     for x in range(begin, end):
+        if memory[x] > capacity or cost[x] > budget * (1 + _NOISE):
+            continue
         # insertion by (cost, memory)
         z = total
         while z > low and (
@@ -130,11 +135,16 @@ def _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps):
 
 
 @njit(cache=True, nogil=True)
-def ratio_order(rise, saving, count):
-    """Indices 0 to count - 1 by ``rise / saving``, ties in place: a merge sort that compiles in no time."""
+def ratio_order(owner, rise, saving, count):
+    """Indices 0 to count - 1 by ``rise / saving``, ties in place: a merge sort that compiles in no time.
+
+    Increments of one owner (neighbours, of ratios that fall by float noise at most) stay in their order.
+    """
     ratio, order, other = np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64)
     for r in range(count):
         ratio[r], order[r] = rise[r] / saving[r], r
+        if r > 0 and owner[r] == owner[r - 1]:
+            ratio[r] = max(ratio[r], ratio[r - 1])
     width = 1
     while width < count:
         for low in range(0, count, 2 * width):

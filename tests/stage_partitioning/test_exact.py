@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from dataclasses import replace
@@ -69,6 +70,53 @@ def test_decision_agrees_with_enumeration(cases: int) -> None:
             chosen = start[:-1] + choice
             assert cost[chosen].sum() <= budget and memory[chosen].sum() <= capacity
     assert min(verdicts.values()) > cases // 2
+
+
+def test_equal_ratios_keep_their_order() -> None:
+    """On a line of tenths, the second step's ratio is the smaller by one rounding; it cannot be taken alone."""
+    start, cost = np.array([0, 3, 6]), np.array([0.5, 1.1, 2.0, 0.9, 1.2000000000000002, 1.5])
+    memory = np.array([10.0, 9.6, 9.0, 8.8, 7.9, 7.000000000000001])
+    choice = np.zeros(2, np.int64)
+    assert decide(2, start, cost, memory, 17.8, math.inf, choice, np.zeros(1, np.uint8)) == FOUND
+    assert memory[start[:-1] + choice].sum() <= 17.8
+
+
+def test_decision_over_numbers_of_any_size(cases: int) -> None:
+    """Options that fit by no means must not drown the digits of those that do."""
+    rng = random.Random(5)
+    for _ in range(cases * 20):
+        sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 4))]
+        start = np.array([sum(sizes[:v]) for v in range(len(sizes) + 1)])
+        cost, memory = (
+            np.array([rng.choice([0.0, 10 ** rng.uniform(low, high)]) for _ in range(int(start[-1]))])
+            for low, high in ((-9, 6), (-3, 13))
+        )
+        options = [range(start[v], start[v + 1]) for v in range(len(sizes))]
+        totals = [(math.fsum(cost[list(x)]), math.fsum(memory[list(x)])) for x in itertools.product(*options)]
+        budget, capacity = rng.choice(totals)[0] * (1 + 1e-9), rng.choice(totals)[1] * (1 + 1e-12)
+        choice = np.zeros(len(sizes), np.int64)
+        verdict = decide(len(sizes), start, cost, memory, capacity, budget, choice, np.zeros(1, np.uint8))
+        assert (verdict == FOUND) == any(c <= budget and m <= capacity for c, m in totals)
+
+
+def test_huge_numbers_for_what_is_impossible(cases: int) -> None:
+    """Profiles mark configurations that cannot run by enormous times or sizes; the rest is of ordinary size."""
+    rng = random.Random(3)
+    checked = 0
+    for seed in range(cases):
+        instance = random_stage_instance(seed, max_nodes=4, max_devices=4)
+        layers = tuple(
+            replace(layer, tmpcs={t: (*found, *impossible(rng)) for t, found in layer.tmpcs.items()} | {5: ()})
+            if rng.random() < 0.5
+            else replace(layer, tmpcs={t: layer.tmpcs.get(t) or impossible(rng) for t in (1, 2)})
+            for layer in instance.layers
+        )
+        checked += agrees(replace(instance, layers=layers))
+    assert checked > cases // 4
+
+
+def impossible(rng: random.Random) -> tuple[Tmpc, ...]:
+    return (Tmpc("impossible", *rng.choice([(1e30, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1e30), (1e18, 1e9, 1e17, 1e17)])),)
 
 
 def test_downsets_agree_with_the_plain_enumeration() -> None:
