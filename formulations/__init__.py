@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from formulations.amp_strategy import FAMILY as AMP_STRATEGY
 from formulations.family import Family
 from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
 from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
@@ -14,5 +15,6 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     TMPC_KNAPSACK,
     LAYER_ASSIGNMENT,
     MESH_TILING,
+    AMP_STRATEGY,
     HIERARCHICAL_PARTITIONING,
 )

@@ -42,7 +42,9 @@ def test_doctests() -> None:
     assert attempted >= 10
 
 
-@pytest.mark.parametrize("family", ["stage_partitioning", "tmpc_knapsack", "layer_assignment", "mesh_tiling"])
+@pytest.mark.parametrize(
+    "family", ["stage_partitioning", "tmpc_knapsack", "layer_assignment", "mesh_tiling", "amp_strategy"]
+)
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
     section = (ROOT / "docs" / "interface.md").read_text().partition(f"### `{family}`")[2].partition("\n### ")[0]
     blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)]

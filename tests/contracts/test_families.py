@@ -63,6 +63,17 @@ MESH = {
 }
 
 
+_TIMES = {"new": {"1": 0.01, "2": 0.006}, "old": {"1": 0.02, "2": 0.013}}
+STRATEGIES = {
+    "problem": "amp_strategy",
+    "schema_version": 1,
+    "devices_per_node": 2,
+    "global_batch": 8,
+    "nodes": [{"gpu": gpu, "intra_bytes_per_s": 8e9, "inter_bytes_per_s": 1e9} for gpu in ("new", "old")],
+    "layers": [{"forward_s": _TIMES, "activation_bytes": 4e6, "parameters": 1e6}],
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -84,12 +95,17 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("layer_assignment").read({**LAYERS, "ring_s_per_parameter": [0.5]}, "example", given),
     ),
     "mesh_tiling": (lambda **given: _family("mesh_tiling").read(MESH, "example", given),),
+    "amp_strategy": (
+        lambda **given: _family("amp_strategy").read(STRATEGIES, "example", given),
+        lambda **given: _family("amp_strategy").read({**STRATEGIES, "placement": "oriented"}, "example", given),
+    ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
 }
 STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {
     "layer_assignment": {"stages": 5},
     "mesh_tiling": {"tp-degree": 4},
+    "amp_strategy": {"global-batch": 1},
 }
 #: One thread of a slow machine proves the examples in this time.
 LIMITS = Limits(time_s=30.0)

@@ -1,0 +1,114 @@
+"""Training strategies: degrees, micro-batch, placement and layer assignment of a model on a cluster of unlike nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.amp_strategy.plans import plan_from_json, plan_to_json
+from formulations.amp_strategy.problem import StrategyPlan, evaluate, violations
+from formulations.family import Claim, Family, Method, Setting, lazy
+from instances.amp_strategy import PLACEMENTS, AmpInstance, to_json
+from instances.parameters import one_of, parse_count, within
+from instances.units import parse_bandwidth
+from solvers.outcome import Limits
+
+_OVERRIDES = (
+    Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
+    Setting(
+        "inter-bandwidth", within(parse_bandwidth, 1e-30), "bytes per second between any two nodes", metavar="RATE"
+    ),
+    Setting("placement", one_of(*PLACEMENTS), "how ranks may be placed on devices", metavar="|".join(PLACEMENTS)),
+)
+
+#: All tilings are listed; beyond so many devices there are too many.
+_TILED_DEVICES = 16
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    if isinstance(content, AmpInstance):
+        return True
+    return isinstance(content, dict) and content.get("problem") == "amp_strategy"
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> AmpInstance:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, AmpInstance):
+        instance = content
+    else:
+        instance = lazy("instances.readers.amp_strategy_json:read")(content, where)
+    rate = overrides.get("inter-bandwidth")
+    return replace(
+        instance,
+        global_batch=overrides.get("global-batch") or instance.global_batch,
+        placement=overrides.get("placement") or instance.placement,
+        nodes=tuple(replace(node, inter_bytes_per_s=rate or node.inter_bytes_per_s) for node in instance.nodes),
+        options={**instance.options, **overrides},
+    )
+
+
+def describe(instance: AmpInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "layers": len(instance.layers),
+        "nodes": len(instance.nodes),
+        "devices": instance.num_devices,
+        "global_batch": instance.global_batch,
+        "placement": instance.placement,
+    }
+
+
+def choose(_instance: AmpInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+    """Always the exhaustive search: milliseconds for each strategy."""
+    return "exhaustive", "all degrees, each with its best layer assignment"
+
+
+def _listable(instance: AmpInstance) -> str | None:
+    if instance.placement != "megatron" and instance.num_devices > _TILED_DEVICES:
+        return f"{instance.num_devices} devices; expected at most {_TILED_DEVICES} where tilings are listed"
+    return None
+
+
+_TOP = Setting("top", parse_count, "how many strategies the ranked list holds", metavar="N", default="10")
+_ITERATIONS = Setting("iterations", parse_count, "random tilings or strategies", metavar="N", default="300")
+_prepare = lazy("formulations.amp_strategy.search:prepare")
+
+
+def _method(name: str, claim: Claim, source: str, solve: str, *options: Setting) -> Method[AmpInstance, StrategyPlan]:
+    return Method(
+        name=name,
+        claim=claim,
+        source=source,
+        solve=lazy(f"formulations.amp_strategy.search:{solve}"),
+        supports=_listable,
+        effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
+        options=(_TOP, *options),
+        prepare=_prepare,
+    )
+
+
+METHODS = (
+    _method("exhaustive", Claim.EXACT, "all strategies, each with exact-joint, pruned by bounds", "solve_exhaustive"),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp"),
+    _method("amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released"),
+    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _ITERATIONS),
+    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron"),
+)
+
+FAMILY: Family[AmpInstance, StrategyPlan] = Family(
+    name="amp_strategy",
+    recognise=recognise,
+    read=read,
+    overrides=_OVERRIDES,
+    to_json=to_json,
+    plan_from_json=plan_from_json,
+    plan_to_json=plan_to_json,
+    evaluate=evaluate,
+    violations=violations,
+    unit=lambda _: "s",
+    methods=METHODS,
+    choose=choose,
+    describe=describe,
+)

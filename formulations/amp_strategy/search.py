@@ -1,0 +1,210 @@
+"""AMP's two algorithms, the exhaustive search, and Megatron's split.
+
+| Paper                  | Here                                                    |
+|------------------------|---------------------------------------------------------|
+| enumerate_degrees()    | ``problem.strategies``                                  |
+| placement()            | ``problem.placements``: Megatron's, or a tiling         |
+| pipe_ast()             | a method of formulations/layer_assignment               |
+| estimate()             | ``problem.evaluate``                                    |
+| record, budget         | ``stats["ranked"]``, ``top``                            |
+
+Source: AMP's supplement, sections 6.2 and 6.3.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from formulations.amp_strategy.plans import plan_to_json
+from formulations.amp_strategy.problem import (
+    Degrees,
+    StrategyPlan,
+    evaluate,
+    layer_assignment,
+    placements,
+    strategies,
+    terms,
+)
+from formulations.family import Answer
+from formulations.layer_assignment import exact, paper
+from formulations.layer_assignment.problem import LayerPlan
+from instances.amp_strategy import AmpInstance
+from instances.layer_assignment import LayerAssignmentInstance
+from solvers.outcome import Limits, Stop, Watch
+
+#: A method of layer assignment: what cuts the layers once the rest is chosen.
+Assign = Callable[[LayerAssignmentInstance, Limits, Watch], Answer[LayerPlan]]
+
+NO_STRATEGY = "no degrees fit: expected a batch, layers and profiled degrees that leave a stage for each pipeline rank"
+
+_ROUNDING = 1e-12
+
+
+def assigned(
+    instance: AmpInstance, degrees: Degrees, placement: tuple[int, ...], assign: Assign
+) -> StrategyPlan | None:
+    """The strategy with the layers that ``assign`` gives its stages; ``None`` if it gives none."""
+    answer = assign(layer_assignment(instance, degrees, placement), Limits(), Watch())
+    return None if answer.plan is None else StrategyPlan(degrees, answer.plan.lengths, placement)
+
+
+def solve_amp(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
+    """Algorithm 1: all degrees, Megatron's placement, the layer assignment without the all-reduce, then estimate()."""
+    return _ranked(instance, watch, paper.solve_amp, top)
+
+
+def solve_released(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
+    """The same with the released layer assignment."""
+    return _ranked(instance, watch, released(instance), top)
+
+
+def solve_megatron(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
+    """Megatron's placement and split for all degrees, by predicted time. How the paper picked its rows is unknown."""
+    return _ranked(instance, watch, paper.solve_megatron, top)
+
+
+def released(instance: AmpInstance) -> Assign:
+    """The released layer assignment, with its own idea of head and tail where there is one micro-batch."""
+
+    def assign(layers: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
+        head, tail = instance.released_framing or (layers.head_layers, layers.tail_layers)
+        return paper.solve_released(replace(layers, head_layers=head, tail_layers=tail), limits, watch)
+
+    return assign
+
+
+def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
+    record: dict[StrategyPlan, float] = {}
+    for degrees in strategies(instance):
+        if watch.stopped():
+            break
+        if degrees.pp_degree <= len(instance.layers):
+            plan = assigned(instance, degrees, placements(instance, degrees)[0], assign)
+            if plan is not None:
+                record[plan] = evaluate(instance, plan)
+                watch.plan(plan, record[plan])
+    return _answer(instance, record, watch, top)
+
+
+def _answer(instance: AmpInstance, record: dict[StrategyPlan, float], watch: Watch, top: int) -> Answer[StrategyPlan]:
+    if not record and not watch.stopped():
+        return _nothing(instance)
+    best = min(record, key=record.__getitem__) if record else None
+    stats = {"strategies": len(record), "ranked": _rows(instance, record, top)}
+    return Answer(best, stop=watch.why(Stop.COMPLETED), stats=stats, options={"top": top})
+
+
+def _nothing(instance: AmpInstance) -> Answer[StrategyPlan]:
+    """A method whose split left nothing has no proof, unless there are no degrees at all."""
+    if any(degrees.pp_degree <= len(instance.layers) for degrees in strategies(instance)):
+        return Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
+    return Answer(infeasible=True, stop=Stop.PROVED, reason=NO_STRATEGY)
+
+
+def _rows(instance: AmpInstance, record: dict[StrategyPlan, float], top: int) -> list[dict[str, Any]]:
+    """The best strategies with their predicted seconds, term by term."""
+    return [
+        {**plan_to_json(instance, plan), "predicted_s": record[plan], **vars(terms(instance, plan))}
+        for plan in sorted(record, key=record.__getitem__)[:top]
+    ]
+
+
+def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
+    """All degrees and placements, most promising first, each with the best layer assignment for its whole time.
+
+    A strategy is left out once its lower bound is no better than the ``top``-th best plan: the slowest stage is at
+    least the mean and at least the longest layer.
+    """
+    pairs = [
+        (_lower_bound(layers), degrees, placement)
+        for degrees in strategies(instance)
+        if degrees.pp_degree <= len(instance.layers)
+        for placement in placements(instance, degrees)
+        for layers in [layer_assignment(instance, degrees, placement)]
+    ]
+    if not pairs:
+        return _nothing(instance)
+    pairs.sort(key=lambda pair: pair[0])
+    record: dict[StrategyPlan, float] = {}
+    bound, pruned = math.inf, 0
+    for position, (least, degrees, placement) in enumerate(pairs):
+        if watch.stopped():
+            bound = least
+            break
+        if len(record) >= top and least >= sorted(record.values())[top - 1]:
+            pruned = len(pairs) - position
+            break
+        plan = assigned(instance, degrees, placement, exact.solve)
+        if plan is not None:
+            record[plan] = evaluate(instance, plan)
+            watch.plan(plan, record[plan])
+    best = min(record, key=record.__getitem__) if record else None
+    bound = min(bound, min(record.values(), default=math.inf)) * (1 - _ROUNDING)
+    watch.bound(bound)
+    return Answer(
+        best,
+        bound,
+        stop=watch.why(Stop.PROVED),
+        stats={"strategies": len(pairs), "pruned": pruned, "ranked": _rows(instance, record, top)},
+        options={"top": top},
+    )
+
+
+def _lower_bound(layers: LayerAssignmentInstance) -> float:
+    total = math.fsum(layers.layer_time_s)
+    slowest = max(max(layers.layer_time_s), total / layers.num_stages)
+    return ((layers.num_microbatches - 1) * slowest + total) * (1 - _ROUNDING)
+
+
+def solve_annealing(
+    instance: AmpInstance, limits: Limits, watch: Watch, top: int = 10, iterations: int = 300
+) -> Answer[StrategyPlan]:
+    """Algorithm 2: vary the tensor-parallel or the data-parallel degree, draw a placement and a micro-batch, accept.
+
+    Misprints corrected: the lines below the else belong to both branches, the layer assignment is that of the new
+    strategy, and random numbers are uniform. The temperature is in the first strategy's seconds.
+    """
+    rng = random.Random(limits.seed)
+    possible = [degrees for degrees in strategies(instance) if degrees.pp_degree <= len(instance.layers)]
+    if not possible:
+        return _nothing(instance)
+    record: dict[StrategyPlan, float] = {}
+    current: tuple[Degrees, float] | None = None
+    first, done = 0.0, 0
+    for iteration in range(iterations):
+        if watch.stopped():
+            break
+        degrees = rng.choice(possible) if current is None else _neighbour(rng, possible, current[0])
+        plan = assigned(instance, degrees, rng.choice(placements(instance, degrees)), paper.solve_amp)
+        done += 1
+        if plan is None:
+            continue
+        cost = evaluate(instance, plan)
+        first = first or cost
+        temperature = max(first * (1 - iteration / iterations), 1e-300)
+        if current is None or rng.random() < math.exp(min(current[1] - cost, 0.0) / temperature):
+            current = degrees, cost
+            record[plan] = cost
+            watch.plan(plan, cost)
+    answer = _answer(instance, record, watch, top)
+    return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
+
+
+def _neighbour(rng: random.Random, possible: list[Degrees], now: Degrees) -> Degrees:
+    """Another tensor-parallel degree at the same data-parallel one, or the other way round; any micro-batch."""
+    if rng.random() < 0.5:
+        near = [degrees for degrees in possible if degrees.dp_degree == now.dp_degree]
+    else:
+        near = [degrees for degrees in possible if degrees.tp_degree == now.tp_degree]
+    shape = rng.choice(sorted({(degrees.tp_degree, degrees.dp_degree) for degrees in near}))
+    return rng.choice([degrees for degrees in near if (degrees.tp_degree, degrees.dp_degree) == shape])
+
+
+def prepare() -> None:
+    """Load or compile the kernels of layer assignment."""
+    paper.prepare()
+    exact.prepare()

@@ -1,0 +1,116 @@
+"""The three experiments of AMP: four nodes of four GPUs, GPT-2 or TransGAN, with published or analytic layer times.
+
+Source: AMP's supplement, section 6.5; bandwidths, volumes and parameters are reconstructed from published predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from instances.amp_strategy import AmpInstance, ModelLayer, Node
+from instances.layer_assignment import TiedParameters
+
+EXPERIMENTS = ("homogeneous", "het_cluster", "het_model")
+
+#: Forward seconds of each layer by "model/gpu/tmp<degree>".
+Profiles = Mapping[str, Sequence[float]]
+
+_DEGREES = (1, 2, 4)
+_FLOAT_BYTES = 4
+_HIDDEN = _SEQUENCE = 1024
+_VOCABULARY = 52256
+_BOTTOM_WIDTH = 9
+#: TransGAN's layers that do something, of 56; cuts elsewhere are the same as cuts between these.
+TRANSGAN_LAYERS = (0, *range(3, 15), *range(41, 53))
+_TRANSGAN_END = 56
+#: Sustained forward speed, for analytic profiles: V100 and T4 in single precision, at half of their peak.
+_FLOPS_PER_S = {"P3": 7.8e12, "G4": 4.0e12}
+
+
+def experiment(name: str, profiles: Profiles) -> AmpInstance:
+    """One of `EXPERIMENTS`, with these layer times.
+
+    Raises
+    ------
+    KeyError
+        If a profile is missing.
+    """
+    kinds = {"homogeneous": ["G4"] * 4, "het_cluster": ["P3"] * 3 + ["G4"], "het_model": ["P3"] * 4}[name]
+    nodes = tuple(_node(kind, alone=name == "homogeneous") for kind in kinds)
+    if name == "het_model":
+        return AmpInstance(
+            name,
+            nodes,
+            4,
+            _transgan(profiles),
+            64,
+            head_layers=1,
+            released_framing=(0, 1),
+        )
+    tied = (TiedParameters((0, 28), float(_HIDDEN * _VOCABULARY)),)
+    layers = _gpt2(profiles, sorted(set(kinds)))
+    return AmpInstance(name, nodes, 4, layers, 32, tied, head_layers=2, tail_layers=4)
+
+
+def printed_cuts(name: str, lengths: Sequence[int]) -> list[int]:
+    """Cuts as the paper and its logs print them: layers in front of each stage of all the layers there are."""
+    ends = [sum(lengths[:stage]) for stage in range(len(lengths) + 1)]
+    if name != "het_model":
+        return ends
+    return [0, *(TRANSGAN_LAYERS[end - 1] + 1 for end in ends[1:-1]), _TRANSGAN_END]
+
+
+def analytic_profiles() -> dict[str, list[float]]:
+    """Layer times from counted operations: 24 s h^2 + 4 s^2 h for a transformer layer, the rest little."""
+    found = {}
+    for kind, speed in _FLOPS_PER_S.items():
+        for degree in _DEGREES:
+            layer = _block_flops(_SEQUENCE, _HIDDEN) / speed / degree**0.8
+            logits = 2 * _SEQUENCE * _HIDDEN * _VOCABULARY / speed / degree**0.8
+            found[f"gpt2/{kind}/tmp{degree}"] = [4e-4, 1e-4, *[layer] * 24, 1e-4, 1e-4, logits, 9e-4]
+            first = _block_flops(_BOTTOM_WIDTH**2, _HIDDEN) / speed / degree**0.8
+            last = _block_flops((_BOTTOM_WIDTH * 32) ** 2, _HIDDEN // 64) / speed / degree**0.8
+            transgan = [1e-4] * _TRANSGAN_END
+            for number in TRANSGAN_LAYERS[1:]:
+                transgan[number] = first if number < 15 else last
+            found[f"transgan/{kind}/tmp{degree}"] = transgan
+    return found
+
+
+def _block_flops(tokens: int, width: int) -> float:
+    return 24.0 * tokens * width**2 + 4.0 * tokens**2 * width
+
+
+def _node(kind: str, alone: bool) -> Node:
+    """A G4 node sends 50 Gbit/s everywhere; a P3 node 170 inside and 10 to others."""
+    intra, inter = (50, 50) if alone or kind == "G4" else (170, 10)
+    return Node(kind, intra * 1e9 / 8, inter * 1e9 / 8)
+
+
+def _times(profiles: Profiles, model: str, kinds: Sequence[str], number: int) -> dict[str, dict[int, float]]:
+    return {kind: {degree: profiles[f"{model}/{kind}/tmp{degree}"][number] for degree in _DEGREES} for kind in kinds}
+
+
+def _gpt2(profiles: Profiles, kinds: Sequence[str]) -> tuple[ModelLayer, ...]:
+    """Embedding, a layer that does nothing, 24 transformers, two such layers, logits, and another such layer."""
+    hidden, logits = float(_FLOAT_BYTES * _SEQUENCE * _HIDDEN), float(_FLOAT_BYTES * _SEQUENCE * _VOCABULARY)
+    block = 12.0 * _HIDDEN**2
+    return tuple(
+        ModelLayer(
+            _times(profiles, "gpt2", kinds, number),
+            logits if number >= 28 else hidden,
+            block if 2 <= number < 26 else 0.0,
+            split_activation=number >= 28,
+        )
+        for number in range(30)
+    )
+
+
+def _transgan(profiles: Profiles) -> tuple[ModelLayer, ...]:
+    """The first layer and 12 transformers, then 12 of a 64th of the width."""
+    volume = float(_FLOAT_BYTES * _HIDDEN * _BOTTOM_WIDTH**2)
+    widths = {number: _HIDDEN if number < 15 else _HIDDEN // 64 for number in TRANSGAN_LAYERS[1:]}
+    return tuple(
+        ModelLayer(_times(profiles, "transgan", ["P3"], number), volume, 12.0 * widths.get(number, 0) ** 2)
+        for number in TRANSGAN_LAYERS
+    )

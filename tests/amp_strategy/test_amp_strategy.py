@@ -1,0 +1,312 @@
+"""Training strategies: definition, placements, methods against brute force, published predictions."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulations.amp_strategy import FAMILY
+from formulations.amp_strategy.problem import (
+    Degrees,
+    StrategyPlan,
+    evaluate,
+    layer_assignment,
+    placements,
+    strategies,
+    terms,
+    violations,
+)
+from formulations.amp_strategy.search import assigned, released
+from formulations.amp_strategy.simulate import makespan_s
+from formulations.layer_assignment import exact
+from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
+from instances.amp_strategy import AmpInstance, ModelLayer, Node, to_json
+from instances.errors import InstanceError
+from instances.layer_assignment import TiedParameters
+from solvers.outcome import Limits, Stop, Watch
+
+METHODS = ("amp", "amp-released", "amp-sa", "megatron", "exhaustive")
+
+
+def run(name: str, instance: AmpInstance, seed: int = 0, **options: int) -> Any:
+    return FAMILY.method(name).solve(instance, Limits(seed=seed), Watch(), **options)
+
+
+def random_instance(rng: random.Random) -> AmpInstance:
+    layers = rng.randint(2, 7)
+    kinds = ("slow", "fast")
+    return AmpInstance(
+        "random",
+        tuple(Node(rng.choice(kinds), float(rng.randint(4, 9)), float(rng.randint(1, 5))) for _ in range(2)),
+        2,
+        tuple(
+            ModelLayer(
+                {kind: {1: float(rng.randint(1, 9)), 2: float(rng.randint(1, 6))} for kind in kinds},
+                float(rng.randint(0, 20)),
+                float(rng.randint(0, 4)),
+                rng.random() < 0.3,
+            )
+            for _ in range(layers)
+        ),
+        rng.choice([2, 4, 8]),
+        tied=(TiedParameters((0, layers - 1), 3.0),) if rng.random() < 0.5 else (),
+    )
+
+
+def brute_force(instance: AmpInstance) -> float:
+    """The least step time with Megatron's placement, priced once more."""
+    size, devices, batch = instance.devices_per_node, instance.num_devices, instance.global_batch
+
+    def link(a: int, b: int) -> float:
+        first, second = instance.nodes[a // size], instance.nodes[b // size]
+        if a // size == b // size:
+            return first.intra_bytes_per_s
+        return min(first.inter_bytes_per_s, second.inter_bytes_per_s)
+
+    def seconds(tp: int, dp: int, pp: int, mbs: int, ends: tuple[int, ...]) -> float:
+        def who(stage: int, d: int, m: int) -> int:
+            return stage * tp * dp + d * tp + m
+
+        times, syncs, sending = [], [0.0], 0.0
+        for stage in range(pp):
+            mine = range(ends[stage], ends[stage + 1])
+            forward = [sum(instance.layers[i].forward_s[n.gpu][tp] for n in instance.nodes) / 2 for i in mine]
+            times.append(3 * mbs * sum(forward))
+            held = sum(instance.layers[i].parameters for i in mine)
+            held += sum(tie.parameters for tie in instance.tied if set(mine) & set(tie.layers))
+            for m in range(tp if dp > 1 else 0):
+                slowest = min(link(who(stage, d, m), who(stage, (d + 1) % dp, m)) for d in range(dp))
+                syncs.append(2 * (dp - 1) / dp * 4 * held / tp / slowest)
+            if stage + 1 < pp:
+                last = instance.layers[ends[stage + 1] - 1]
+                volume = mbs * last.activation_bytes / (tp if last.split_activation else 1)
+                for d in range(dp):
+                    sending += volume / min(link(who(stage, d, m), who(stage + 1, d, m)) for m in range(tp)) / dp
+        return (batch // dp // mbs - 1) * max(times) + sum(times) + sending + max(syncs)
+
+    layers = len(instance.layers)
+    return min(
+        seconds(tp, dp, devices // tp // dp, mbs, (0, *cuts, layers))
+        for tp in (1, 2)
+        for dp in (1, 2, 4)
+        if devices % (tp * dp) == 0 and batch % dp == 0
+        for mbs in range(1, batch + 1)
+        if batch % (dp * mbs) == 0
+        for cuts in combinations(range(1, layers), devices // tp // dp - 1)
+    )
+
+
+def test_exhaustive_agrees_with_brute_force_and_nothing_beats_it(cases: int) -> None:
+    for case in range(cases // 4):
+        instance = random_instance(random.Random(case))
+        best = brute_force(instance)
+        answer = run("exhaustive", instance, top=1 + case % 3)
+        assert evaluate(instance, answer.plan) == pytest.approx(best, rel=1e-12)
+        assert best * (1 - 1e-9) <= answer.bound <= best
+        assert answer.stop is Stop.PROVED
+        for name in METHODS[:-1]:
+            plan = run(name, instance).plan
+            assert plan is None or evaluate(instance, plan) >= best * (1 - 1e-12)
+            assert plan is None or violations(instance, plan) == ()
+
+
+@pytest.mark.parametrize("kind", ["tiling", "oriented"])
+def test_exhaustive_tries_every_placement(kind: str, cases: int) -> None:
+    for case in range(cases // 10):
+        instance = replace(random_instance(random.Random(case)), placement=kind)
+        answer = run("exhaustive", instance)
+        every = [
+            evaluate(instance, plan)
+            for degrees in strategies(instance)
+            if degrees.pp_degree <= len(instance.layers)
+            for placement in placements(instance, degrees)
+            for plan in [assigned(instance, degrees, placement, exact.solve)]
+            if plan is not None
+        ]
+        assert evaluate(instance, answer.plan) == pytest.approx(min(every), rel=1e-12)
+        assert violations(instance, answer.plan) == ()
+        megatron = run("exhaustive", replace(instance, placement="megatron"))
+        assert evaluate(instance, answer.plan) <= evaluate(instance, megatron.plan) * (1 + 1e-12)
+
+
+def test_placements_count_the_tilings() -> None:
+    square = replace(experiment("homogeneous", analytic_profiles()), placement="tiling")
+    # 36 tilings of 4 x 4 by dominoes; Megatron's placement is the one of upright dominoes.
+    assert len(placements(square, Degrees(1, 2, 1, 8))) == 37
+    assert placements(square, Degrees(1, 1, 1, 16))[0] == tuple(range(16))
+    assert len(placements(replace(square, placement="megatron"), Degrees(1, 2, 1, 8))) == 1
+    for degrees in (Degrees(1, 2, 1, 8), Degrees(1, 2, 2, 4), Degrees(1, 4, 2, 2)):
+        for placement in placements(square, degrees):
+            assert sorted(placement) == list(range(16))
+
+
+def test_the_two_readings_of_the_footnote_differ_in_lying_tiles_only() -> None:
+    square = experiment("homogeneous", analytic_profiles())
+    degrees = Degrees(1, 2, 4, 2)
+    tiling, oriented = (placements(replace(square, placement=kind), degrees) for kind in ("tiling", "oriented"))
+    # Upright: two rows over four nodes, groups of two down a node.
+    upright = (0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15)
+    assert upright in tiling and upright in oriented
+    # Lying: four rows over two nodes; the release's groups still run down a node, oriented ones lie across two.
+    assert tuple(range(16)) in tiling
+    lying = (0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15)
+    assert lying in oriented and lying not in tiling
+
+
+PLAN = StrategyPlan(Degrees(1, 2, 2, 4), (8, 8, 8, 6), tuple(range(16)))
+
+
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        ({}, set()),
+        ({"degrees": Degrees(1, 2, 2, 2)}, {"degrees"}),
+        ({"degrees": Degrees(1, 8, 1, 2)}, {"degrees"}),
+        ({"degrees": Degrees(0, 2, 2, 4)}, {"degrees"}),
+        ({"degrees": Degrees(3, 2, 2, 4)}, {"batch"}),
+        ({"lengths": (8, 8, 14)}, {"stages"}),
+        ({"lengths": (8, 8, 14, 0)}, {"empty"}),
+        ({"lengths": (8, 8, 8, 7)}, {"layers"}),
+        ({"placement": tuple(range(15, -1, -1))}, {"placement"}),
+        ({"placement": (0,) * 16}, {"placement"}),
+    ],
+)
+def test_every_rule_is_named(change: dict[str, Any], rules: set[str]) -> None:
+    instance = experiment("homogeneous", analytic_profiles())
+    plan = replace(PLAN, **change)
+    assert {found.rule for found in violations(instance, plan)} == rules
+    if rules:
+        with pytest.raises(ValueError, match=next(iter(rules))):
+            evaluate(instance, plan)
+    else:
+        assert evaluate(instance, plan) == pytest.approx(sum(vars(terms(instance, plan)).values()))
+
+
+@pytest.mark.parametrize(("name", "count"), [("homogeneous", 53), ("het_cluster", 53), ("het_model", 65)])
+def test_as_many_strategies_as_published(name: str, count: int) -> None:
+    assert len(list(strategies(experiment(name, analytic_profiles())))) == count
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_published_predictions_are_met_to_the_last_digit(name: str, published: Path) -> None:
+    profiles = json.loads((published / "amp" / "layer_forward_times.json").read_text())["profiles"]
+    lines = (published / "amp" / "released_predictions.jsonl").read_text().splitlines()
+    instance, rows = experiment(name, profiles), [json.loads(line) for line in lines]
+    own = [row for row in rows if row["experiment"] == name]
+    assert len(own) >= 20
+    for row in own:
+        degrees = Degrees(row["microbatch"], row["tp_degree"], row["dp_degree"], row["pp_degree"])
+        plan = assigned(instance, degrees, tuple(range(16)), released(instance))
+        assert plan is not None
+        assert printed_cuts(name, plan.lengths) == row["partition"]
+        assert f"{evaluate(instance, plan):.4f}" == f"{row['predicted_s']:.4f}"
+
+
+def test_the_released_ring_looks_at_one_link() -> None:
+    """With Megatron's placement nothing changes; with ranks 0 and 3 in one node the slow links are overlooked."""
+    instance = experiment("het_cluster", analytic_profiles())
+    for degrees in strategies(instance):
+        meant, slip = (layer_assignment(instance, degrees, tuple(range(16)), flag) for flag in (False, True))
+        assert meant.ring_s_per_parameter == slip.ring_s_per_parameter
+    mixed = (0, 4, 8, 1, 2, 3, *range(5, 8), *range(9, 16))
+    meant, slip = (layer_assignment(instance, Degrees(1, 1, 4, 4), mixed, flag) for flag in (False, True))
+    assert meant.ring_s_per_parameter[0] > slip.ring_s_per_parameter[0]
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6))
+def test_the_identity_of_section_6_4(first: float, second: float, slowest: float) -> None:
+    twelve = max(0.0, first - max(second, slowest)) + max(0.0, second - slowest)
+    assert twelve == pytest.approx(max(0.0, max(first, second) - slowest), rel=1e-12, abs=1e-9)
+
+
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=6),
+    st.lists(st.integers(0, 40), min_size=5, max_size=5),
+    st.integers(1, 12),
+)
+def test_where_equation_4_is_exact(stages: list[int], links: list[int], count: int) -> None:
+    sending = links[: len(stages) - 1]
+    equation = (count - 1) * max(stages) + sum(stages) + sum(sending)
+    assert makespan_s(stages, sending, count, False) == equation
+    short = (count - 1) * max(0, max(sending, default=0) - max(stages))
+    assert makespan_s(stages, sending, count, True) == equation + short
+
+
+def test_files_come_back_as_they_were(cases: int) -> None:
+    for case in range(cases // 4):
+        instance = random_instance(random.Random(case))
+        assert FAMILY.read(json.loads(json.dumps(to_json(instance))), "again", {}) == instance
+    gan = experiment("het_model", analytic_profiles())
+    assert FAMILY.read(json.loads(json.dumps(to_json(gan))), "again", {}).released_framing == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": []}, "nodes is []"),
+        ({"layers": []}, "layers is []"),
+        ({"global_batch": 0}, "global_batch is 0"),
+        ({"placement": "heap"}, "placement is 'heap'"),
+        ({"tied": [{"layers": [99], "parameters": 1}]}, "tied[0].layers is [99]"),
+        ({"head_layers": 99}, "head_layers + tail_layers is 99"),
+        ({"nodes": [{"gpu": "new", "intra_bytes_per_s": 1, "inter_bytes_per_s": 1}]}, "layers[0].forward_s.new is []"),
+        ({"nodes": [{"gpu": "slow", "intra_bytes_per_s": 0, "inter_bytes_per_s": 1}]}, "nodes[0].intra_bytes_per_s"),
+    ],
+)
+def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InstanceError) as error:
+        FAMILY.read({**to_json(random_instance(random.Random(1))), **change}, "file.json", {})
+    assert str(error.value).startswith("file.json: ") and message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [[], {}, {"microbatch": 1}, {**vars(Degrees(1, 1, 1, 1)), "lengths": [1.5]}])
+def test_bad_plans_are_named(content: Any) -> None:
+    with pytest.raises(InstanceError, match="plan: "):
+        FAMILY.plan_from_json(random_instance(random.Random(1)), content)
+
+
+def test_ranked_lists_and_seeds() -> None:
+    instance = random_instance(random.Random(5))
+    rows = run("amp", instance, top=3).stats["ranked"]
+    assert len(rows) == 3 and rows == sorted(rows, key=lambda row: row["predicted_s"])
+    parts = ("waiting", "filling", "sending", "all_reduce")
+    assert rows[0]["predicted_s"] == pytest.approx(sum(rows[0][part] for part in parts))
+    assert run("amp-sa", instance, 7).stats == run("amp-sa", instance, 7).stats
+    top, whole = (run("exhaustive", instance, top=number).stats["ranked"] for number in (3, 1000))
+    assert [row["predicted_s"] for row in top] == [row["predicted_s"] for row in whole[:3]]
+
+
+def test_an_interrupted_search_keeps_a_true_bound() -> None:
+    instance = random_instance(random.Random(2))
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = FAMILY.method("exhaustive").solve(instance, Limits(), watch)
+    assert answer.plan is None and 0 < answer.bound <= brute_force(instance)
+
+
+def test_overrides_and_support() -> None:
+    instance = experiment("homogeneous", analytic_profiles())
+    slow = FAMILY.read(instance, "x", {"inter-bandwidth": 1e6, "global-batch": 8, "placement": "oriented"})
+    assert {node.inter_bytes_per_s for node in slow.nodes} == {1e6} and slow.global_batch == 8
+    assert evaluate(FAMILY.read(instance, "x", {"inter-bandwidth": 1e6}), PLAN) > evaluate(instance, PLAN)
+    large = replace(slow, nodes=slow.nodes * 2)
+    assert "tilings" in str(FAMILY.method("amp").supports(large))
+    assert FAMILY.choose(instance, Limits(), True)[0] == "exhaustive"
+
+
+def test_listing_the_methods_imports_no_solver_and_no_array() -> None:
+    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
+    script = f"import sys; import formulations.amp_strategy; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
