@@ -23,6 +23,7 @@ from instances.errors import InstanceError
 from planner import options
 from planner.cli_census import census_command, extract_command
 from planner.cli_frontier import frontier_command
+from planner.cli_hierarchy import hierarchy_command
 from planner.errors import CrosscheckError, UsageError
 from planner.result import Result
 from solvers.outcome import Limits, Status
@@ -332,6 +333,7 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
     "extract": (extract_command, options.override_choices),
     "census": (census_command, options.override_choices),
     "frontier": (frontier_command, options.override_choices),
+    "hierarchy": (hierarchy_command, options.override_choices),
 }
 
 

@@ -159,14 +159,15 @@ def split_machine(profile, lattice, links, start, d2, b, behind, limit, reach, b
     for i in range(start, end):
         if flag[0] != 0:
             return -1
-        least = NOTHING
+        least, first_x = NOTHING, K1
         for x in range(K1 + 1):
             k = reach[i, x]
             # No smaller x comes with as few devices, and what is not done yet fits on the devices that are left.
             if k >= min(least, K1) or work[full] - work[i] > (behind + (K1 - k) * d2) * limit:
                 k = NOTHING
             open_k[x] = k
-            least = min(least, k)
+            if k < NOTHING:
+                least, first_x = min(least, k), min(first_x, x)
         if least == NOTHING:
             continue
         for z in range(pair_start[i], pair_start[i + 1]):
@@ -182,15 +183,18 @@ def split_machine(profile, lattice, links, start, d2, b, behind, limit, reach, b
                 base = time[q, j] - time[q, i]
                 if missing[q, j] != missing[q, i] or base > most_d * budget:
                     continue
+                light_a, light_b = light_y[q, j] - light_y[q, i], light_0[q, j] - light_0[q, i]
+                fewest = (b + first_x + 2 * most_d - 1) // most_d if model == PRECISE else (S + most_d - 1) // most_d
+                if model != NONE and light_a * fewest + light_b > M:
+                    continue
                 base += pair_base[q, z]
                 weight = weights[q, j] - weights[q, i]
                 first = first_degree(degrees, resync, 0, base, weight, budget)
                 if first >= most_d:
                     continue
                 fast_a, fast_b = fast_y[q, j] - fast_y[q, i], fast_0[q, j] - fast_0[q, i]
-                light_a, light_b = light_y[q, j] - light_y[q, i], light_0[q, j] - light_0[q, i]
                 scratch.size[0] = -1  # the stage is not assembled yet
-                for x in range(K1 + 1):
+                for x in range(first_x, K1 + 1):
                     k = open_k[x]
                     index = first
                     while index < most_d and k + (index + 1) * t <= K1 and b + x + index + 1 <= S:

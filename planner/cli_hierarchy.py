@@ -1,0 +1,27 @@
+"""The command on networks of two levels: ``hierarchy``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from solvers.outcome import Limits
+
+Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
+Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
+
+
+def hierarchy_command(
+    instance: Instance,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="wall time for each plan")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print exactly one JSON object")] = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """What a plan of the flat network model costs on machines (default: 8 of 8 devices, 300 and 25 GB/s)."""
+    from planner.hierarchy import compare, show_comparison
+    from planner.report import as_json
+
+    found = compare(instance, inputs=inputs, limits=Limits(time_s=time_limit), **settings)
+    print(as_json(found.to_json())) if json else show_comparison(found)
