@@ -6,6 +6,7 @@ Source: AMP's supplement, section 6.5; bandwidths, volumes and parameters are re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from instances.amp_strategy import AmpInstance, ModelLayer, Node
 from instances.layer_assignment import TiedParameters
@@ -58,6 +59,15 @@ def printed_cuts(name: str, lengths: Sequence[int]) -> list[int]:
     if name != "het_model":
         return ends
     return [0, *(TRANSGAN_LAYERS[end - 1] + 1 for end in ends[1:-1]), _TRANSGAN_END]
+
+
+def lengths_between(name: str, cuts: Sequence[int]) -> list[int]:
+    """Layers of each stage between printed cuts; cuts on either side of layers that do nothing are the same."""
+    if name != "het_model":
+        ends = list(cuts)
+    else:
+        ends = [sum(layer < cut for layer in TRANSGAN_LAYERS) for cut in cuts]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def analytic_profiles() -> dict[str, list[float]]:
