@@ -17,8 +17,10 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.calls import Calls
 from instances.stage_partitioning import StageInstance
 from planner.census import Census, census, chunks_of
+from planner.census_folder import WORST
 from planner.cli import main
 from planner.executors import completed, place
 from planner.report import as_json
@@ -35,11 +37,10 @@ def instance() -> StageInstance:
 
 
 def _fails(instance: StageInstance) -> bool:
-    from formulations.stage_partitioning.calls import Calls
-
     calls = Calls(instance)
-    survey = calls.survey(1, calls.num_downsets)
-    return survey.pairs > 100 and survey.rules["sort-once"].suboptimal > 3 and survey.rules["truncating"].suboptimal > 3
+    rules = calls.survey(1, calls.num_downsets).rules
+    failed = rules["sort-once"].suboptimal > 3 and rules["truncating"].suboptimal > 3
+    return calls.num_downsets > 15 and failed and len({gap for gap, _ in rules["rerank"].worst}) > 1
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,14 @@ def test_in_process(whole: Census, instance: StageInstance) -> None:
     assert (
         sum(part["count"] for part in shown["variants"]["rerank"]["histogram"]) == whole.variants["rerank"].suboptimal
     )
+
+
+def test_the_worst_of_all_chunks_are_kept(whole: Census, instance: StageInstance) -> None:
+    calls = Calls(instance)
+    for name, tally in calls.survey(1, calls.num_downsets, worst=WORST).rules.items():
+        assert [gap for gap, _ in whole.variants[name].worst] == [gap for gap, _ in tally.worst]
+        assert whole.variants[name].worst_gap == tally.worst[0][0] > tally.worst[-1][0]
+        assert whole.variants[name].histogram == tally.histogram
 
 
 def test_end_to_end(whole: Census, instance: StageInstance) -> None:
