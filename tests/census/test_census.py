@@ -28,7 +28,7 @@ from planner.report import as_json
 
 @pytest.fixture(scope="module")
 def instance() -> StageInstance:
-    """Five nodes with several TMPCs, where the heuristics do fail."""
+    """A few nodes with pairs of TMPCs, where the heuristics do fail, by different gaps."""
     return next(
         found
         for found in (random_stage_instance(seed, max_nodes=6, max_tmpcs=2, memory="tight") for seed in range(500))
