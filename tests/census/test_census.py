@@ -246,3 +246,9 @@ def test_command(
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     monkeypatch.setattr("planner.executors.CONNECT_S", 0.2)
     assert main(["census", "problem.json", "--fresh", "--dask", "tcp://127.0.0.1:1"]) == 2
+
+
+def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(planner.UsageError, match="cluster"):
+        census(instance, dask="tcp://127.0.0.1:8786")

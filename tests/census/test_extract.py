@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -146,3 +147,13 @@ def test_rows_of_bad_files(tmp_path: Path) -> None:
     assert split_row("a#1") == ("a#1", None)
     (tmp_path / "odd.jsonl#1").write_text("{}")
     assert split_row(str(tmp_path / "odd.jsonl#1"))[1] is None
+
+
+def test_without_pyarrow_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(planner.UsageError, match=r"\.jsonl"):
+        extract(planner.load("chain8"), str(tmp_path / "rows.parquet"))
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "rows.parquet").touch()
+    with pytest.raises(planner.UsageError, match="columnar"):
+        planner.load(tmp_path / "rows.parquet#0")
