@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from formulations.tmpc_knapsack.decision import FOUND, NONE, STOPPED, decide, ratio_order
+from formulations.tmpc_knapsack.decision import FOUND, INNER, NONE, OUTER, STOPPED, ZERO, decide, ratio_order
 
 #: No label: more devices than any cluster has.
 NO_DEVICES = 1 << 30
@@ -23,7 +23,7 @@ _THOROUGH = 4000
 _NOISE = 1e-11
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def enumerate_downsets(num_nodes, below, limit):
     """All downsets as bitsets, shape (D, words); an empty array if there are more than ``limit``.
 
@@ -34,8 +34,8 @@ def enumerate_downsets(num_nodes, below, limit):
     size = 1024
     found = np.zeros((size, words), np.uint64)
     table = np.full(4 * size, -1, np.int64)
-    count, head = 1, 0
-    table[_slot(found, 0, table)] = 0
+    count, head = ZERO + 1, ZERO
+    table[_slot(found, ZERO, table)] = 0
     while head < count:
         for v in range(num_nodes):
             if has(found, head, v) or not _closed(below, v, found, head):
@@ -59,7 +59,7 @@ def enumerate_downsets(num_nodes, below, limit):
     return found[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _grown(found, size):
     """The rows of ``found`` at the head of an array of ``size`` rows (loops: slices take seconds to compile)."""
     larger = np.zeros((size, found.shape[1]), np.uint64)
@@ -69,7 +69,7 @@ def _grown(found, size):
     return larger
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _slot(found, r, table):
     """Where row r stands in the hash table, or the free slot where it belongs."""
     code = np.uint64(14695981039346656037)
@@ -90,13 +90,13 @@ def _slot(found, r, table):
     return slot
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def has(bits, i, v):
     """True if downset i contains node v."""
     return (bits[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _closed(below, v, found, r):
     """True if all successors of v are in downset r."""
     for w in range(below.shape[1]):
@@ -105,7 +105,7 @@ def _closed(below, v, found, r):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def subset(bits, i, j):
     """True if downset i is contained in downset j."""
     for w in range(bits.shape[1]):
@@ -114,14 +114,14 @@ def subset(bits, i, j):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def boundary(profile, lattice, q, i, j):
     """Least time of the transfers over the boundary of stage j minus i (times d)."""
     return _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
                      lattice.crossing_edges, profile.source, lattice.bits, q, i, j)  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, source, bits, q, i, j):
     """As `boundary`, on the arrays it needs: handing over whole tuples costs more than the sum itself."""
     total = entering[q, j] + leaving[q, i]
@@ -132,7 +132,7 @@ def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, sour
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch, static):
     """Nodes of stage j minus i and the options of each: time with boundary transfers, weight, memory a and b.
 
@@ -162,7 +162,7 @@ def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch,
     return m
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def saving_order(profile, q, y, owner, rise, saving):
     """Hull increments of all nodes at degree q and y micro-batches in flight, best ratio first; their number.
 
@@ -171,7 +171,7 @@ def saving_order(profile, q, y, owner, rise, saving):
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
     node, extra, saved = np.empty(n * X, np.int64), np.empty(n * X), np.empty(n * X)
     taken = np.empty(X, np.bool_)
-    m = 0
+    m = ZERO
     for v in range(n):
         count = profile.num_tmpcs[q, v]
         if count < 2:
@@ -206,7 +206,7 @@ def saving_order(profile, q, y, owner, rise, saving):
     return m
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
     """Running sums of a saving order over every downset, shape (D, m): a stage's are the difference of two rows."""
     for i in range(bits.shape[0]):
@@ -218,7 +218,7 @@ def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
             sum_rise[i, r], sum_saving[i, r] = total_rise, total_saving
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
     """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done."""
     if m == 0 or sum_saving[j, m - 1] - sum_saving[i, m - 1] < need:
@@ -237,7 +237,7 @@ def _saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
     return spent + rise[low] * (need / saving[low]), sum_rise[j, low] - sum_rise[i, low]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _walk_savings(bits, i, j, owner, rise, saving, m, need):
     """As ``_saving_cost`` where running sums would take too much memory."""
     spent = 0.0
@@ -252,7 +252,20 @@ def _walk_savings(bits, i, j, owner, rise, saving, m, need):
     return np.inf, np.inf
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
+def _first_at_least(degrees, wanted):
+    """Least index of a degree >= ``wanted`` (np.searchsorted takes a second to compile)."""
+    low, high = 0, len(degrees)
+    while low < high:
+        middle = (low + high) >> 1
+        if degrees[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(**INNER)
 def first_degree(degrees, resync, index, base, weight, limit):
     """Least index >= ``index`` whose d satisfies base + resync[d] weight <= d limit; len(degrees) if there is none.
 
@@ -267,11 +280,11 @@ def first_degree(degrees, resync, index, base, weight, limit):
             return len(degrees)
         index += 1
         if degrees[index - 1] + 1 < wanted:
-            index = max(index, np.searchsorted(degrees, wanted))
+            index = max(index, _first_at_least(degrees, wanted))
     return index
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def devices_for_rest(profile, lattice, limit, rest, useful):
     """``rest[i]``: a lower bound on the devices for all nodes outside downset i in stages of time <= ``limit``.
 
@@ -308,7 +321,7 @@ def devices_for_rest(profile, lattice, limit, rest, useful):
     return begin
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _stage_devices(profile, lattice, i, j, limit, most_k):
     """Fewest devices, up to ``most_k``, that run stage j minus i in time ``limit``, at the least memory it may need."""
     degrees, tp = profile.dp_degrees, profile.tp_degrees
@@ -324,7 +337,7 @@ def _stage_devices(profile, lattice, i, j, limit, most_k):
         light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
         if light_a * in_flight + lattice.light_static[q, j] - lattice.light_static[q, i] > profile.memory:
             continue
-        index = first_degree(degrees, profile.resync, 0, base + boundary(profile, lattice, q, i, j),
+        index = first_degree(degrees, profile.resync, ZERO, base + boundary(profile, lattice, q, i, j),
                              lattice.weight[q, j] - lattice.weight[q, i], limit)  # fmt: skip
         if index < len(degrees) and degrees[index] <= most_d:
             fewest = degrees[index] * tp[q]
@@ -332,7 +345,7 @@ def _stage_devices(profile, lattice, i, j, limit, most_k):
     return fewest
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _devices_for(work, limit):
     """A lower bound on the devices that run a non-empty set of nodes with that much work."""
     if not 0 < work < np.inf:
@@ -340,7 +353,7 @@ def _devices_for(work, limit):
     return np.int64(min(max(1.0, np.ceil(work / limit * (1 - 1e-12) - 1e-9)), NO_DEVICES)) if limit > 0 else NO_DEVICES
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d,
                    scratch, stats, flag):  # fmt: skip
     """Is there a plan with every stage's time <= T?
@@ -469,18 +482,18 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
     """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
     if in_flight <= 2:
         fewer = len(degrees)  # no d brings it down: 1 + ceil(s0 / d) is 1 if s0 = 0 and at least 2 otherwise
     else:
-        fewer = np.searchsorted(degrees, (s0 + in_flight - 3) // (in_flight - 2))
+        fewer = _first_at_least(degrees, (s0 + in_flight - 3) // (in_flight - 2))
     slower = first_degree(degrees, resync, index + 1, base, weight, limit) if base < np.inf else len(degrees)
     return max(index + 1, min(fewer, slower))
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _new_slot(profile, bits, q, in_flight, scratch):
     """Make the saving order at (q, y) and, where there is room, its sums; the row that holds it."""
     slot = scratch.next_slot[0]
@@ -496,7 +509,7 @@ def _new_slot(profile, bits, q, in_flight, scratch):
     return slot
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
     """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED."""
     if scratch.size[0] < 0:

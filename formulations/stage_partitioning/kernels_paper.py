@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from formulations.stage_partitioning.kernels import assemble, boundary, first_degree, has, saving_order, subset
+from formulations.tmpc_knapsack.decision import INNER, OUTER
 from formulations.tmpc_knapsack.kernels import solve_arrays
 from formulations.tmpc_knapsack.kernels_paper import rerank, sort_once, truncating
 
@@ -17,7 +18,7 @@ RERANK, SORT_ONCE, TRUNCATING, EXACT = 0, 1, 2, 3
 STOPPED = -1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order, scratch, choose, flag):
     """TPS(S, t, d, s) of stage S = j minus i: time per sample with TMPCs chosen by ``rule``; inf if none fits.
 
@@ -63,7 +64,7 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
     return STOPPED if flag[0] != 0 else found / d
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def swap_orders(profile, order):
     """Fill ``order``: for every degree whose nodes have at most two TMPCs, the swaps by ratio, for every y."""
     for q in range(len(profile.tp_degrees)):
@@ -73,7 +74,7 @@ def swap_orders(profile, order):
             order.length[q, y] = saving_order(profile, q, y, order.owner[q, y], order.rise[q, y], order.saving[q, y])
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, order, scratch,
                stats, flag):  # fmt: skip
     """dp[D][k][s] for all downsets D, as far as plans of time <= ``cutoff`` need it.
@@ -132,7 +133,7 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _update(low, width, offset, table, i, j, s, d, t, tps):
     """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that takes."""
     first = max(low[j], low[i] + d * t)

@@ -12,13 +12,21 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+#: How kernels are compiled, and those that only other kernels call: bridges from Python and C to functions of whole
+#: tables would take a sixth of the compile time.
+OUTER = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INNER = {**OUTER, "no_cpython_wrapper": True}
+
+#: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
+ZERO = np.int64(0)
+
 FOUND, NONE, STOPPED = 1, 0, -1
 
 #: Prefixes of a relaxation's value that float noise may exceed the budget by.
 _NOISE = 1e-12
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
     """Look for a choice with total memory <= capacity and total cost <= budget.
 
@@ -43,7 +51,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
     # Efficient options of every node by rising cost and falling memory: `option[first[v]:first[v + 1]]`.
     first = np.empty(num_nodes + 1, np.int64)
     option = np.empty(start[num_nodes], np.int64)
-    total = 0
+    total = ZERO
     base_cost, base_memory, least_memory = 0.0, 0.0, 0.0
     for v in range(num_nodes):
         first[v] = total
@@ -66,7 +74,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
     reached = np.empty(total, np.int64)
     rise = np.empty(total)
     saving = np.empty(total)
-    steps = 0
+    steps = ZERO
     for v in range(num_nodes):
         steps = _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps)
     order = ratio_order(owner, rise, saving, steps)
@@ -90,7 +98,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
                    owner, rise, saving, order)  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _efficient(begin, end, cost, memory, capacity, budget, option, total):
     """Append the options of one node that no cheaper one matches in memory; rising cost, falling memory.
 
@@ -117,7 +125,7 @@ def _efficient(begin, end, cost, memory, capacity, budget, option, total):
     return kept
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps):
     """Append the increments of node v's lower convex hull (time against memory saved)."""
     begin = steps
@@ -134,7 +142,7 @@ def _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps):
     return steps
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def ratio_order(owner, rise, saving, count):
     """Indices 0 to count - 1 by ``rise / saving``, ties in place: a merge sort that compiles in no time.
 
@@ -162,7 +170,7 @@ def ratio_order(owner, rise, saving, count):
     return order
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _search(num_nodes, start, first, option, cost, memory, capacity, budget, choice, flag,
             owner, rise, saving, order):  # fmt: skip
     """Depth first over nodes in the order of their best increment, lightest option first, pruned by the relaxation."""
@@ -200,8 +208,8 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
     at = np.empty(free + 1, np.int64)
     cost_at, memory_at = np.empty(free + 1), np.empty(free + 1)
     cost_at[0], memory_at[0] = spent, used
-    z = 0
-    at[0] = _first_try(0, sequence, first, twin, at)
+    z = ZERO
+    at[0] = _first_try(z, sequence, first, twin, at)
     visited = 0
     while z >= 0:
         v = sequence[z]
@@ -240,7 +248,7 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
     return NONE
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _first_try(z, sequence, first, twin, at):
     """The lightest option at depth z; a twin is never lighter than the node before it."""
     v = sequence[z]
@@ -249,7 +257,7 @@ def _first_try(z, sequence, first, twin, at):
     return first[v + 1] - 1
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _relaxed(depth, spent, need, rank, owner, rise, saving, order):
     """Least cost of saving ``need`` bytes at nodes of rank >= depth when increments may be cut; inf if impossible."""
     for r in range(len(order)):
@@ -263,7 +271,7 @@ def _relaxed(depth, spent, need, rank, owner, rise, saving, order):
     return np.inf if need > 0 else spent
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _twins(v, w, first, option, cost, memory):
     """True if two nodes have the same efficient options."""
     size = first[v + 1] - first[v]
