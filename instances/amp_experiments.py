@@ -24,8 +24,13 @@ _BOTTOM_WIDTH = 9
 #: TransGAN's layers that do something, of 56; cuts elsewhere are the same as cuts between these.
 TRANSGAN_LAYERS = (0, *range(3, 15), *range(41, 53))
 _TRANSGAN_END = 56
-#: Sustained forward speed, for analytic profiles: V100 and T4 in single precision, at half of their peak.
-_FLOPS_PER_S = {"P3": 7.8e12, "G4": 4.0e12}
+#: For analytic profiles: sustained forward speed (V100 and T4 in single precision, 0.8 of their peak), seconds that a
+#: transformer layer takes however small it is, bandwidth of a tensor-parallel all-reduce, and tokens of a window of
+#: attention in TransGAN's large layers.
+_FLOPS_PER_S = {"P3": 12.5e12, "G4": 6.5e12}
+_LAUNCH_S = 1.5e-3
+_ALL_REDUCE_BYTES_PER_S = 10e9
+_WINDOW = 256
 
 
 def experiment(name: str, profiles: Profiles) -> AmpInstance:
@@ -75,11 +80,12 @@ def analytic_profiles() -> dict[str, list[float]]:
     found = {}
     for kind, speed in _FLOPS_PER_S.items():
         for degree in _DEGREES:
-            layer = _block_flops(_SEQUENCE, _HIDDEN) / speed / degree**0.8
-            logits = 2 * _SEQUENCE * _HIDDEN * _VOCABULARY / speed / degree**0.8
-            found[f"gpt2/{kind}/tmp{degree}"] = [4e-4, 1e-4, *[layer] * 24, 1e-4, 1e-4, logits, 9e-4]
-            first = _block_flops(_BOTTOM_WIDTH**2, _HIDDEN) / speed / degree**0.8
-            last = _block_flops((_BOTTOM_WIDTH * 32) ** 2, _HIDDEN // 64) / speed / degree**0.8
+            block = _block_s(_SEQUENCE, _HIDDEN, _SEQUENCE, speed, degree)
+            logits = 2 * _SEQUENCE * _HIDDEN * _VOCABULARY / speed / degree
+            found[f"gpt2/{kind}/tmp{degree}"] = [4e-4, 1e-4, *[block] * 24, 1e-4, 1e-4, logits, 9e-4]
+            small, large = _BOTTOM_WIDTH**2, (_BOTTOM_WIDTH * 32) ** 2
+            first = _block_s(small, _HIDDEN, small, speed, degree)
+            last = _block_s(large, _HIDDEN // 64, _WINDOW, speed, degree)
             transgan = [1e-4] * _TRANSGAN_END
             for number in TRANSGAN_LAYERS[1:]:
                 transgan[number] = first if number < 15 else last
@@ -87,8 +93,12 @@ def analytic_profiles() -> dict[str, list[float]]:
     return found
 
 
-def _block_flops(tokens: int, width: int) -> float:
-    return 24.0 * tokens * width**2 + 4.0 * tokens**2 * width
+def _block_s(tokens: int, width: int, window: int, flops_per_s: float, degree: int) -> float:
+    """Forward seconds of a transformer layer; with tensor parallelism, of its two all-reduces too."""
+    operations = 24.0 * tokens * width**2 + 4.0 * tokens * window * width
+    volume = _FLOAT_BYTES * tokens * width
+    sending = 2 * 2 * (degree - 1) / degree * volume / _ALL_REDUCE_BYTES_PER_S
+    return _LAUNCH_S + operations / flops_per_s / degree + sending
 
 
 def _node(kind: str, alone: bool) -> Node:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from instances import transformer
+from instances import amp_experiments, layer_assignment, mesh_tiling, transformer
+from instances.amp_strategy import AmpInstance
 from instances.errors import InstanceError
+from instances.layer_assignment import LayerAssignmentInstance
 from instances.parameters import Parameter, parse_amount, parse_count, parse_flag
 from instances.stage_edits import MAX_LAYERS
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -52,6 +54,12 @@ class Entry:
 def _layer_count(value: Any) -> int:
     if parse_count(value) > MAX_LAYERS:
         raise ValueError(f"an integer from 1 to {MAX_LAYERS}")
+    return parse_count(value)
+
+
+def _mesh_side(value: Any) -> int:
+    if parse_count(value) > 512:
+        raise ValueError("an integer from 1 to 512")
     return parse_count(value)
 
 
@@ -187,4 +195,62 @@ _ENTRIES = (
     ),
 )
 
-CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+def _seed(value: Any) -> int:
+    return 0 if value in (0, "0") else parse_count(value)
+
+
+def _layers(**given: Any) -> LayerAssignmentInstance:
+    """A random row of layers."""
+    names = {"layers": "num_layers", "stages": "num_stages", "microbatches": "num_microbatches"}
+    return layer_assignment.generate(**{names.get(name, name): value for name, value in given.items()})
+
+
+def _amp(name: str) -> Callable[[], AmpInstance]:
+    return lambda: amp_experiments.experiment(name, amp_experiments.analytic_profiles())
+
+
+_SEED = Parameter("seed", _seed, "of the random numbers", "0", metavar="N")
+_MADE = "made for this project"
+_AMP_ENTRIES = (
+    Entry(
+        "layers",
+        "layer_assignment",
+        _layers,
+        "a random row of layers, with cuts that cost up to some layers",
+        _MADE,
+        (
+            Parameter("layers", _layer_count, "layers in the row", "30", metavar="L"),
+            Parameter("stages", parse_count, "pipeline stages", "8", metavar="S"),
+            Parameter("microbatches", parse_count, "micro-batches of a stage in a step", "16", metavar="N"),
+            Parameter("all-reduce", parse_flag, "with a data-parallel all-reduce", is_flag=True),
+            _SEED,
+        ),
+    ),
+    Entry(
+        "mesh",
+        "mesh_tiling",
+        mesh_tiling.generate,
+        "a mesh of unlike nodes to be covered by tiles",
+        _MADE,
+        (
+            Parameter("rows", _mesh_side, "devices of a node", "4", metavar="M"),
+            Parameter("columns", _mesh_side, "nodes", "4", metavar="N"),
+            Parameter("tp-degree", parse_count, "tensor-parallel degree", "2", metavar="T"),
+            Parameter("dp-degree", parse_count, "data-parallel degree", "1", metavar="D"),
+            _SEED,
+        ),
+    ),
+    *(
+        Entry(
+            f"amp-{name.replace('_', '-')}",
+            "amp_strategy",
+            _amp(name),
+            f"AMP's experiment {name}, four nodes of four GPUs",
+            "AMP, supplement, section 6.5; layer times analytic (instances/amp_experiments.py)",
+        )
+        for name in amp_experiments.EXPERIMENTS
+    ),
+)
+
+CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in (*_ENTRIES, *_AMP_ENTRIES)}

@@ -162,7 +162,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="order-encoded cuts, CP-SAT",
         solve=lazy("formulations.layer_assignment.cpsat:solve"),
         supports=_at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans"),
-        effort=lambda instance: 1e7 * _stage_layers(instance),
+        effort=lambda instance: 1e5 * _stage_layers(instance),
     ),
     Method(
         name="milp",
@@ -170,7 +170,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="path of stages, Pyomo and HiGHS",
         solve=lazy("formulations.layer_assignment.milp:solve"),
         supports=_at_most(_arcs, _MODEL_ARCS, "arcs"),
-        effort=lambda instance: 1e8 * _stage_layers(instance),
+        effort=lambda instance: 1e5 * _arcs(instance),
     ),
     Method(
         name="uniform",

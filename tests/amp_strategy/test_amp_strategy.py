@@ -310,3 +310,21 @@ def test_listing_the_methods_imports_no_solver_and_no_array() -> None:
     script = f"import sys; import formulations.amp_strategy; print(*{heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", ["layers", "mesh", "amp-homogeneous", "amp-het-cluster", "amp-het-model"])
+def test_catalog_entries_are_solved(name: str) -> None:
+    import planner
+
+    result = planner.solve(planner.load(name), exact=True, limits=Limits(time_s=20))
+    assert result.status.value == "optimal"
+
+
+def test_catalog_entries_take_parameters() -> None:
+    import planner
+
+    row = planner.load("layers", layers=12, stages=3, microbatches=2, all_reduce=True, seed=5)
+    assert (row.num_layers, row.num_stages, row.num_microbatches, bool(row.ring_s_per_parameter)) == (12, 3, 2, True)
+    mesh = planner.load("mesh", rows=2, columns=6, tp_degree=1, dp_degree=3, seed=2, ordered=True)
+    assert (mesh.rows, mesh.columns, mesh.num_stages, mesh.ordered) == (2, 6, 4, True)
+    assert planner.load("layers", seed=0).layer_time_s != planner.load("layers", seed=1).layer_time_s

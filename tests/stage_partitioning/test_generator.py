@@ -18,6 +18,7 @@ from instances.transformer import PUBLISHED, Architecture, bert, gpt
 from solvers.outcome import Limits, Watch
 
 GIB = 2.0**30
+OF_STAGES = [entry.name for entry in CATALOG.values() if entry.family == "stage_partitioning"]
 BERT32 = CATALOG["bert32"].make()
 
 
@@ -106,7 +107,7 @@ def test_parameters_are_recorded_and_overrides_follow():
     assert instance.options == {"layers": 4, "published-conventions": True, "devices": 8, "memory": 8 * GIB}
 
 
-@pytest.mark.parametrize("name", CATALOG)
+@pytest.mark.parametrize("name", OF_STAGES)
 def test_every_entry_is_a_valid_instance_with_its_source(name: str):
     entry = CATALOG[name]
     assert entry.name == name and entry.help and entry.source
@@ -162,7 +163,7 @@ def test_best_known_values(name: str, bound: Bound):
     assert optimum(instance) == pytest.approx(bound.value, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", CATALOG)
+@pytest.mark.parametrize("name", OF_STAGES)
 def test_every_entry_is_feasible_as_it_is(name: str):
     assert optimum(CATALOG[name].make()) > 0
 
