@@ -93,6 +93,11 @@ def solve_command(
     seed: Seed = 0,
     threads: Threads = 1,
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
+    ] = None,
+    grad_accum: Annotated[str | None, typer.Option(metavar="G,...", help="degrees g of gradient accumulation")] = None,
+    microbatch_sizes: Annotated[str | None, typer.Option(metavar="B,...", help="micro-batch sizes b'")] = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -106,26 +111,32 @@ def solve_command(
     from planner.orders import load_orders, solve_orders
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
+    from planner.sweep import Row, parse_counts, show_rows, sweep
 
     limits = _limits(time_limit, gap, seed, threads)
     if out is not None:
         refuse_overwriting(out, instance)
     overrides, given = options.split(settings)
-    by_order = load_orders(instance, inputs=inputs, **overrides)
-    loaded = next(iter(by_order.values()))
-    family = family_of(loaded)
-    _warn(loaded, quiet)
+    rows: list[Row] = []
+    run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
+    if batch_size is None:
+        for name, value in (("--grad-accum", grad_accum), ("--microbatch-sizes", microbatch_sizes)):
+            if value is not None:
+                raise UsageError.at(name, value, "a --batch-size beside it")
+        by_order = load_orders(instance, inputs=inputs, **overrides)
+        loaded = next(iter(by_order.values()))
+        _warn(loaded, quiet)
     try:
         with progress_line(quiet) as listen:
-            result = solve_orders(
-                by_order,
-                method=method,
-                exact=exact,
-                limits=limits,
-                options=given,
-                listen=listen,
-                notice=lambda line: note(quiet, line),
-            )
+            run |= {"listen": listen, "notice": lambda line: note(quiet, line)}
+            if batch_size is None:
+                result = solve_orders(by_order, **run)
+            else:
+                accumulate = parse_counts("--grad-accum", grad_accum or "1")
+                sizes = parse_counts("--microbatch-sizes", microbatch_sizes or "1")
+                result, loaded, rows = sweep(
+                    instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
+                )
     except CrosscheckError as error:
         path = write_reproducer(reproducer_dir, {**error.evidence, "contradictions": [str(error)]})
         if json:
@@ -134,7 +145,9 @@ def solve_command(
     if json:
         print(as_json(result.to_json()))
     else:
-        show_result(result, family.describe(loaded))
+        if rows:
+            show_rows(rows, result.unit)
+        show_result(result, family_of(loaded).describe(loaded))
     if out is not None:
         if result.plan is None:
             note(quiet, f"--out {out}: there is no plan to write")
