@@ -23,7 +23,7 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
     bar = Progress("chunks", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=Console(stderr=True))
     with bar:
-        task = bar.add_task("census")
+        task = bar.add_task("census", total=None)
         yield lambda done, chunks: bar.update(task, completed=done, total=chunks)
 
 

@@ -57,7 +57,7 @@ def origins(calls: Calls, nontrivial: bool = False) -> list[Origin]:
 
 
 def test_counts_by_definition(cases: int) -> None:
-    for seed in range(cases // 2):
+    for seed in range(cases // 4):
         instance = random_stage_instance(seed, **SMALL)
         survey = Calls(instance).survey(1, len(downsets(instance)))
         found = list(calls_by_definition(instance))
