@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from oracles import brute_force
 from strategies import random_stage_instance
 
+import planner
 from formulations.stage_partitioning import exact, frontier
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
@@ -79,6 +81,21 @@ def test_larger_tables_against_the_exact_method() -> None:
         answer = exact.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
         expected = math.inf if answer.bound is None else answer.bound
         assert found.times[k, s] == pytest.approx(expected, rel=2e-9), (k, s)
+
+
+@pytest.mark.slow
+@pytest.mark.paper
+def test_the_largest_table_takes_less_than_a_minute(published: Path) -> None:
+    instance = planner.load(
+        published / "piper" / "bert32a100.json", devices=2048, microbatches=512, memory="8GiB", bandwidth="25GiB/s"
+    )
+    frontier.prepare()
+    watch = Watch()
+    found = frontier.frontier(instance, watch)
+    assert found is not None and watch.elapsed_s() < 60
+    for k, s in [(8, 8), (100, 60), (512, 512), (1500, 512), (2048, 300)]:
+        answer = exact.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
+        assert answer.bound is not None and found.times[k, s] == pytest.approx(answer.bound, rel=2e-9), (k, s)
 
 
 def test_corners_say_all_the_table_says() -> None:
