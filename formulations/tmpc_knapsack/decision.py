@@ -9,6 +9,8 @@ saved); specs of the three tiers: Source: reconstructed, the paper uses a heuris
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -18,7 +20,7 @@ OUTER = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper
 INNER = {**OUTER, "no_cpython_wrapper": True}
 
 #: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
-ZERO = np.int64(0)
+ZERO: Any = np.int64(0)
 
 FOUND, NONE, STOPPED = 1, 0, -1
 

@@ -40,6 +40,16 @@ def test_agrees_with_brute_force(cases: int) -> None:
     assert cases // 4 < feasible < cases  # both answers occur
 
 
+def test_edges_past_a_stage_cost_it_nothing(cases: int) -> None:
+    for seed in range(cases):
+        agrees(random_stage_instance(seed, shape="random", max_tmpcs=1, max_devices=6, memory="ample"))
+
+
+def test_every_sum_counts_where_one_is_asked_for(cases: int) -> None:
+    for seed in range(cases):
+        agrees(random_stage_instance(seed, exactly=True, max_tmpcs=2, max_devices=7, memory="tight"))
+
+
 @pytest.mark.slow
 def test_agrees_with_brute_force_on_thousands(cases: int) -> None:
     for seed in range(10_000, 10_000 + max(cases, 2000)):
