@@ -328,3 +328,18 @@ def test_catalog_entries_take_parameters() -> None:
     mesh = planner.load("mesh", rows=2, columns=6, tp_degree=1, dp_degree=3, seed=2, ordered=True)
     assert (mesh.rows, mesh.columns, mesh.num_stages, mesh.ordered) == (2, 6, 4, True)
     assert planner.load("layers", seed=0).layer_time_s != planner.load("layers", seed=1).layer_time_s
+
+
+def test_prices_by_hand() -> None:
+    """Two nodes of two; tp 2, pp 2: a cut crosses the nodes at 1 byte per second, each rank with its half or all."""
+    times = {"a": {1: 2.0, 2: 1.0}, "b": {1: 4.0, 2: 3.0}}
+    whole, split = (ModelLayer(times, 10.0, 6.0, part) for part in (False, True))
+    cluster = AmpInstance("hand", (Node("a", 8.0, 1.0), Node("b", 4.0, 2.0)), 2, (whole, split, whole), 4)
+    priced = layer_assignment(cluster, Degrees(2, 2, 1, 2), (0, 1, 2, 3))
+    assert priced.layer_time_s == (12.0,) * 3  # 3 passes, 2 samples, the mean of 1 and 3
+    assert priced.cut_cost_s == ((20.0,), (10.0,))
+    assert (priced.num_stages, priced.num_microbatches, priced.ring_s_per_parameter) == (2, 2, ())
+    # dp 2 inside the nodes, stages across: a ring of two sends its 4 bytes for each parameter once.
+    priced = layer_assignment(cluster, Degrees(1, 1, 2, 2), (0, 1, 2, 3))
+    assert priced.ring_s_per_parameter == (0.5, 1.0) and priced.parameters == (6.0,) * 3
+    assert (priced.num_microbatches, priced.cut_cost_s) == (2, ((10.0,), (10.0,)))
