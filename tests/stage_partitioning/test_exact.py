@@ -45,6 +45,14 @@ def test_edges_past_a_stage_cost_it_nothing(cases: int) -> None:
         agrees(random_stage_instance(seed, shape="random", max_tmpcs=1, max_devices=6, memory="ample"))
 
 
+def test_more_replicas_save_memory() -> None:
+    """The second layer needs d = 2 for its time, the first d = 2 for its memory: two in flight instead of three."""
+    first = Layer("first", {1: (Tmpc("only", 1.0, 0.0, 5.0, 0.0),)})
+    second = Layer("second", {1: (Tmpc("only", 2.0, 0.0, 0.0, 6.0),)})
+    instance = StageInstance("saved", (first, second), (Edge("first", "second", 0.0),), 4, 10.0, 1.0, 4)
+    assert agrees(instance) and value(instance) == 1.0
+
+
 def test_every_sum_counts_where_one_is_asked_for(cases: int) -> None:
     for seed in range(cases):
         agrees(random_stage_instance(seed, exactly=True, max_tmpcs=2, max_devices=7, memory="tight"))
