@@ -126,6 +126,8 @@ class Family(Generic[Instance, Plan]):
         ``choose(instance, limits, exact) -> (method name, reason)``: the dispatcher's knowledge of this family.
     why_infeasible
         ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make the instance feasible.
+    picture
+        ``picture(instance, plan)``: the plan as SVG text.
     """
 
     name: str
@@ -143,6 +145,7 @@ class Family(Generic[Instance, Plan]):
     describe: Callable[[Instance], Mapping[str, Any]] = lambda _: {}
     warnings: Callable[[Instance], tuple[str, ...]] = lambda _: ()
     why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
+    picture: Callable[[Instance, Plan], str] | None = None
 
     def method(self, name: str) -> Method[Instance, Plan]:
         """The method of that name; ``KeyError`` if there is none."""

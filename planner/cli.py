@@ -93,6 +93,7 @@ def solve_command(
     seed: Seed = 0,
     threads: Threads = 1,
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.svg", help="draw the plan (mesh_tiling)")] = None,
     batch_size: Annotated[
         int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
     ] = None,
@@ -109,6 +110,7 @@ def solve_command(
     from planner.files import refuse_overwriting, write_atomically
     from planner.loading import family_of
     from planner.orders import load_orders, solve_orders
+    from planner.pictures import artist, draw
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
     from planner.sweep import Row, parse_counts, show_rows, sweep
@@ -116,6 +118,8 @@ def solve_command(
     limits = _limits(time_limit, gap, seed, threads)
     if out is not None:
         refuse_overwriting(out, instance)
+    if plot is not None:
+        refuse_overwriting(plot, instance)
     overrides, given = options.split(settings)
     rows: list[Row] = []
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
@@ -126,6 +130,8 @@ def solve_command(
         by_order = load_orders(instance, inputs=inputs, **overrides)
         loaded = next(iter(by_order.values()))
         _warn(loaded, quiet)
+        if plot is not None:
+            artist(loaded, plot)  # refuses now rather than after the search
     try:
         with progress_line(quiet) as listen:
             run |= {"listen": listen, "notice": lambda line: note(quiet, line)}
@@ -153,6 +159,8 @@ def solve_command(
             note(quiet, f"--out {out}: there is no plan to write")
         else:
             write_atomically(Path(out), plan_file(result))
+    if plot is not None and result.plan is not None:
+        draw(plot, loaded, result.plan)
     raise typer.Exit(exit_code(result, exact, limits))
 
 

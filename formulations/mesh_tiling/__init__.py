@@ -123,4 +123,5 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     methods=METHODS,
     choose=choose,
     describe=describe,
+    picture=lazy("formulations.mesh_tiling.picture:svg"),
 )

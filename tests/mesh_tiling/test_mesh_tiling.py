@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from mesh_oracle import covers, optimum, random_instance, step_seconds
@@ -118,7 +120,12 @@ def test_models_agree_where_brute_force_cannot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "ordered", "limit_s"), [((32, 64, 4, 8), False, 5), ((8, 8, 2, 2), True, 60), pytest.param((8, 8, 1, 2), True, 120, marks=pytest.mark.slow)]
+    ("size", "ordered", "limit_s"),
+    [
+        ((32, 64, 4, 8), False, 5),
+        ((8, 8, 2, 2), True, 60),
+        pytest.param((8, 8, 1, 2), True, 120, marks=pytest.mark.slow),
+    ],
 )
 def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordered: bool, limit_s: float) -> None:
     instance = generate(*size, ordered=ordered, seed=1)
@@ -180,3 +187,22 @@ def test_listing_the_methods_imports_no_solver() -> None:
     script = f"import sys; import formulations.mesh_tiling; print(*{heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_the_picture_shows_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from planner.cli import main
+
+    target = tmp_path / "mesh.svg"
+    assert main(["solve", "mesh", "--tp-degree", "2", "--dp-degree", "2", "--quiet", "--plot", str(target)]) == 0
+    picture = ElementTree.fromstring(target.read_text())
+    shapes = [element.tag.rpartition("}")[2] for element in picture]
+    # A sheet, four frames, two tensor-parallel groups in each, and names of four stages and four nodes.
+    assert (shapes.count("rect"), shapes.count("line"), shapes.count("text")) == (1 + 4, 8, 4 + 4)
+
+
+@pytest.mark.parametrize(("name", "file"), [("chain8", "x.svg"), ("mesh", "x.gif")])
+def test_what_cannot_be_drawn_is_refused(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from planner.cli import main
+
+    assert main(["solve", name, "--plot", file]) == 2
+    assert "--plot is" in capsys.readouterr().err
