@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 from oracles import brute_force
 from strategies import random_stage_instance
@@ -32,6 +35,21 @@ def test_exact_knapsacks_make_it_exact(cases: int) -> None:
 def test_exact_knapsacks_make_it_exact_on_thousands(cases: int) -> None:
     for seed in range(20_000, 20_000 + max(cases, 2000)):
         agrees_when_exact(random_stage_instance(seed))
+
+
+@pytest.mark.parametrize("cells", [exact._SUMS, 0])
+def test_two_exact_methods_agree_beyond_brute_force(cells: int, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long chains and tight memory: stages that save at several layers, with and without running sums of savings."""
+    monkeypatch.setattr(exact, "_SUMS", cells)
+    for seed in range(cases // 4):
+        rng = random.Random(seed)
+        base = random_stage_instance(seed, max_nodes=14, shape="chain", uniform=True, memory="ample", exactly=False)
+        light = sum(min(x.static_bytes + x.activation_bytes for x in next(iter(v.tmpcs.values()))) for v in base.layers)
+        instance = replace(base, num_devices=8, memory_bytes=rng.uniform(0.3, 1.5) * light)
+        one, other = (f(instance, Limits(), Watch()) for f in (exact.solve, paper.solve_exact_knapsack))
+        assert one.infeasible == other.infeasible
+        if one.plan is not None and other.plan is not None:
+            assert evaluate(instance, one.plan) == pytest.approx(evaluate(instance, other.plan), rel=3e-9)
 
 
 @pytest.mark.parametrize("rule", ["rerank", "sort-once", "truncating"])
