@@ -57,6 +57,14 @@ def test_a_bound_is_lost_with_the_order_that_has_none(monkeypatch: pytest.Monkey
     )  # fmt: skip
 
 
+def test_infeasible_is_not_proved_by_some_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved = planner.solve(planner.load("diamond", memory="1B"), method="exact")
+    results: list[Any] = [proved, replace(proved, status=Status.UNKNOWN, stop=Stop.SIZE_LIMIT)]
+    monkeypatch.setattr("planner.orders.solve", lambda *_, **__: results.pop(0))
+    found = solve_orders({"id": None, "lifo": None})
+    assert (found.status, found.stop) == (Status.UNKNOWN, Stop.SIZE_LIMIT)
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["solve", "diamond", "--linearize", "id, lifo", "--exact", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

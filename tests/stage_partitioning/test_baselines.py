@@ -58,6 +58,13 @@ def test_equi_by_hand() -> None:
     assert [stage.dp_degree for stage in answer.plan.stages] == [4, 4]
 
 
+def test_equi_with_a_given_sum_of_degrees() -> None:
+    """Two stages are needed for the memory, so each takes half of the sum."""
+    instance = named(["a", "b"], memory_bytes=3.5, num_devices=4, num_microbatches=4, exactly=True)
+    plan = equi.solve(instance, Limits(), Watch()).plan
+    assert plan is not None and [stage.dp_degree for stage in plan.stages] == [2, 2]
+
+
 def all_equal_plans(instance: StageInstance, nodes: list[int]) -> Iterator[StagePlan]:
     """Every plan of equal groups, one TMPC id for all nodes, by the definition."""
     ids = [instance.layers[v].id for v in nodes]

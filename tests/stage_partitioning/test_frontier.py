@@ -98,6 +98,16 @@ def test_the_largest_table_takes_less_than_a_minute(published: Path) -> None:
         assert answer.bound is not None and found.times[k, s] == pytest.approx(answer.bound, rel=2e-9), (k, s)
 
 
+def test_work_that_divides_evenly() -> None:
+    """One layer without weights: replicas share it without loss, down to the work bound itself."""
+    layer = Layer(0, {1: (Tmpc("only", 12.0, 0.0, 1.0, 1.0),)})
+    found = frontier.frontier(StageInstance("one", (layer,), (), 10, 100.0, 1.0, 8), Watch())
+    assert found is not None
+    for k in range(1, 11):
+        for s in range(1, 9):
+            assert found.times[k, s] == pytest.approx(12.0 / min(k, s))
+
+
 def test_corners_say_all_the_table_says() -> None:
     found = frontier.frontier(chain(5, 12, 8), Watch())
     assert found is not None
