@@ -24,7 +24,7 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
     if infeasible is not None:
         return infeasible
     lengths = np.zeros(instance.num_stages, np.int64)
-    report = np.zeros(4)
+    report = np.zeros(5)
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):
         kernels.search(*tables(instance), weight, lengths, np.frombuffer(watch.flag, np.uint8), report)

@@ -38,7 +38,7 @@ def cheapest(
     for j in range(num_stages):
         here = np.full(num_layers + 1, np.inf)
         first = last = 0
-        for i in range(1, num_layers + 1):
+        for i in range(j + 1, num_layers - num_stages + j + 2):  # a layer for each stage before and after
             start = i - 1
             cost[start] = before[start] + cut[start, j]
             while last > first and cost[window[last - 1]] >= cost[start]:
@@ -128,6 +128,7 @@ def sweep(
     ring: Any,
     weight: Any,
     fastest: Any,
+    cap: Any,
     cap_sync: Any,
     cutoff: Any,
     back: Any,
@@ -136,19 +137,23 @@ def sweep(
     flag: Any,
     report: Any,
 ) -> Any:
-    """Least ``weight`` times the slowest stage plus all cuts, all-reduces below ``cap_sync``; ``inf`` if there is none.
+    """Least ``weight`` times the slowest stage plus all cuts, both caps kept; ``inf`` if there is none.
 
     ``fastest`` is a lower bound on the slowest stage. Values of ``cutoff`` and above are of no use: the sweep may end
     before it has found the least of them. ``report`` gets a lower bound on all values below ``cutoff`` ([1]; ``inf``:
-    there is none below the value returned), the steps so far ([2], added to) and 1 if the flag ended it ([3]).
+    there is none below the value returned), the steps so far ([2], added to), 1 if the flag ended it ([3]), and a lower
+    bound on all cuts ([4]).
     """
-    best, cap = np.inf, np.inf
+    best, first = np.inf, True
     report[1] = np.inf
     while True:
         sending = cheapest(elapsed, cut, held, ring, cap, cap_sync, back, lengths)
         report[2] += 1
         if sending == np.inf:
             return best
+        if first:
+            report[4] = sending
+            first = False
         longest = slowest(elapsed, lengths)
         value = weight * longest + sending
         if value < best:
@@ -171,16 +176,20 @@ def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: A
     """The best assignment in ``lengths``; all seconds but the constant sum of all stages count.
 
     The outer sweep is over the all-reduce as the inner one is over the slowest stage. ``report`` gets the value (0), a
-    lower bound (1), the number of steps (2) and 1 if the flag ended the search early (3). There must be an assignment.
+    lower bound (1), the number of steps (2) and 1 if the flag ended the search early (3); (4) is room. There must be an
+    assignment.
     """
     back = np.empty((cut.shape[1], len(elapsed)), np.int64)
     trial, found = np.empty_like(lengths), np.empty_like(lengths)
     fastest = least_slowest(elapsed, cut.shape[1])
     quickest = least_sync(elapsed, cut, held, ring, back, trial)
     best, bound, cap = np.inf, np.inf, np.inf
-    report[2] = report[3] = 0.0
+    report[2] = report[3] = report[4] = 0.0
     while True:
-        inner = sweep(elapsed, cut, held, ring, weight, fastest, cap, best - quickest, back, trial, found, flag, report)
+        # What is of use sends for at least as long as the last sweep's first step, so its slowest stage is this fast.
+        cutoff = best - quickest
+        start = (cutoff - report[4]) / weight if weight > 0 else np.inf
+        inner = sweep(elapsed, cut, held, ring, weight, fastest, start, cap, cutoff, back, trial, found, flag, report)
         if inner == np.inf:
             break
         sync = longest_sync(held, ring, found)
