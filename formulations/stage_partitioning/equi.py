@@ -169,6 +169,8 @@ def _times(instance: StageInstance, stages: list[list[int]], t: int, choice: Seq
     most = min(instance.num_devices // (w * t), N // w)
     allowed = (d for d in allowed_dp_degrees(instance) if d <= most and (not instance.exactly or w * d == N))
     d = np.fromiter(allowed, np.int64)
+    if not len(d):
+        return d, np.empty(0)
     loads = _loads(instance, stages, choice)
     room = instance.memory_bytes * MEMORY_SLACK
     # All stages have the same d, so the first of w has ceil(w d / d) = w micro-batches in flight, the last has 1.
