@@ -4,6 +4,7 @@ from typing import Any
 
 from formulations.amp_strategy import FAMILY as AMP_STRATEGY
 from formulations.family import Family
+from formulations.flushed_partitioning import FAMILY as FLUSHED_PARTITIONING
 from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
 from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
 from formulations.mesh_tiling import FAMILY as MESH_TILING
@@ -17,4 +18,5 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     MESH_TILING,
     AMP_STRATEGY,
     HIERARCHICAL_PARTITIONING,
+    FLUSHED_PARTITIONING,
 )

@@ -21,6 +21,7 @@ import pytest
 import planner
 from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
+from instances.flushed_partitioning import flushed
 from instances.hierarchical_partitioning import on_machines
 from planner.cli import solve_command
 from planner.report import as_json
@@ -100,6 +101,9 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("amp_strategy").read({**STRATEGIES, "placement": "oriented"}, "example", given),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
+    "flushed_partitioning": (
+        lambda **given: _family("flushed_partitioning").read(flushed(planner.load("diamond")), "diamond", given),
+    ),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
 }
 STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {

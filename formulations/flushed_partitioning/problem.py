@@ -1,0 +1,99 @@
+"""Stage partitioning for flushed pipelines: the definition, naively and without any solver.
+
+With m micro-batches in a batch and L stages, a micro-batch meets the bottleneck m + L - 1 times, and weights are
+synchronised once, after the batch::
+
+    (1 + (L - 1) / m) * max (compute + communication) + max 4 (d-1)/d * W / (B m)
+
+Source: reconstructed; Piper leaves flushes to future work (section 6). L counts all stages: plans are sequences of
+stages, also where the layer graph has branches, so two stages that do not depend on each other still add to the depth.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from formulations.family import Violation
+from formulations.simulate import PipelineStage, simulate
+from formulations.stage_partitioning import problem as flat_problem
+from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, stage_memory, stage_time
+from instances.flushed_partitioning import FlushedInstance, Schedule
+
+
+def step_time(instance: FlushedInstance, stage: Stage) -> float:
+    """Compute and communication of a stage per micro-batch, shared by its d replicas."""
+    return stage_time(instance.weightless, stage)
+
+
+def synchronisation_time(instance: FlushedInstance, stage: Stage) -> float:
+    """Exchange of a stage's gradients after the batch, per micro-batch of it."""
+    flat, d = instance.flat, stage.dp_degree
+    weights = [
+        x.weight_bytes
+        for node in stage.nodes
+        for x in flat.layers[flat.index[node]].tmpcs[stage.tp_degree]
+        if x.id == stage.tmpcs[node]
+    ]
+    return 4 * (d - 1) / d * math.fsum(weights) / flat.bandwidth / flat.num_microbatches
+
+
+def objective(instance: FlushedInstance, depth: int, bottleneck: float, synchronisation: float) -> float:
+    """Time per sample of a pipeline of ``depth`` stages."""
+    return (1 + (depth - 1) / instance.flat.num_microbatches) * bottleneck + synchronisation
+
+
+def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
+    """Time per sample of a plan, in the instance's time unit.
+
+    Raises
+    ------
+    ValueError
+        If the plan names a node or TMPC that the instance does not have, or has no stage.
+    """
+    if not plan.stages:
+        raise ValueError("the plan has no stage")
+    return objective(
+        instance,
+        len(plan.stages),
+        max(step_time(instance, stage) for stage in plan.stages),
+        max(synchronisation_time(instance, stage) for stage in plan.stages),
+    )
+
+
+def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, ...]:
+    """The rules that a plan breaks: those of the flat problem; under GPipe with ceil(m/d) micro-batches in flight.
+
+    Under 1F1B ceil(s/d) are in flight, as without flushes: degrees sum to at most m, so that is the smaller number.
+    """
+    if instance.schedule is Schedule.ONE_F_ONE_B:
+        return flat_problem.violations(instance.flat, plan)
+    found = list(flat_problem.violations(replace(instance.flat, memory_bytes=math.inf), plan))
+    if any(broken.rule in ("cover", "tmpc") for broken in found):
+        return tuple(found)
+    m, limit = instance.flat.num_microbatches, instance.flat.memory_bytes
+    for position, stage in enumerate(plan.stages):
+        memory = stage_memory(instance.flat, stage, m) if stage.dp_degree >= 1 else 0.0
+        if memory > limit * MEMORY_SLACK:
+            found.append(
+                Violation(
+                    "memory", f"stage {position} needs {memory:.17g} bytes of {limit:.17g} with {m} micro-batches"
+                )
+            )
+    return tuple(found)
+
+
+def simulated(instance: FlushedInstance, plan: StagePlan) -> float:
+    """Time per sample of one batch in the event simulation; a backward pass takes twice a forward pass.
+
+    The formula takes every stage for the slowest one while the pipeline fills and drains; the simulation does not, but
+    makes replicas wait for their own micro-batches, and lets a stage hold ceil(s/d) of them (1F1B) or all (GPipe).
+    """
+    m, gpipe = instance.flat.num_microbatches, instance.schedule is Schedule.GPIPE
+    sums = flat_problem.suffix_sums(plan)
+    stages = []
+    for stage, s in zip(plan.stages, sums, strict=True):
+        own = step_time(instance, stage) * stage.dp_degree
+        stages.append(PipelineStage(stage.dp_degree, own / 3, own * 2 / 3, m if gpipe else -(-s // stage.dp_degree)))
+    batch = simulate(stages, m, backward_first=not gpipe).makespan / m
+    return batch + max(synchronisation_time(instance, stage) for stage in plan.stages)

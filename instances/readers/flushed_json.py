@@ -1,0 +1,39 @@
+"""The project's own JSON of flushed stage partitioning, schema version 1 (docs/interface.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainValidator
+
+from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.parameters import one_of
+from instances.readers.fields import validated
+from instances.stage_partitioning import StageInstance
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != 1:
+        raise ValueError("1, the only schema version there is")
+    return 1
+
+
+class _InstanceRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    problem: Annotated[str, PlainValidator(one_of("flushed_partitioning"))]
+    schema_version: Annotated[int, PlainValidator(_version)]
+    schedule: Annotated[str, PlainValidator(one_of(*Schedule))] = "1f1b"
+    flat: dict[str, Any]
+
+
+def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance]) -> FlushedInstance:
+    """The instance that parsed JSON declares; ``read_flat`` reads its ``flat`` part.
+
+    Raises
+    ------
+    InstanceError
+        One line that names the field, its value and the rule.
+    """
+    record = validated(_InstanceRecord, content, where)
+    return flushed(read_flat(record.flat, f"{where}: flat"), Schedule(record.schedule), where)

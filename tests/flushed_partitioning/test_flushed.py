@@ -1,0 +1,189 @@
+"""Flushed pipelines: the definition by hand, two exact methods against brute force, the formula against simulation."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from strategies import random_stage_instance
+
+import planner
+from formulations.flushed_partitioning import FAMILY, cpsat, labels
+from formulations.flushed_partitioning.problem import evaluate, simulated, violations
+from formulations.stage_partitioning.problem import Stage, StagePlan
+from instances.errors import InstanceError
+from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.graph import topological_order
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Watch
+
+
+def random_flushed(seed: int, **fixed) -> FlushedInstance:
+    rng = random.Random(seed)
+    given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, "exactly": False, **fixed}
+    return flushed(random_stage_instance(rng, **given), rng.choice(list(Schedule)))
+
+
+def brute_force(instance: FlushedInstance) -> float | None:
+    """Every plan, by formulas of its own."""
+    flat, m = instance.flat, instance.flat.num_microbatches
+    nodes = [layer.id for layer in flat.layers]
+    tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
+    best = math.inf
+
+    def price(stage: tuple, d: int, t: int, s: int):
+        flying = math.ceil(m / d) if instance.schedule == "gpipe" else min(math.ceil(s / d), math.ceil(m / d))
+        for choice in product(*(tmpcs[v].get(t, ()) for v in stage)):
+            if sum(x.activation_bytes * flying + x.static_bytes for x in choice) > flat.memory_bytes * (1 + 1e-12):
+                continue
+            time = sum(x.time for x in choice)
+            for v, x in zip(stage, choice, strict=True):
+                for e in flat.edges:
+                    if e.target == v and e.source not in stage:
+                        time += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0)) / flat.bandwidth
+                    if e.source == v and e.target not in stage:
+                        time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
+            yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / (flat.bandwidth * m)
+
+    def walk(done: frozenset, devices: int, s: int, depth: int, slowest: float, longest: float) -> None:
+        nonlocal best
+        if len(done) == len(nodes):
+            best = min(best, (1 + (depth - 1) / m) * slowest + longest)
+            return
+        left = [v for v in nodes if v not in done]
+        for size in range(1, len(left) + 1):
+            for stage in combinations(left, size):
+                if any(e.source in stage and e.target not in done and e.target not in stage for e in flat.edges):
+                    continue
+                for d in range(1, m - s + 1):
+                    if (flat.cost_model == "released" and m % d) or d > (flat.max_dp_degree or d):
+                        continue
+                    for t in range(1, (flat.num_devices - devices) // d + 1):
+                        for time, sync in price(stage, d, t, s + d):
+                            walk(
+                                done | set(stage),
+                                devices + d * t,
+                                s + d,
+                                depth + 1,
+                                max(slowest, time),
+                                max(longest, sync),
+                            )
+
+    walk(frozenset(), 0, 0, 0, 0.0, 0.0)
+    return None if math.isinf(best) else best
+
+
+def chain() -> FlushedInstance:
+    layers = tuple(Layer(v, {1: (Tmpc("x", 12.0, 10.0, 2.0, 1.0),)}) for v in "ab")
+    return flushed(StageInstance("ab", layers, (Edge("a", "b", 20.0),), 3, 100.0, 10.0, 4))
+
+
+PLAN = StagePlan((Stage(("a",), 2, 1, {"a": "x"}), Stage(("b",), 1, 1, {"b": "x"})))
+
+
+def test_time_by_hand() -> None:
+    # steps (12 + 4)/2 and 12 + 4; two stages, four micro-batches; 4 * 1/2 * 10 bytes over 10 * 4
+    assert evaluate(chain(), PLAN) == pytest.approx((1 + 1 / 4) * 16 + 0.5)
+
+
+def test_memory_by_hand() -> None:
+    # 1F1B: a has s = 3, d = 2, two in flight; b one. GPipe: a has two, b has four
+    for schedule, needs in ((Schedule.ONE_F_ONE_B, 5.0), (Schedule.GPIPE, 9.0)):
+        instance = replace(chain(), schedule=schedule)
+        for memory, broken in ((needs, set()), (needs - 1, {"memory"})):
+            limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
+            assert {found.rule for found in violations(limited, PLAN)} == broken
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_other_rules_are_the_flat_ones(schedule: Schedule) -> None:
+    instance = replace(chain(), schedule=schedule)
+    assert {found.rule for found in violations(instance, StagePlan(PLAN.stages[::-1]))} == {"order"}
+    assert {found.rule for found in violations(instance, StagePlan(PLAN.stages[:1]))} == {"cover"}
+
+
+def test_labels_agree_with_brute_force(cases: int) -> None:
+    infeasible = 0
+    for seed in range(cases):
+        instance = random_flushed(seed, uniform=True)
+        if not labels.uniform_weights(instance):
+            continue
+        expected, answer = brute_force(instance), labels.solve(instance, Limits(), Watch())
+        assert answer.infeasible == (expected is None), seed
+        if expected is None:
+            infeasible += 1
+            continue
+        assert violations(instance, answer.plan) == ()
+        assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-8, abs_tol=1e-9), seed
+        assert answer.bound <= expected * (1 + 1e-9) + 1e-12
+    assert infeasible
+
+
+def test_cpsat_agrees_with_brute_force(cases: int) -> None:
+    infeasible = 0
+    for seed in range(max(20, cases // 4)):
+        instance = random_flushed(seed, max_nodes=3)
+        limits = Limits(time_s=20)
+        expected, answer = brute_force(instance), cpsat.solve(instance, limits, Watch(limits))
+        assert answer.infeasible == (expected is None), seed
+        if expected is None:
+            infeasible += 1
+            continue
+        assert violations(instance, answer.plan) == ()
+        assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-6, abs_tol=1e-6), seed
+        assert answer.bound <= expected * (1 + 1e-9) + 1e-12
+    assert infeasible
+
+
+def test_the_plan_without_flushes_can_be_the_wrong_one() -> None:
+    """Few micro-batches: four stages are best without flushes, but fill and drain cost them a quarter of the time."""
+    flat = planner.load("chain8", microbatches=8, devices=8)
+    instance = flushed(flat)
+    without = planner.solve(flat, method="exact")
+    best = planner.solve(instance, method="labels")
+    plan = FAMILY.plan_from_json(instance, without.plan)
+    assert violations(instance, plan) == ()
+    assert (len(plan.stages), len(best.plan["stages"])) == (4, 2)
+    assert evaluate(instance, plan) / best.objective == pytest.approx(1.2884, abs=1e-4)
+
+
+def test_how_far_the_formula_is_from_a_simulated_batch(cases: int) -> None:
+    """Chains with a stage for every node and d = 1.
+
+    GPipe is never slower than the formula, which takes every stage for the slowest one while the pipeline fills and
+    drains. 1F1B may be, since a stage with room for L - i micro-batches waits for the one in front of it.
+    """
+    ratios: dict[Schedule, list[float]] = {schedule: [] for schedule in Schedule}
+    for seed in range(3 * cases):
+        instance = random_flushed(seed, shape="chain")
+        flat = instance.flat
+        layers = [flat.layers[v] for v in topological_order(len(flat.layers), flat.edge_indices)]
+        if any(1 not in layer.tmpcs for layer in layers):
+            continue
+        plan = StagePlan(tuple(Stage((one.id,), 1, 1, {one.id: one.tmpcs[1][0].id}) for one in layers))
+        time, formula = simulated(instance, plan), evaluate(instance, plan)
+        if formula == 0:
+            continue
+        ratios[instance.schedule].append(time / formula)
+        # the slowest stage alone takes m steps of the m + L - 1
+        assert time / formula >= flat.num_microbatches / (flat.num_microbatches + len(layers) - 1) - 1e-9
+    assert min(map(len, ratios.values())) > 10
+    assert max(ratios[Schedule.GPIPE]) <= 1 + 1e-9
+    assert 1 < max(ratios[Schedule.ONE_F_ONE_B]) < 1.5
+
+
+def test_instances_survive_being_text_and_follow_overrides() -> None:
+    for seed in range(20):
+        instance = random_flushed(seed)
+        assert FAMILY.read(json.loads(json.dumps(FAMILY.to_json(instance))), "again", {}) == instance
+    for content in (chain(), FAMILY.to_json(chain())):
+        instance = FAMILY.read(content, "here", {"schedule": "gpipe", "microbatches": "7"})
+        assert instance.schedule is Schedule.GPIPE and instance.flat.num_microbatches == 7
+        with pytest.raises(InstanceError, match="schedule"):
+            FAMILY.read(content, "here", {"schedule": "dapple"})
+    with pytest.raises(InstanceError, match="exactly"):
+        flushed(replace(chain().flat, exactly=True))
