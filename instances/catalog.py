@@ -58,8 +58,8 @@ def _layer_count(value: Any) -> int:
 
 
 def _mesh_side(value: Any) -> int:
-    if parse_count(value) > 512:
-        raise ValueError("an integer from 1 to 512")
+    if parse_count(value) > 256:
+        raise ValueError("an integer from 1 to 256")
     return parse_count(value)
 
 

@@ -119,13 +119,14 @@ def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: 
     A strategy is left out once its lower bound is no better than the ``top``-th best plan: the slowest stage is at
     least the mean and at least the longest layer.
     """
-    pairs = [
-        (_lower_bound(layers), degrees, placement)
-        for degrees in strategies(instance)
-        if degrees.pp_degree <= len(instance.layers)
-        for placement in placements(instance, degrees)
-        for layers in [layer_assignment(instance, degrees, placement)]
-    ]
+    pairs = []
+    for degrees in strategies(instance):
+        if degrees.pp_degree > len(instance.layers):
+            continue
+        for placement in placements(instance, degrees):
+            if watch.stopped():
+                return Answer(stop=watch.why())
+            pairs.append((_lower_bound(layer_assignment(instance, degrees, placement)), degrees, placement))
     if not pairs:
         return _nothing(instance)
     pairs.sort(key=lambda pair: pair[0])

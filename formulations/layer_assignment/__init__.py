@@ -23,7 +23,7 @@ _OVERRIDES = (
 )
 
 #: Beyond these a model takes too long to build, and the published program too much memory.
-_MODEL_BOOLEANS, _MODEL_ARCS, _PROGRAM_STATES, _EXACT_STEPS, _JOINT_LAYERS = 10_000, 20_000, 5e7, 1e8, 4_000
+_MODEL_BOOLEANS, _MODEL_ARCS, _PROGRAM_STATES, _EXACT_STEPS, _JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
 
 
 def recognise(content: Any) -> bool:
@@ -67,8 +67,10 @@ def describe(instance: Instance) -> dict[str, Any]:
     }
 
 
-def choose(instance: Instance, _limits: Limits, _exact: bool) -> tuple[str, str]:
-    """The compiled sweep, with the all-reduce inside where there is one."""
+def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """The compiled sweep, with the all-reduce inside where there is one; an even split if that is too large."""
+    if not exact and _joint(instance) is not None:
+        return "uniform", f"too large for the exact sweep ({_joint(instance)})"
     if instance.ring_s_per_parameter:
         return "exact-joint", "the all-reduce is part of the objective"
     return "exact", f"{instance.num_layers} layers: the compiled sweep takes milliseconds"

@@ -38,7 +38,7 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch, iterations: int 
         if watch.stopped():
             break
         done += 1
-        tiling = random_tiling(places, rng)
+        tiling = random_tiling(places, rng, watch)
         if tiling is None:
             continue
         after = places.plan(tiling)
@@ -57,33 +57,29 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch, iterations: int 
     )
 
 
-def random_tiling(places: Placements, rng: random.Random) -> list[int] | None:
+def random_tiling(places: Placements, rng: random.Random, watch: Watch) -> list[int] | None:
     """Lay random tiles at the first free device, going back where none fits; ``None`` if it takes too long."""
-    instance, columns = places.instance, places.instance.columns
-    begins: dict[int, list[int]] = {}
-    for number, tile in enumerate(places.tiles):
-        begins.setdefault(tile.row * columns + tile.column, []).append(number)
-    devices = [
-        frozenset(
-            row * columns + column
-            for row in range(tile.row, tile.row + tile.rows)
-            for column in range(tile.column, tile.column + tile.columns)
-        )
-        for tile in places.tiles
-    ]
-    free = set(range(instance.rows * columns))
+    free = [True] * len(places.covering)
     laid: list[tuple[int, list[int]]] = []  # a tile, and those still to be tried in its place
-    for _ in range(_ATTEMPTS * max(1, instance.num_stages)):
-        if not free:
+    device = 0  # no device before this one is free
+    for _ in range(_ATTEMPTS * max(1, places.instance.num_stages)):
+        while device < len(free) and not free[device]:
+            device += 1
+        if device == len(free):
             return [number for number, _ in laid]
-        choices = [number for number in begins.get(min(free), []) if devices[number] <= free]
+        if watch.stopped():
+            return None
+        choices = [number for number in places.covering[device] if all(free[each] for each in places.devices[number])]
         rng.shuffle(choices)
         while not choices:
             if not laid:
                 return None
             number, choices = laid.pop()
-            free |= devices[number]
+            device = places.devices[number][0]
+            for each in places.devices[number]:
+                free[each] = True
         number = choices.pop()
-        free -= devices[number]
+        for each in places.devices[number]:
+            free[each] = False
         laid.append((number, choices))
-    return [number for number, _ in laid] if not free else None
+    return None

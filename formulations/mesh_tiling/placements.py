@@ -46,14 +46,25 @@ class Placements:
         return [known[tile.column, tile.rows] for tile in self.tiles]
 
     @cached_property
+    def devices(self) -> list[list[int]]:
+        """The devices under each tile; numbered row by row."""
+        columns = self.instance.columns
+        return [
+            [
+                row * columns + column
+                for row in range(tile.row, tile.row + tile.rows)
+                for column in range(tile.column, tile.column + tile.columns)
+            ]
+            for tile in self.tiles
+        ]
+
+    @cached_property
     def covering(self) -> list[list[int]]:
         """For each device, row by row, the tiles over it."""
-        columns = self.instance.columns
-        found: list[list[int]] = [[] for _ in range(self.instance.rows * columns)]
-        for number, tile in enumerate(self.tiles):
-            for row in range(tile.row, tile.row + tile.rows):
-                for column in range(tile.column, tile.column + tile.columns):
-                    found[row * columns + column].append(number)
+        found: list[list[int]] = [[] for _ in range(self.instance.rows * self.instance.columns)]
+        for number, devices in enumerate(self.devices):
+            for device in devices:
+                found[device].append(number)
         return found
 
     @cached_property

@@ -11,6 +11,9 @@ from instances.mesh_tiling import MeshInstance
 from instances.parameters import one_of
 from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, validated
 
+#: Devices of the largest mesh.
+MAX_DEVICES = 2**16
+
 
 def _version(value: Any) -> int:
     if isinstance(value, bool) or value != 1:
@@ -50,6 +53,8 @@ def read(content: Any, where: str) -> MeshInstance:
         raise InstanceError.at(where, "intra_bytes_per_s", [], "a number for each node, at least one")
     if len(record.inter_bytes_per_s) != nodes:
         raise InstanceError.at(where, "len(inter_bytes_per_s)", len(record.inter_bytes_per_s), f"{nodes}")
+    if record.rows * nodes > MAX_DEVICES:
+        raise InstanceError.at(where, "rows x nodes", record.rows * nodes, f"at most {MAX_DEVICES} devices")
     fields = record.model_dump(exclude={"problem", "schema_version"})
     fields["intra_bytes_per_s"] = tuple(record.intra_bytes_per_s)
     fields["inter_bytes_per_s"] = tuple(record.inter_bytes_per_s)

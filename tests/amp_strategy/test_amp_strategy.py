@@ -35,6 +35,21 @@ from instances.errors import InstanceError
 from instances.layer_assignment import TiedParameters
 from solvers.outcome import Limits, Stop, Watch
 
+
+class StopsAfter(Watch):
+    """A watch that is stopped when it is asked once more than this."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.left = count
+
+    def stopped(self) -> bool:
+        self.left -= 1
+        if self.left < 0:
+            self.stop(Stop.INTERRUPTED)
+        return super().stopped()
+
+
 METHODS = ("amp", "amp-released", "amp-sa", "megatron", "exhaustive")
 
 
@@ -292,6 +307,9 @@ def test_an_interrupted_search_keeps_a_true_bound() -> None:
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
     answer = FAMILY.method("exhaustive").solve(instance, Limits(), watch)
+    assert answer.plan is None and answer.stop is Stop.INTERRUPTED
+    priced = sum(degrees.pp_degree <= len(instance.layers) for degrees in strategies(instance))
+    answer = FAMILY.method("exhaustive").solve(instance, Limits(), StopsAfter(priced))
     assert answer.plan is None and 0 < answer.bound <= brute_force(instance)
 
 

@@ -140,6 +140,8 @@ def test_what_would_help() -> None:
 def test_supports_and_choice() -> None:
     plain, joint = generate(), generate(all_reduce=True)
     assert FAMILY.choose(plain, Limits(), True)[0] == "exact"
+    vast = replace(plain, layer_time_s=plain.layer_time_s * 2000, num_stages=2000)
+    assert FAMILY.choose(vast, Limits(), False)[0] == "uniform"
     assert FAMILY.choose(joint, Limits(), True)[0] == "exact-joint"
     assert "--ignore-all-reduce" in str(FAMILY.method("exact").supports(joint))
     assert FAMILY.method("exact-joint").supports(plain) is None

@@ -177,7 +177,7 @@ def test_bad_plans_are_named(content: Any) -> None:
 def test_the_family() -> None:
     assert FAMILY.read(BY_HAND, "m", {"tp-degree": 1, "ordered": True}).tp_degree == 1
     assert FAMILY.choose(generate(), Limits(), False)[0] == "cpsat"
-    assert FAMILY.choose(generate(200, 200, ordered=True), Limits(), False)[0] == "sa"
+    assert FAMILY.choose(generate(100, 100, ordered=True), Limits(), False)[0] == "sa"
     assert "pairs" in str(FAMILY.method("milp").supports(generate(8, 8, ordered=True)))
     assert FAMILY.describe(generate())["stages"] == 8
 
