@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from formulations.stage_partitioning.kernels import assemble, first_degree, has, saving_order, subset
+from formulations.stage_partitioning.kernels import assemble, first_degree, saving_order
+from formulations.stage_partitioning.kernels_downsets import has, subset
 from formulations.tmpc_knapsack.decision import FOUND, STOPPED, decide
 
 #: No label.

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from formulations.stage_partitioning import kernels
+from formulations.stage_partitioning import kernels_downsets
 from formulations.stage_partitioning.costs import Words
 from instances.graph import Edges, adjacency, lifo_order, topological_order
 from instances.stage_partitioning import StageInstance
@@ -28,7 +28,7 @@ def _enumerate(n: int, edges: tuple[tuple[int, int], ...], limit: int) -> Words 
     for v, nodes in enumerate(successors):
         for w in nodes:
             below[v, w >> 6] |= np.uint64(1 << (w & 63))
-    found = kernels.enumerate_downsets(n, below, limit)
+    found = kernels_downsets.enumerate_downsets(n, below, limit)
     return found if len(found) else None
 
 

@@ -33,6 +33,7 @@ from formulations.stage_partitioning.downsets import all_downsets, chain_downset
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate, stage_memory, suffix_sums
 from formulations.tmpc_knapsack.decision import FOUND, decide
+from instances.parameters import MAX_COUNT
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
@@ -376,9 +377,9 @@ def _whole_bytes(memory: float) -> str:
 
 
 def _unlimited_devices(instance: StageInstance) -> int:
-    """A K that no plan of the instance can exceed: every degree at its largest."""
+    """A K that no plan can exceed, every degree at its largest; or the largest that an instance may declare."""
     largest_t = max((t for layer in instance.layers for t, found in layer.tmpcs.items() if found), default=1)
-    return instance.num_microbatches * largest_t
+    return min(instance.num_microbatches * largest_t, MAX_COUNT)
 
 
 def tiny() -> StageInstance:

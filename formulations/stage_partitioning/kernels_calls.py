@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from formulations.stage_partitioning.kernels import assemble, subset
+from formulations.stage_partitioning.kernels import assemble
+from formulations.stage_partitioning.kernels_downsets import subset
 from formulations.tmpc_knapsack.kernels import MEMORY_SLACK, solve_arrays
 from formulations.tmpc_knapsack.kernels_paper import rerank, sort_once, truncating
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from formulations.stage_partitioning.kernels import assemble, boundary, subset
+from formulations.stage_partitioning.kernels import assemble, boundary
+from formulations.stage_partitioning.kernels_downsets import subset
 from formulations.tmpc_knapsack.kernels import solve_arrays
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from formulations.stage_partitioning.kernels import assemble, boundary, first_degree, has, saving_order, subset
+from formulations.stage_partitioning.kernels import assemble, boundary, first_degree, saving_order
+from formulations.stage_partitioning.kernels_downsets import has, subset
 from formulations.tmpc_knapsack.decision import INNER, OUTER
 from formulations.tmpc_knapsack.kernels import solve_arrays
 from formulations.tmpc_knapsack.kernels_paper import rerank, sort_once, truncating

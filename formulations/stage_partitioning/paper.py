@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
-from formulations.stage_partitioning import exact, kernels, kernels_paper
+from formulations.stage_partitioning import exact, kernels, kernels_downsets, kernels_paper
 from formulations.stage_partitioning.costs import (
     Floats,
     Ints,
@@ -127,7 +127,7 @@ class Program:
     def _origin(self, table: Table, j: int, k: int, s: int) -> tuple[int, int, int]:
         value = self.entry(table, j, k, s)
         for i in range(j):
-            if not kernels.subset(self.lattice.bits, i, j):
+            if not kernels_downsets.subset(self.lattice.bits, i, j):
                 continue
             for q, t in enumerate(self.profile.tp_degrees.tolist()):
                 if self.lattice.missing[q, j] != self.lattice.missing[q, i]:
