@@ -14,7 +14,7 @@ from instances import amp_experiments, layer_assignment, mesh_tiling, transforme
 from instances.amp_strategy import AmpInstance
 from instances.errors import InstanceError
 from instances.layer_assignment import LayerAssignmentInstance
-from instances.parameters import Parameter, parse_amount, parse_count, parse_flag
+from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag
 from instances.stage_edits import MAX_LAYERS
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.transformer import Architecture
@@ -81,6 +81,14 @@ def _parameters(model: Architecture) -> tuple[Parameter, ...]:
         Parameter("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
         Parameter("optimizer-bytes", parse_amount, "optimiser state per parameter", "12", metavar="BYTES"),
         Parameter(
+            "memory-scheme",
+            one_of("2bw", "pipedream"),
+            "2bw: two versions of the weights; pipedream: one for each micro-batch in flight",
+            "2bw",
+            metavar="2bw|pipedream",
+        ),
+        Parameter("forward-only", parse_flag, "inference: no backward pass, nothing to synchronise", is_flag=True),
+        Parameter(
             "published-conventions",
             parse_flag,
             "count memory as Piper's released profile: one byte per parameter, no gradients, no optimiser state",
@@ -111,7 +119,8 @@ def _make(
         model = replace(default, **sizes)
     except ValueError as error:
         raise InstanceError(f"{name}: {error}") from None
-    instance = generate(name, model, books=replace(books, **bytes_each))
+    books = replace(books, stashed=given.get("memory_scheme") == "pipedream", **bytes_each)
+    instance = generate(name, model, books=books, forward_only=bool(given.get("forward_only")))
     return replace(instance, options={key.replace("_", "-"): value for key, value in given.items()})
 
 

@@ -39,6 +39,7 @@ from instances.stage_partitioning import Edge, Layer, NodeId, StageInstance, Tmp
 
 VANILLA = "vanilla"
 RECOMPUTE = "activation recomp"
+FORWARD = "forward"
 
 #: Bytes of an activation element, and of a token id.
 _ELEMENT, _TOKEN = 2, 8
@@ -112,16 +113,26 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Bookkeeping:
-    """Bytes held per parameter; PipeDream-2BW keeps two versions of the weights."""
+    """Bytes held per parameter.
+
+    PipeDream-2BW keeps ``weight_versions`` of the weights. With ``stashed`` weights (PipeDream) there is a version for
+    each micro-batch in flight instead, which counts with the activations.
+    """
 
     parameter_bytes: float = 2.0
     gradient_bytes: float = 2.0
     optimizer_bytes: float = 12.0
     weight_versions: int = 2
+    stashed: bool = False
 
     def state_bytes(self) -> float:
-        """All bytes per parameter."""
-        return self.weight_versions * self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+        """Bytes per parameter that do not depend on the micro-batches in flight."""
+        versions = 0 if self.stashed else self.weight_versions
+        return versions * self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+
+    def stash_bytes(self) -> float:
+        """Bytes per parameter for each micro-batch in flight."""
+        return self.parameter_bytes if self.stashed else 0.0
 
 
 #: fp16 weights and gradients; Adam's fp32 weights and two moments.
@@ -139,6 +150,7 @@ class _Part:
     inside_bytes: float = 0.0
     time_s: float = 0.0
     again_s: float = 0.0
+    forward_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -148,6 +160,7 @@ class TransformerCosts:
     model: Architecture
     device: Accelerator
     books: Bookkeeping
+    forward_only: bool = False
 
     def matmul_s(self, operations: float, t: int) -> float:
         """Seconds of matrix products shared by t devices, h/t columns each."""
@@ -173,6 +186,7 @@ class TransformerCosts:
             inside_bytes=_INSIDE * A / t + A,
             time_s=_BOTH * forward + 4 * self.all_reduce_s(A, t),
             again_s=forward + self.all_reduce_s(A, t),
+            forward_s=forward + 2 * self.all_reduce_s(A, t),
         )
 
     def embedding(self, t: int, num_inputs: int, whole_rows: int) -> _Part:
@@ -185,14 +199,14 @@ class TransformerCosts:
         forward = self.memory_s(_EMBEDDING_PASSES * A) + self.all_reduce_s(A, t)
         backward = self.memory_s(2 * _EMBEDDING_PASSES * A + 2 * _ELEMENT * parameters)
         ids = float(num_inputs * m.tokens * _TOKEN)
-        return _Part(parameters, ids, A / _ELEMENT, forward + backward, forward)
+        return _Part(parameters, ids, A / _ELEMENT, forward + backward, forward, forward)
 
     def pooler(self) -> _Part:
         """A dense layer on the first token, whole on every device."""
         m = self.model
         h = m.hidden_size
         forward = self.matmul_s(2 * m.microbatch_size * h**2, 1)
-        return _Part(h**2 + h, m.output_bytes, 0.0, _BOTH * forward, forward)
+        return _Part(h**2 + h, m.output_bytes, 0.0, _BOTH * forward, forward, forward)
 
     def head(self, t: int) -> _Part:
         """Layer norm, projection to the vocabulary and loss; logits in fp16 and their softmax in fp32 are held."""
@@ -201,19 +215,27 @@ class TransformerCosts:
         forward = self.matmul_s(2 * m.tokens * m.hidden_size * m.vocabulary_size, t) + self.memory_s(2 * A)
         forward += self.memory_s((2 * _ELEMENT + 4) * logits)
         parameters = m.hidden_size * m.vocabulary_size / t + 2 * m.hidden_size
-        return _Part(parameters, A, (_ELEMENT + 4) * logits, _BOTH * forward + self.all_reduce_s(A, t), forward)
+        return _Part(
+            parameters, A, (_ELEMENT + 4) * logits, _BOTH * forward + self.all_reduce_s(A, t), forward, forward
+        )
 
     def tmpcs(
         self, part: _Part, t: int, taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
     ) -> tuple[Tmpc, ...]:
-        """With and without recomputation; at t > 1 whole tensors are spread from and to one device over each edge."""
+        """With and without recomputation; at t > 1 whole tensors are spread from and to one device over each edge.
+
+        Forward only: one TMPC that keeps inputs in flight, one copy of the weights, and nothing to synchronise.
+        """
+        if self.forward_only:
+            held = part.parameters * self.books.parameter_bytes + part.inside_bytes
+            return (Tmpc(FORWARD, part.forward_s, 0.0, part.input_bytes, held, dict(taken) if t > 1 else {}),)
         spread = (dict(taken), dict(given)) if t > 1 else ({}, {})
-        state = part.parameters * self.books.state_bytes()
+        state, stash = part.parameters * self.books.state_bytes(), part.parameters * self.books.stash_bytes()
         vanilla = Tmpc(
             VANILLA,
             part.time_s,
             part.parameters * self.books.parameter_bytes,
-            part.input_bytes + part.inside_bytes,
+            part.input_bytes + part.inside_bytes + stash,
             state,
             *spread,
         )
@@ -221,7 +243,7 @@ class TransformerCosts:
             vanilla,
             id=RECOMPUTE,
             time=part.time_s + (part.again_s if part.inside_bytes else 0.0),
-            activation_bytes=part.input_bytes,
+            activation_bytes=part.input_bytes + stash,
             static_bytes=state + part.inside_bytes,
         )
         return vanilla, recompute
@@ -241,7 +263,9 @@ class _Graph:
         node = len(self.names)
         self.names.append(name)
         self.parts.append(parts)
-        self.edges += [Edge(source, node, size) for source, size in inputs.items()]
+        # Cost models count every edge twice, for the forward and the backward pass.
+        share = 0.5 if self.costs.forward_only else 1.0
+        self.edges += [Edge(source, node, share * size) for source, size in inputs.items()]
         return node
 
     def add_input(self, name: str, size: float) -> int:
@@ -262,7 +286,11 @@ class _Graph:
 
 
 def bert(
-    name: str, model: Architecture, device: Accelerator = A100, books: Bookkeeping = MIXED_PRECISION
+    name: str,
+    model: Architecture,
+    device: Accelerator = A100,
+    books: Bookkeeping = MIXED_PRECISION,
+    forward_only: bool = False,
 ) -> StageInstance:
     """A BERT: token and position inputs, embedding, layers that all take the attention mask, pooler.
 
@@ -272,7 +300,7 @@ def bert(
         ``num_layers + 5`` nodes in topological order, times in seconds; K = 64, N = 512, B = 25 GiB/s, M the
         accelerator's memory.
     """
-    costs = TransformerCosts(model, device, books)
+    costs = TransformerCosts(model, device, books, forward_only)
     degrees, A = model.degrees(), model.output_bytes
     graph = _Graph(costs)
     ids = float(_TOKEN * model.tokens)
@@ -288,7 +316,11 @@ def bert(
 
 
 def gpt(
-    name: str, model: Architecture, device: Accelerator = A100, books: Bookkeeping = MIXED_PRECISION
+    name: str,
+    model: Architecture,
+    device: Accelerator = A100,
+    books: Bookkeeping = MIXED_PRECISION,
+    forward_only: bool = False,
 ) -> StageInstance:
     """A GPT: token ids, embedding, causal layers without a mask tensor, language-model head (not tied); a chain.
 
@@ -297,7 +329,7 @@ def gpt(
     StageInstance
         ``num_layers + 3`` nodes in topological order; otherwise as ``bert``.
     """
-    costs = TransformerCosts(model, device, books)
+    costs = TransformerCosts(model, device, books, forward_only)
     degrees, A = model.degrees(), model.output_bytes
     graph = _Graph(costs)
     ids = float(_TOKEN * model.tokens)
