@@ -97,6 +97,20 @@ class Placements:
         return TilingPlan(tuple(replace(self.tiles[number], stage=stage) for stage, number in enumerate(numbers)))
 
 
+def regular_tiling(places: Placements) -> list[int] | None:
+    """Tiles of one shape in rows and columns, upright if they fit so; ``None`` if neither shape does."""
+    instance = places.instance
+    degrees = (instance.tp_degree, instance.dp_degree)
+    for height, width in (degrees, degrees[::-1]):
+        if instance.rows % height == 0 and instance.columns % width == 0:
+            return [
+                number
+                for number, tile in enumerate(places.tiles)
+                if (tile.rows, tile.columns) == (height, width) and tile.row % height == tile.column % width == 0
+            ]
+    return None
+
+
 def _overlap(tile: Tile, other: Tile) -> bool:
     across = tile.column < other.column + other.columns and other.column < tile.column + tile.columns
     return across and tile.row < other.row + other.rows and other.row < tile.row + tile.rows

@@ -16,6 +16,7 @@ import pytest
 from mesh_oracle import covers, optimum, random_instance, step_seconds
 
 from formulations.mesh_tiling import FAMILY, cpsat, milp, paper
+from formulations.mesh_tiling.placements import Placements, regular_tiling
 from formulations.mesh_tiling.problem import Tile, TilingPlan, evaluate, violations
 from instances.errors import InstanceError
 from instances.mesh_tiling import MeshInstance, generate, to_json
@@ -206,3 +207,20 @@ def test_what_cannot_be_drawn_is_refused(name: str, file: str, capsys: pytest.Ca
 
     assert main(["solve", name, "--plot", file]) == 2
     assert "--plot is" in capsys.readouterr().err
+
+
+def test_a_mesh_too_large_to_prove_has_a_regular_plan_and_a_bound() -> None:
+    instance = generate(32, 48, 2, 4, ordered=True)
+    limits = Limits(time_s=0.5)
+    watch = Watch(limits)
+    cpsat.solve(instance, limits, watch)
+    assert violations(instance, watch.best_plan) == ()
+    assert 0 < watch.best_bound <= watch.best_objective
+
+
+@pytest.mark.parametrize(("size", "regular"), [((4, 6, 2, 3), 4), ((3, 4, 2, 3), 2), ((6, 5, 2, 3), None)])
+def test_regular_tilings(size: tuple[int, int, int, int], regular: int | None) -> None:
+    instance = generate(*size)
+    found = regular_tiling(Placements(instance))
+    assert (None if found is None else len(found)) == regular
+    assert found is None or violations(instance, Placements(instance).plan(found)) == ()
