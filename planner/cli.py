@@ -360,6 +360,7 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
 
 #: Shown at the end of each command's help.
 _EXAMPLES: dict[str, tuple[str, ...]] = {
+    "hierarchy": ("planner hierarchy bert32 --memory 40GiB --num-machines 4 --outer-bandwidth 25GB/s",),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
         "planner solve resnet.json --devices 32 --memory 2GiB --cost-model released --method piper --json",
