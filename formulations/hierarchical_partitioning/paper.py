@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from formulations.family import Answer
 from formulations.hierarchical_partitioning import kernels
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
+from formulations.stage_partitioning import exact as flat_exact
 from formulations.stage_partitioning import kernels as flat_kernels
 from formulations.stage_partitioning.costs import (
     Floats,
@@ -278,7 +279,8 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
             chain = Search(instance, chain_downsets(order), flag)
             best = minimise(chain, watch, limits.gap, start=best, chain=True)[0]
     search = Search(instance, downsets, flag)
-    best, bound, infeasible = minimise(search, watch, limits.gap, start=best)
+    lower = flat_bound(instance, limits, watch)
+    best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower)
     splits, pairs, knapsacks = search.counts.tolist()
     return Answer(
         plan=best[0] if best else None,
@@ -295,16 +297,41 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     )
 
 
+def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> float:
+    """A lower bound: the optimum of the flat problem at the inner bandwidth, without weights to synchronise.
+
+    A plan flattens to one that takes no longer there: its stages are the same, its memory is counted as exactly, and
+    more pairs of degrees are allowed. 0 if the flat search ends without a bound.
+    """
+    layers = tuple(
+        replace(layer, tmpcs={t: tuple(replace(x, weight_bytes=0.0) for x in xs) for t, xs in layer.tmpcs.items()})
+        for layer in instance.flat.layers
+    )
+    unlimited = instance.memory_model is MemoryModel.NONE
+    memory = math.inf if unlimited else instance.flat.memory_bytes
+    own = Watch(Limits(time_s=watch.remaining_s()))
+    own.flag = watch.flag
+    bound = flat_exact.solve(replace(instance.inner, layers=layers, memory_bytes=memory), limits, own).bound
+    return 0.0 if bound is None else bound * (1 - PRECISION)
+
+
 def minimise(
-    search: Search, watch: Watch, gap: float, start: Incumbent | None = None, *, chain: bool = False
+    search: Search,
+    watch: Watch,
+    gap: float,
+    start: Incumbent | None = None,
+    *,
+    lower: float = 0.0,
+    chain: bool = False,
 ) -> tuple[Incumbent | None, float | None, bool]:
     """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
 
-    ``chain`` says that the lattice is only one linear order: its bounds are not the problem's, and 1e-4 is enough.
+    ``lower`` is a bound that is known already. ``chain`` says that the lattice is only one linear order: its bounds are
+    not the problem's, and 1e-4 is enough.
     The lower bound is raised in growing steps to a first plan; then the interval is bisected, and a test just below
     the incumbent, at every third turn and at the end, is the proof.
     """
-    best, lower = start, search.work_bound
+    best, lower = start, max(lower, search.work_bound)
     precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
     if not chain:
         watch.bound(lower)
