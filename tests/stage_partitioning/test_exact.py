@@ -12,7 +12,7 @@ import pytest
 from oracles import brute_force
 from strategies import random_stage_instance
 
-from formulations.stage_partitioning import exact
+from formulations.stage_partitioning import exact, kernels, paper
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import evaluate, violations
 from formulations.tmpc_knapsack.decision import FOUND, NONE, decide
@@ -62,6 +62,21 @@ def test_every_sum_counts_where_one_is_asked_for(cases: int) -> None:
 def test_agrees_with_brute_force_on_thousands(cases: int) -> None:
     for seed in range(10_000, 10_000 + max(cases, 2000)):
         agrees(random_stage_instance(seed))
+
+
+def test_agrees_with_the_published_program_on_larger_instances(cases: int) -> None:
+    """Too large for brute force: many labels a downset, and knapsacks of many nodes."""
+    feasible = 0
+    for seed in range(cases // 2):
+        instance = random_stage_instance(seed, max_nodes=14, max_devices=24, max_tmpcs=3, memory="tight", shape="chain")
+        answer = exact.solve(instance, Limits(), Watch())
+        witness = paper.solve_exact_knapsack(instance, Limits(), Watch())
+        assert answer.infeasible == witness.infeasible
+        if answer.plan is not None:
+            assert witness.plan is not None and violations(instance, answer.plan) == ()
+            assert evaluate(instance, answer.plan) == pytest.approx(evaluate(instance, witness.plan), rel=1e-8)
+            feasible += 1
+    assert feasible > cases // 5
 
 
 def test_decision_agrees_with_enumeration(cases: int) -> None:
@@ -207,3 +222,40 @@ def test_linear_orders_give_the_first_plan_of_wide_graphs(monkeypatch: pytest.Mo
     monkeypatch.setattr(exact, "_CHAIN_FIRST", 0)
     for seed in range(60):
         agrees(random_stage_instance(seed))
+
+
+def test_labels_of_one_downset_may_take_the_same_degree() -> None:
+    """The last layer takes 3 devices at s = 1 or 2 at s = 2; only the second leaves the first layer the two it needs.
+
+    No two neighbours share a tensor-parallel degree, so every layer is a stage.
+    """
+
+    def layer(name: str, *options: tuple[int, float, float]) -> Layer:
+        return Layer(name, {t: (Tmpc("only", time, 0.0, held, 0.0),) for t, time, held in options})
+
+    first, middle = layer("w", (1, 1.0, 1.0), (2, 1.0, 0.5)), layer("y", (4, 1.0, 0.0))
+    last = layer("z", (1, 2.0, 0.0), (3, 1.0, 0.0))
+    edges = (Edge("w", "y", 0.0), Edge("y", "z", 0.0))
+    instance = StageInstance("labels", (first, middle, last), edges, 8, 2.0, 1.0, 8)
+    assert agrees(instance)
+    assert value(instance) == 1.0
+
+
+def test_the_relaxation_of_running_sums_is_the_one_of_a_walk() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        m = int(rng.integers(1, 12))
+        rise, saving = rng.integers(0, 9, m).astype(float), rng.integers(1, 9, m).astype(float)
+        order = np.argsort(rise / saving, kind="stable")
+        rise, saving, inside = rise[order], saving[order], rng.random((2, m)) < 0.5
+        inside[1] |= inside[0]
+        sums = [np.cumsum(np.where(inside, values, 0.0), axis=1) for values in (rise, saving)]
+        need = float(rng.integers(1, 20))
+        found = kernels._saving_cost.py_func(0, 1, rise, saving, m, *sums, need)
+        left, spent, expected = need, 0.0, (math.inf, math.inf)
+        for r in np.flatnonzero(inside[1] & ~inside[0]):
+            if saving[r] >= left:
+                expected = (spent + rise[r] * left / saving[r], spent + rise[r])
+                break
+            left, spent = left - saving[r], spent + rise[r]
+        assert found == pytest.approx(expected)
