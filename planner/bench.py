@@ -12,8 +12,9 @@ from typing import Any
 from instances.errors import InstanceError
 from planner.dispatch import AUTO
 from planner.errors import UsageError
-from planner.loading import load, parse_json, published_file, read_text
+from planner.loading import load, published_file
 from planner.options import split
+from planner.reading import parse_json, read_text
 from planner.report import console, number, percent
 from planner.run import solve
 from planner.versions import versions

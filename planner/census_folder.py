@@ -12,7 +12,7 @@ from formulations.stage_partitioning.calls import EDGES, Calls, Origin
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from planner.errors import UsageError
 from planner.files import write_atomically
-from planner.loading import parse_json, read_text
+from planner.reading import parse_json, read_text
 from planner.report import as_json
 from planner.versions import versions
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from formulations.family import Violation
 from instances.errors import InstanceError
-from planner.loading import family_of, parse_json, read_text
+from planner.loading import family_of
+from planner.reading import parse_json, read_text
 
 
 @dataclass(frozen=True)

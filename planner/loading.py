@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +12,9 @@ from formulations.family import Family
 from instances.errors import InstanceError
 from planner import settings
 from planner.errors import UsageError
+from planner.reading import parse_json, read_text
 from planner.rows import read_row, split_row
 
-#: Larger files are refused rather than read into memory.
-MAX_FILE_BYTES = 256 * 2**20
 #: The folder of published inputs (``--inputs`` goes before it).
 PUBLISHED = "PLANNER_PUBLISHED"
 
@@ -108,49 +106,6 @@ def read_content(path: Path) -> Any:
     if isinstance(content, dict) and "contradictions" in content and "instance" in content:
         return content["instance"]  # a reproducer
     return content
-
-
-def read_text(path: Path) -> str:
-    """A file's UTF-8 text, or `InstanceError`."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise InstanceError.at(str(path), "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
-    except UnicodeDecodeError as error:
-        raise InstanceError.at(str(path), f"byte {error.start}", data[error.start], "UTF-8 text") from None
-
-
-def parse_json(text: str, where: str) -> Any:
-    """A JSON value; NaN, infinities, duplicate keys and text cut short are an `InstanceError`."""
-
-    def no_constant(name: str) -> None:
-        raise InstanceError.at(where, "a number", name, "a finite number")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise InstanceError.at(where, "key", twice, "no key twice in one object")
-        return found
-
-    try:
-        return json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
-    except InstanceError:
-        raise
-    except json.JSONDecodeError as error:
-        shown = text[error.pos : error.pos + 20] or "the end of the file"
-        raise InstanceError.at(
-            where, f"line {error.lineno} column {error.colno}", shown, f"valid JSON ({error.msg})"
-        ) from None
-    except RecursionError:
-        raise InstanceError.at(where, "nesting", "too deep", "a few levels") from None
-    except ValueError:
-        raise InstanceError.at(where, "a number", "too long", "a number of at most a few hundred digits") from None
 
 
 def published_file(name: str, inputs: str | None) -> Path | None:

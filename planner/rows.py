@@ -15,6 +15,7 @@ from typing import Any
 
 from instances.errors import InstanceError
 from planner.errors import UsageError
+from planner.reading import parse_json
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -60,8 +61,6 @@ def pyarrow() -> Any:
 
 
 def _json_row(path: Path, row: int) -> Any:
-    from planner.loading import parse_json
-
     try:
         with path.open(encoding="utf-8-sig") as file:
             line = next(islice(file, row, None), "")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
+from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.tmpc_knapsack import kernels
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
@@ -29,7 +27,7 @@ def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[Kn
     choice = np.zeros(len(instance.nodes), np.int64)
     report = np.zeros(3)
     gap = limits.gap if limits.gap > OPTIMAL_GAP else kernels.EXACT_GAP
-    with _alarm(watch):
+    with alarm(watch):
         objective = kernels.search(*table, gap, choice, np.frombuffer(watch.flag, np.uint8), report)
     if math.isinf(objective):
         return infeasible_answer(instance, "numba kernels")
@@ -48,19 +46,3 @@ def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[Kn
 
 def prepare() -> None:
     """Importing this module has loaded or compiled the kernels: their signatures are explicit."""
-
-
-@contextmanager
-def _alarm(watch: Watch) -> Iterator[None]:
-    """Raise the watch's flag when its time is up, though the search itself looks at no clock."""
-    remaining = watch.remaining_s()
-    if watch.stopped() or remaining is None:
-        yield
-        return
-    timer = threading.Timer(remaining, watch.stopped)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

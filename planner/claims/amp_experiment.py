@@ -20,7 +20,8 @@ from instances.layer_assignment import LayerAssignmentInstance
 from planner.claims.amp_tables import TABLES, Printed
 from planner.claims.claim import Evidence, Note
 from planner.errors import UsageError
-from planner.loading import parse_json, published_file, read_content, read_text
+from planner.loading import published_file, read_content
+from planner.reading import parse_json, read_text
 from solvers.outcome import Limits, Watch
 
 _PROFILES, _PREDICTIONS = "layer_forward_times.json", "released_predictions.jsonl"

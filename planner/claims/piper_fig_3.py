@@ -8,7 +8,8 @@ from typing import Any
 from planner.claims.claim import Evidence, Note, examined
 from planner.claims.piper_inputs import BANDWIDTH, bert, source
 from planner.errors import UsageError
-from planner.loading import published_file, read_text
+from planner.loading import published_file
+from planner.reading import read_text
 from solvers.outcome import Limits, Stop
 
 #: Transformer layers, devices, micro-batches.

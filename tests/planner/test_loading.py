@@ -62,7 +62,7 @@ def test_a_byte_order_mark_is_no_harm(problem: Callable[..., str]) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Is a directory" in refusal(tmp_path)
     assert "No such file" in refusal(tmp_path / "absent.json")
-    monkeypatch.setattr("planner.loading.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("planner.reading.MAX_FILE_BYTES", 1000)
     assert "size is 'over 1000 bytes'" in refusal("/dev/zero")
     for folder in (tmp_path, tmp_path / "absent"):
         monkeypatch.setenv("PLANNER_PUBLISHED", str(folder))
