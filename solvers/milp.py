@@ -180,7 +180,12 @@ def _listen(
 
 
 def _run(highs: highspy.Highs, watch: Watch) -> Any:
-    """Run HiGHS; "unbounded or infeasible" is presolve's shrug, so then once more without presolve."""
+    """Run HiGHS; where presolve only shrugs, once more without it.
+
+    It shrugs in two ways: with "unbounded or infeasible", and, where a hint is optimal and presolve refutes anything
+    better, with "optimal" and no bound.
+    """
+    is_integer = any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
     for presolve in ("choose", "off"):
         highs.setOptionValue("presolve", presolve)
         remaining = watch.remaining_s()
@@ -188,7 +193,8 @@ def _run(highs: highspy.Highs, watch: Watch) -> Any:
             highs.setOptionValue("time_limit", highs.getRunTime() + remaining)
         outcome = highs.run()
         status = highs.getModelStatus()
-        if status != _Status.kUnboundedOrInfeasible:
+        unproved = status == _Status.kOptimal and is_integer and math.isinf(highs.getInfo().mip_dual_bound)
+        if status != _Status.kUnboundedOrInfeasible and not unproved:
             break
     if status == _Status.kUnbounded:
         raise ValueError("the model is unbounded; expected a bounded objective")

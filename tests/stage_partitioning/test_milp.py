@@ -79,6 +79,11 @@ def test_no_false_optimum_of_tight_tolerances() -> None:
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(25.0, rel=1e-6)
 
 
+def test_an_optimal_hint_is_proved() -> None:
+    """HiGHS 1.12's presolve refutes anything better than the hint here, and then says "optimal" without a bound."""
+    check_answer(milp.solve, random_stage_instance(100816, max_nodes=6, max_devices=6))
+
+
 def test_it_stops_when_it_is_told_to() -> None:
     check_stops(milp.solve, long_chain())
 
