@@ -30,8 +30,9 @@ def test_agrees_with_brute_force(cases: int) -> None:
 
 @pytest.mark.slow
 def test_agrees_with_brute_force_on_more(cases: int) -> None:
+    """HiGHS takes integers to within 1e-6, so about one bound in a thousand ends a little more than 1e-6 below."""
     for seed in range(100_000, 100_000 + cases):
-        check_answer(milp.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
+        check_answer(milp.solve, random_stage_instance(seed, max_nodes=6, max_devices=6), gap=2e-6)
 
 
 def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
