@@ -14,11 +14,13 @@ from typing import Any
 import formulations
 from planner.report import console
 from planner.versions import versions
+from planner.warming import compile_all
 from solvers import BACKENDS
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 #: The HiGHS that ortools carries; two others in one process clash or are wrong (README, "Solvers").
 ORTOOLS, HIGHSPY = "9.15.6755", "1.12.0"
+_ROOMS = Path(formulations.__file__).resolve().parent
 #: Kernels that take longer than this to load were compiled just now.
 WARM_S = 2.0
 _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
@@ -95,6 +97,8 @@ def _backends() -> Iterator[Finding]:
 
 def _kernels() -> Iterator[Finding]:
     """Compiled kernels load, from a cache if there is one; what is missing is compiled now."""
+    if not _cached():
+        compile_all()
     for family in formulations.FAMILIES:
         for method in family.methods:
             began = time.perf_counter()
@@ -112,9 +116,11 @@ def _kernels() -> Iterator[Finding]:
 
 def _cache() -> Finding:
     """The cache lies beside the sources; without write access every process compiles anew."""
-    folder = Path(formulations.__file__).resolve().parent
-    files = list(folder.rglob("__pycache__/*.nbi"))
-    return Finding("kernel cache", bool(files), f"{len(files)} kernels cached under {folder}")
+    return Finding("kernel cache", bool(_cached()), f"{len(_cached())} kernels cached under {_ROOMS}")
+
+
+def _cached() -> list[Path]:
+    return list(_ROOMS.rglob("__pycache__/*.nbi"))
 
 
 def _has_no_kernels(method: Any) -> bool:

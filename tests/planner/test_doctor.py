@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import formulations
 from formulations.family import Claim, Family, Method
-from planner import doctor
+from planner import doctor, warming
 from planner.cli import main
 from solvers import Backend
 from solvers.canary import Canary
@@ -83,3 +84,31 @@ def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     method: Method[Any, Any] = Method("x", Claim.EXACT, "", lambda *_: None, prepare=broken)
     monkeypatch.setattr(formulations, "FAMILIES", (replace(family, methods=(method,)),))
     assert "kernels counting/x" in ill(doctor._kernels())
+
+
+@pytest.mark.parametrize(("cached", "times"), [([], 1), ([Path("kernel.nbi")], 0)])
+def test_an_empty_cache_is_filled_on_all_cores_first(
+    monkeypatch: pytest.MonkeyPatch, cached: list[Path], times: int
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(doctor, "compile_all", lambda: asked.append("all"))
+    monkeypatch.setattr(doctor, "_cached", lambda: cached)
+    list(doctor._kernels())
+    assert len(asked) == times
+
+
+def test_warming_prepares_every_family_also_after_one_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def family(name: str) -> Any:
+        def prepare() -> None:
+            asked.append(name)
+            raise RuntimeError("no compiler")
+
+        method = Method(name="x", claim=Claim.EXACT, source="", solve=lambda *_: None, prepare=prepare)  # type: ignore[arg-type,return-value]
+        return replace(formulations.FAMILIES[0], name=name, methods=(method,))
+
+    monkeypatch.setattr(formulations, "FAMILIES", (family("a"), family("b"), family("c")))
+    monkeypatch.setattr(warming.os, "cpu_count", lambda: 1)
+    warming.compile_all()
+    assert asked == ["a", "c", "b"]
