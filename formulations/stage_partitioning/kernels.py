@@ -129,7 +129,7 @@ def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
 
 
 @njit(**INNER)
-def _saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
+def saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
     """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done."""
     if m == 0 or sum_saving[j, m - 1] - sum_saving[i, m - 1] < need:
         return np.inf, np.inf
@@ -148,8 +148,8 @@ def _saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
 
 
 @njit(**INNER)
-def _walk_savings(bits, i, j, owner, rise, saving, m, need):
-    """As ``_saving_cost`` where running sums would take too much memory."""
+def walk_savings(bits, i, j, owner, rise, saving, m, need):
+    """As ``saving_cost`` where running sums would take too much memory."""
     spent = 0.0
     for r in range(m):
         v = owner[r]
@@ -350,14 +350,14 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                             if uniform:
                                 slot = slot_of[q, in_flight]
                                 if slot < 0:
-                                    slot = _new_slot(profile, bits, q, in_flight, scratch)
+                                    slot = new_slot(profile, bits, q, in_flight, scratch)
                                 stats[1] += 1
                                 need = fast_a * in_flight + fast_b - M
                                 if summed:
-                                    extra, greedy = _saving_cost(i, j, rise[slot], saving[slot], steps[slot],
+                                    extra, greedy = saving_cost(i, j, rise[slot], saving[slot], steps[slot],
                                                                  sum_rise[slot], sum_saving[slot], need)  # fmt: skip
                                 else:
-                                    extra, greedy = _walk_savings(bits, i, j, owner[slot], rise[slot], saving[slot],
+                                    extra, greedy = walk_savings(bits, i, j, owner[slot], rise[slot], saving[slot],
                                                                   steps[slot], need)  # fmt: skip
                                 slack = d * limit - base - resync[index] * weight
                                 if extra == np.inf or extra > slack + 1e-12 * d * limit:  # also if slack is infinite
@@ -366,7 +366,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                                     fits = FOUND
                             if fits == UNKNOWN:
                                 stats[2] += 1
-                                fits = _search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag)
+                                fits = search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag)
                                 if fits == STOPPED:
                                     return -2
                             last_index, last_y, last_fits, last_extra = index, in_flight, fits, extra
@@ -404,7 +404,7 @@ def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
 
 
 @njit(**INNER)
-def _new_slot(profile, bits, q, in_flight, scratch):
+def new_slot(profile, bits, q, in_flight, scratch):
     """Make the saving order at (q, y) and, where there is room, its sums; the row that holds it."""
     slot = scratch.next_slot[0]
     if slot == len(scratch.steps):  # full: start over
@@ -420,7 +420,7 @@ def _new_slot(profile, bits, q, in_flight, scratch):
 
 
 @njit(**INNER)
-def _search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
+def search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
     """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED."""
     if scratch.size[0] < 0:
         scratch.size[0] = assemble(profile, bits, q, i, j, scratch.nodes, scratch.start, scratch.base,

@@ -251,7 +251,7 @@ def test_the_relaxation_of_running_sums_is_the_one_of_a_walk() -> None:
         inside[1] |= inside[0]
         sums = [np.cumsum(np.where(inside, values, 0.0), axis=1) for values in (rise, saving)]
         need = float(rng.integers(1, 20))
-        found = kernels._saving_cost.py_func(0, 1, rise, saving, m, *sums, need)
+        found = kernels.saving_cost.py_func(0, 1, rise, saving, m, *sums, need)
         left, spent, expected = need, 0.0, (math.inf, math.inf)
         for r in np.flatnonzero(inside[1] & ~inside[0]):
             if saving[r] >= left:
