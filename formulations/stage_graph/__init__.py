@@ -1,0 +1,1 @@
+"""Stage graphs: a branching model cut into pipeline stages that form a directed acyclic graph."""
