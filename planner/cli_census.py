@@ -6,14 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli_common import CONTRADICTION, Inputs, Instance, Json, Quiet
 from planner.errors import UsageError
 
-_CONTRADICTION = 5
-
-Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
-Json = Annotated[bool, typer.Option("--json", help="print exactly one JSON object")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no progress and no warnings")]
-Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the random sample")]
 
 
@@ -104,4 +99,4 @@ def census_command(
     if found.signal:
         note(quiet, f"{found.chunks_done} of {found.chunks} chunks lie in {found.out}; the same command goes on")
         raise typer.Exit(128 + found.signal)
-    raise typer.Exit(0 if found.agree else _CONTRADICTION)
+    raise typer.Exit(0 if found.agree else CONTRADICTION)

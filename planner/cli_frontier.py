@@ -7,13 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli_common import NO_PROOF, Inputs, Instance, Quiet
 from planner.errors import UsageError
 from solvers.outcome import Limits
-
-_NO_TABLE = 3
-
-Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
-Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
 
 
 def frontier_command(
@@ -24,7 +20,7 @@ def frontier_command(
     ] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time")] = None,
     json: Annotated[bool, typer.Option("--json", help="print exactly one JSON object, with the whole table")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress and no warnings")] = False,
+    quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
@@ -52,4 +48,4 @@ def frontier_command(
     print(as_json(found.to_json())) if json else show_frontier(found)
     if found.signal:
         raise typer.Exit(128 + found.signal)
-    raise typer.Exit(_NO_TABLE if found.times is None else 0)
+    raise typer.Exit(NO_PROOF if found.times is None else 0)

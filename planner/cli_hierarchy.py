@@ -6,16 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli_common import Inputs, Instance, Json
 from solvers.outcome import Limits
-
-Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
-Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
 
 
 def hierarchy_command(
     instance: Instance,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="wall time for each plan")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print exactly one JSON object")] = False,
+    json: Json = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:

@@ -1,0 +1,121 @@
+"""The commands around the instances: ``list``, ``make``, ``bench``, ``doctor`` and ``reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli_common import Gap, Inputs, Json, Quiet, Seed, Threads, TimeLimit, catalog_of_all, limits_of, names_of
+from planner.errors import UsageError
+
+
+def list_command(json: Json = False) -> None:
+    """Families, their methods, catalog instances and versions."""
+    from planner.listing import listing, show_listing
+    from planner.report import as_json
+
+    found = listing(catalog_of_all())
+    if json:
+        print(as_json(found))
+    else:
+        show_listing(found)
+
+
+def make_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a name from the catalog")],
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it; default: stdout")] = None,
+    **settings: Any,
+) -> None:
+    """Write a catalog or generated instance as JSON."""
+    from planner.files import refuse_overwriting, write_atomically
+    from planner.loading import family_of, load
+    from planner.report import as_json
+
+    if name not in catalog_of_all():
+        raise UsageError.unknown("NAME", name, catalog_of_all())
+    if out is not None:
+        refuse_overwriting(out)
+    loaded = load(name, **settings)
+    text = as_json(family_of(loaded).to_json(loaded))
+    if out is None:
+        print(text)
+    else:
+        write_atomically(Path(out), text + "\n")
+
+
+def bench_command(
+    instances: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="files or names")] = None,
+    suite: Annotated[str | None, typer.Option(metavar="FILE|piper", help="JSON lines of cases, or piper")] = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto")] = None,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs of each; medians are shown")] = 3,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    out: Annotated[str | None, typer.Option(metavar="ROWS.jsonl", help="write a JSON line for each row")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Measure methods on instances: seconds, objective, bound and gap."""
+    from planner.bench import cases, measure, show_rows
+    from planner.files import refuse_overwriting, write_atomically
+    from planner.progress import note
+    from planner.report import as_json
+
+    limits = limits_of(time_limit, gap, seed, threads)
+    if out is not None:
+        refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
+    rows = []
+    for row in measure(cases(instances or [], suite, names_of(methods), settings, inputs), limits, repeats, inputs):
+        note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
+        rows.append(row)
+    lines = [as_json(row.to_json()) for row in rows]
+    if out is not None:
+        write_atomically(Path(out), "".join(line + "\n" for line in lines))
+    if json:
+        print(as_json({"rows": [row.to_json() for row in rows]}))
+    else:
+        show_rows(rows)
+    signalled = next((row.signal for row in rows if row.signal), None)
+    raise typer.Exit(128 + signalled if signalled else 0)
+
+
+def doctor_command(json: Json = False) -> None:
+    """Examine the installation: versions, canary models, kernels (compiled if need be); exit 1 if one is ill."""
+    from planner.doctor import examine, show_findings
+    from planner.report import as_json
+
+    findings = examine()
+    if json:
+        print(as_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]}))
+    else:
+        show_findings(findings)
+    raise typer.Exit(0 if all(found.healthy for found in findings) else 1)
+
+
+def reproduce_command(
+    claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="a name from --list")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="name the claims that can be examined")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Examine a claim of a paper: what it prints, what is found here, and the exact optimum."""
+    from planner.progress import note
+    from planner.report import as_json
+    from planner.reproduce import claims_listing, reproduce, show_claims, show_reproduction
+
+    if list_:
+        listed = claims_listing()
+        print(as_json(listed)) if json else show_claims(listed)
+        return
+    if claim is None:
+        raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
+    given = {name: value for name, value in settings.items() if value is not None and value is not False}
+    found = reproduce(claim, inputs=inputs, note=lambda line: note(quiet, line), **given)
+    print(as_json(found.to_json())) if json else show_reproduction(found)
