@@ -101,6 +101,12 @@ class Method(Generic[Instance, Plan]):
     options: tuple[Setting, ...] = ()
     prepare: Callable[[], None] = no_preparation
 
+    def load(self) -> None:
+        """Import what solving needs, then ``prepare``: afterwards ``solve`` takes the time of its own work alone."""
+        if isinstance(self.solve, Lazy):
+            self.solve.resolve()
+        self.prepare()
+
 
 @dataclass(frozen=True)
 class Family(Generic[Instance, Plan]):
@@ -155,16 +161,26 @@ class Family(Generic[Instance, Plan]):
         raise KeyError(name)
 
 
-def lazy(target: str) -> Callable[..., Any]:
-    """A function that imports ``"package.module:name"`` when it is first called.
+class Lazy:
+    """A function that imports ``"package.module:name"`` when it is first called, or when it is told to ``resolve``.
 
     Rooms use it so that listing the methods imports no solver (``planner --help`` answers at once).
     """
-    module, _, name = target.partition(":")
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+    def __init__(self, target: str) -> None:
+        self.__qualname__ = target
+        self._module, _, self.__name__ = target.partition(":")
 
-    call.__name__ = name
-    call.__qualname__ = target
-    return call
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.resolve()(*args, **kwargs)
+
+    def resolve(self) -> Callable[..., Any]:
+        """The function itself."""
+        found: Callable[..., Any] = getattr(importlib.import_module(self._module), self.__name__)
+        return found
+
+
+def lazy(target: str) -> Callable[..., Any]:
+    """The function ``"package.module:name"``, imported when it is first needed (`Lazy`)."""
+    return Lazy(target)

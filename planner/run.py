@@ -97,7 +97,7 @@ def run(
     """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed."""
     watch = Watch(limits, listen)
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
-    worker = Worker(method.prepare, lambda: method.solve(instance, limits, watch, **arguments), watch)
+    worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
     with signals_stop(watch) as heard:
         returned = attend(worker, watch, limits, heard, notice)
         answer = worker.outcome if returned else Answer(stop=watch.why())

@@ -7,12 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import counting
 import pytest
 from counting import Counting
 
 import planner
+from formulations.family import lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
+from planner.run import run
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
 INFEASIBLE = Counting("four", (1, 2, 3, 4), 11)
@@ -90,6 +95,19 @@ def test_a_method_that_hangs_is_left_behind_with_its_plan(limit: float) -> None:
 
 def test_compilation_counts_neither_as_seconds_nor_against_the_limit() -> None:
     result = planner.solve(FEASIBLE, method="compiled", limits=Limits(time_s=0.3))
+    assert result.status is Status.OPTIMAL
+    assert result.stats["compile_seconds"] >= 0.4
+    assert result.seconds < 0.3
+
+
+def test_importing_counts_neither_as_seconds_nor_against_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = "import time\ntime.sleep(0.4)\nfrom counting import exact\n"
+    (tmp_path / "imported_slowly.py").write_text(slow)
+    monkeypatch.syspath_prepend(tmp_path)
+    method = replace(counting.FAMILY.method("exact"), solve=lazy("imported_slowly:exact"))
+    result = run(counting.FAMILY, method, FEASIBLE, Limits(time_s=0.3), {})
     assert result.status is Status.OPTIMAL
     assert result.stats["compile_seconds"] >= 0.4
     assert result.seconds < 0.3
