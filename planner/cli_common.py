@@ -21,6 +21,9 @@ TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall t
 Gap = Annotated[float, typer.Option(metavar="G", help="relative gap at which an exact method may stop")]
 Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
 Threads = Annotated[int, typer.Option(metavar="N", help="threads of the solvers")]
+Events = Annotated[
+    str | None, typer.Option(metavar="FILE.jsonl", help="write seconds, incumbent and bound at every improvement")
+]
 Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
 Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="where contradictions are written")]
 

@@ -11,6 +11,7 @@ from planner import options
 from planner.cli_common import (
     CONTRADICTION,
     INFEASIBLE,
+    Events,
     Gap,
     Inputs,
     Instance,
@@ -44,6 +45,7 @@ def solve_command(
     ] = None,
     grad_accum: Annotated[str | None, typer.Option(metavar="G,...", help="degrees g of gradient accumulation")] = None,
     microbatch_sizes: Annotated[str | None, typer.Option(metavar="B,...", help="micro-batch sizes b'")] = None,
+    events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -52,6 +54,7 @@ def solve_command(
 ) -> None:
     """Find a plan: the best there is with --exact, a good one with its gap without."""
     from planner.comparison import write_reproducer
+    from planner.events import event_file
     from planner.files import refuse_overwriting, write_atomically
     from planner.loading import family_of
     from planner.orders import load_orders, solve_orders
@@ -63,8 +66,9 @@ def solve_command(
     limits = limits_of(time_limit, gap, seed, threads)
     if out is not None:
         refuse_overwriting(out, instance)
-    if plot is not None:
-        refuse_overwriting(plot, instance)
+    for given_file in (plot, events):
+        if given_file is not None:
+            refuse_overwriting(given_file, instance)
     overrides, given = options.split(settings)
     rows: list[Row] = []
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
@@ -78,8 +82,8 @@ def solve_command(
         if plot is not None:
             artist(loaded, plot)  # refuses now rather than after the search
     try:
-        with progress_line(quiet) as listen:
-            run |= {"listen": listen, "notice": lambda line: note(quiet, line)}
+        with progress_line(quiet) as shown, event_file(events, shown) as heard:
+            run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
             if batch_size is None:
                 result = solve_orders(by_order, **run)
             else:
@@ -88,6 +92,7 @@ def solve_command(
                 result, loaded, rows = sweep(
                     instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
                 )
+            heard.end(result)
     except CrosscheckError as error:
         path = write_reproducer(reproducer_dir, {**error.evidence, "contradictions": [str(error)]})
         if json:
@@ -116,6 +121,7 @@ def crosscheck_command(
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
+    events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -124,23 +130,28 @@ def crosscheck_command(
 ) -> None:
     """Run several methods and compare what they claim; exit 5 and a reproducer if they contradict each other."""
     from planner.comparison import crosscheck
+    from planner.events import event_file
+    from planner.files import refuse_overwriting
     from planner.loading import load
     from planner.progress import note, progress_line
     from planner.report import as_json, show_report
 
     limits = limits_of(time_limit, gap, seed, threads)
+    if events is not None:
+        refuse_overwriting(events, instance)
     overrides, given = options.split(settings)
     loaded = load(instance, inputs=inputs, **overrides)
     warn(loaded, quiet)
-    with progress_line(quiet) as listen:
+    with progress_line(quiet) as shown, event_file(events, shown) as heard:
         report = crosscheck(
             loaded,
             methods=names_of(methods),
             limits=limits,
             options=given,
             reproducers=reproducer_dir,
-            listen=listen,
+            listen=heard.listen,
             notice=lambda line: note(quiet, line),
+            ended=heard.end,
         )
     if json:
         print(as_json(report.to_json()))

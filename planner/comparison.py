@@ -13,10 +13,11 @@ from typing import Any
 from formulations.family import Family, Method
 from planner.dispatch import named
 from planner.errors import CrosscheckError
+from planner.events import Listen
 from planner.files import plain, write_atomically
 from planner.loading import family_of
 from planner.result import Result
-from planner.run import Listen, exceeds, run, silent
+from planner.run import exceeds, run, silent
 from planner.settings import method_options
 from planner.versions import versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, relative_gap
@@ -74,6 +75,7 @@ def crosscheck(
     reproducers: str | None = "reproducers",
     listen: Listen | None = None,
     notice: Callable[[str], None] = silent,
+    ended: Callable[[Result], None] = lambda _: None,
 ) -> Report:
     """Run methods one after the other and compare their plans, bounds and proofs.
 
@@ -89,6 +91,10 @@ def crosscheck(
         Options of the methods; each takes its own.
     reproducers
         Folder for the file that reproduces a contradiction; ``None``: none is written.
+    listen, notice
+        As for `planner.solve`.
+    ended
+        Called with each method's result when there is one.
 
     Raises
     ------
@@ -111,6 +117,7 @@ def crosscheck(
         except CrosscheckError as error:
             found.append(str(error))
             continue
+        ended(results[-1])
         if results[-1].signal:
             break
     found += contradictions(results)

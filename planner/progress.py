@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from planner.events import Event, Listen
 from planner.report import number, percent
-from planner.run import Listen
-from solvers.outcome import relative_gap
 
 
 class _Line:
@@ -17,16 +16,16 @@ class _Line:
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
-        self._known: tuple[float | None, float | None] = (None, None)
+        self._known = Event("", "", "", 0.0, None, None)
 
-    def listen(self, _elapsed_s: float, objective: float | None, bound: float | None) -> None:
-        self._known = (objective, bound)
+    def listen(self, event: Event) -> None:
+        self._known = event
 
     def __rich__(self) -> str:
-        objective, bound = self._known
+        known = self._known
         seconds = time.perf_counter() - self._started
-        gap = percent(relative_gap(objective, bound))
-        return f"{seconds:.0f} s  incumbent {number(objective)}  bound {number(bound)}  gap {gap}"
+        figures = f"incumbent {number(known.objective)}  bound {number(known.bound)}  gap {percent(known.gap)}"
+        return f"{seconds:.0f} s  {known.method}  {figures}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 from formulations.family import Answer, Family, Method
 from planner.dispatch import AUTO, pick
 from planner.errors import CrosscheckError
+from planner.events import Event, Listen
 from planner.loading import family_of
 from planner.result import Result
 from planner.settings import method_options
@@ -25,8 +26,6 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch, relative_g
 TOLERANCE = 1e-6
 #: Explaining an infeasible instance may take this long where no time limit was given.
 EXPLAIN_S = 10.0
-
-Listen = Callable[[float, float | None, float | None], None]
 
 
 def silent(_line: str) -> None:
@@ -58,7 +57,7 @@ def solve(
     options
         The method's own options by name (``planner solve --help``), as text or values.
     listen
-        Called as ``listen(elapsed_s, objective, bound)`` after every improvement, from another thread.
+        Called with an `planner.events.Event` after every improvement, from another thread.
     notice
         Called with a line a person should read, such as that kernels are being compiled.
 
@@ -95,7 +94,7 @@ def run(
     notice: Callable[[str], None] = silent,
 ) -> Result:
     """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed."""
-    watch = Watch(limits, listen)
+    watch = Watch(limits, _teller(family, method, instance, listen))
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
     with signals_stop(watch) as heard:
@@ -134,6 +133,15 @@ def run(
         plan=None if plan is None else family.plan_to_json(instance, plan),
         signal=heard.signal,
     )
+
+
+def _teller(
+    family: Family[Any, Any], method: Method[Any, Any], instance: Any, listen: Listen | None
+) -> Callable[[float, float | None, float | None], None] | None:
+    """What a watch calls with its three numbers, so that ``listen`` hears an event."""
+    if listen is None:
+        return None
+    return lambda *known: listen(Event(family.name, instance.name, method.name, *known))
 
 
 def agree(first: float, second: float, tolerance: float = TOLERANCE) -> bool:

@@ -212,6 +212,6 @@ def test_improvements_are_heard() -> None:
         FEASIBLE,
         method="patient",
         limits=Limits(time_s=0.05),
-        listen=lambda _, plan, bound: heard.append((plan, bound)),
+        listen=lambda event: heard.append((event.objective, event.bound)),
     )
     assert heard == [(4.0, None), (4.0, 1.0)]

@@ -1,0 +1,103 @@
+"""Gap over time: what a running method reports of its incumbent and bound, as events and as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from planner.errors import UsageError
+from planner.files import plain
+from planner.result import Result
+from solvers.outcome import relative_gap
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is known of a run after ``seconds`` (the method's own clock): incumbent and proved bound, if any.
+
+    The objective is the method's word for a plan that is verified when the run ends.
+    """
+
+    problem: str
+    instance: str
+    method: str
+    seconds: float
+    objective: float | None
+    bound: float | None
+
+    @property
+    def gap(self) -> float | None:
+        """``(objective - bound) / objective``, ``None`` where one of them is absent."""
+        return relative_gap(self.objective, self.bound)
+
+
+Listen = Callable[[Event], None]
+
+
+class EventFile:
+    """Hears events, writes a JSON line for each as it comes (readable at any time), and passes it on.
+
+    ``stream`` may be ``None`` (nothing is written) and so may ``also`` (nobody else listens).
+    """
+
+    def __init__(self, stream: TextIO | None, also: Listen | None = None) -> None:
+        self._stream, self._also = stream, also
+
+    def listen(self, event: Event) -> None:
+        """Hear one event."""
+        self._write({**vars(event), "gap": event.gap})
+        if self._also is not None:
+            self._also(event)
+
+    def end(self, result: Result) -> None:
+        """Write how a run ended: the verified objective, the bound that holds, status and stop."""
+        shown = result.to_json()
+        names = ("problem", "instance", "method", "seconds", "objective", "bound", "gap", "status", "stop")
+        self._write({name: shown[name] for name in names})
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        if self._stream is not None:
+            self._stream.write(json.dumps(plain(fields), allow_nan=False) + "\n")
+            self._stream.flush()
+
+
+@contextmanager
+def event_file(path: str | None, also: Listen | None = None) -> Iterator[EventFile]:
+    """Open the file for events (``None``: there is none).
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written.
+    """
+    if path is None:
+        yield EventFile(None, also)
+        return
+    try:
+        stream = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  closed below, where its errors are not ours
+    except OSError as error:
+        raise UsageError.at("--events", path, f"a file that can be written ({error.strerror or error})") from None
+    with stream:
+        yield EventFile(stream, also)
+
+
+def read_events(path: str) -> list[Event]:
+    """The events of a file, the ends of runs among them.
+
+    Raises
+    ------
+    UsageError
+        If a line is no event.
+    """
+    found = []
+    for count, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            fields = json.loads(line)
+            found.append(Event(**{name: fields[name] for name in Event.__dataclass_fields__}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError.at(f"{path}: line {count}", line[:60], f"an event ({error})") from None
+    return found

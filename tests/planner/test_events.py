@@ -1,0 +1,65 @@
+"""Gap over time: events arrive in order, are written as they come, and end with what was verified."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.cli import main
+from planner.errors import UsageError
+from planner.events import Event, EventFile, read_events
+
+
+@pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
+def test_incumbents_fall_and_bounds_rise_until_they_meet(method: str) -> None:
+    heard: list[Event] = []
+    result = planner.solve(planner.load("chain8", memory="40MB"), method=method, listen=heard.append)
+    assert heard and {event.method for event in heard} == {method}
+    for sooner, later in itertools.pairwise(heard):
+        assert sooner.seconds <= later.seconds
+        assert sooner.objective is None or (later.objective is not None and later.objective <= sooner.objective)
+        assert sooner.bound is None or (later.bound is not None and later.bound >= sooner.bound)
+    assert heard[-1].objective == pytest.approx(result.objective)
+    assert heard[-1].gap is not None and heard[-1].gap <= 1e-6
+
+
+def test_solve_writes_a_line_for_every_event_and_the_verified_end(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "events.jsonl"
+    assert main(["solve", "chain8", "--memory", "40MB", "--exact", "--events", str(path), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(lines) > 2
+    assert all("status" not in line for line in lines[:-1])
+    assert {name: lines[-1][name] for name in ("objective", "bound", "gap", "status", "stop", "method")} == {
+        name: result[name] for name in ("objective", "bound", "gap", "status", "stop", "method")
+    }
+    assert [event.seconds for event in read_events(str(path))] == [line["seconds"] for line in lines]
+
+
+def test_crosscheck_names_the_method_of_every_event(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    assert main(["crosscheck", "chain8", "--methods", "exact,cpsat", "--events", str(path), "--json"]) == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["method"] for line in lines if "status" in line] == ["exact", "cpsat"]
+    assert {line["method"] for line in lines} == {"exact", "cpsat"}
+
+
+def test_who_else_listens_hears_the_same() -> None:
+    heard: list[Event] = []
+    event = Event("p", "i", "m", 0.5, 2.0, 1.0)
+    EventFile(None, heard.append).listen(event)
+    assert heard == [event] and event.gap == 0.5
+
+
+def test_a_file_that_cannot_be_written_or_read(tmp_path: Path, capsys: Any) -> None:
+    assert main(["solve", "chain8", "--events", str(tmp_path / "none" / "events.jsonl")]) == 2
+    assert "folder that exists" in capsys.readouterr().err
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"seconds": 1}\n')
+    with pytest.raises(UsageError, match="line 1"):
+        read_events(str(broken))
