@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -35,23 +36,73 @@ def tables(instance: LayerAssignmentInstance, all_reduce: bool = True) -> Tables
     cut = np.zeros((layers + 1, stages))
     if layers > 1 and stages > 1:
         cut[1:layers, 1:] = np.array(instance.cut_cost_s)  # one column stands for all
-    elapsed = np.concatenate([[0.0], np.cumsum(instance.layer_time_s)])
+    elapsed = running_sums(instance.layer_time_s)
     if not (all_reduce and instance.ring_s_per_parameter):
         return Tables(elapsed, cut, np.zeros((0, 0)), np.zeros(0))
     return Tables(elapsed, cut, held_parameters(instance), np.array([instance.ring(stage) for stage in range(stages)]))
 
 
+def running_sums(values: Sequence[float]) -> NDArray[np.float64]:
+    """The sums of the first 0, 1, ... values, each rounded once; shape (L + 1,)."""
+    ratios = [value.as_integer_ratio() for value in values]
+    unit = max((below for _, below in ratios), default=1)  # powers of two: the largest is a multiple of all
+    sums = accumulate((above * (unit // below) for above, below in ratios), initial=0)
+    return np.array([each / unit for each in sums])
+
+
 def held_parameters(instance: LayerAssignmentInstance) -> NDArray[np.float64]:
-    """``Tables.held``; what lies below the diagonal means nothing."""
-    total = np.concatenate([[0.0], np.cumsum(instance.parameters)])
-    held: NDArray[np.float64] = total[None, :] - total[:, None]
-    position = np.arange(instance.num_layers + 1)
+    """``Tables.held``; what lies below the diagonal means nothing.
+
+    Every entry is a sum of its own layers: in a difference of running sums a large layer would swallow the small ones
+    behind it, and a slow ring makes those count. Sums of more layers are never smaller, rounded as they are.
+    """
+    layers = instance.num_layers
+    held = np.zeros((layers + 1, layers + 1))
+    held[:-1, 1:] = np.triu(np.broadcast_to(np.array(instance.parameters), (layers, layers)))
+    held = np.cumsum(held, axis=1)
+    position = np.arange(layers + 1)
     for tie in instance.tied:
         # A stage from c on holds the tie once it reaches the tie's first layer from c on.
-        ordered = np.array([*sorted(set(tie.layers)), instance.num_layers])
+        ordered = np.array([*sorted(set(tie.layers)), layers])
         first = ordered[np.minimum(np.searchsorted(ordered, position), len(ordered) - 1)]
         held += tie.parameters * (position[None, :] > first[:, None])
     return held
+
+
+def rounding(instance: LayerAssignmentInstance) -> float:
+    """How much of a computed value a bound gives up for sums of floats, relatively.
+
+    A stage's time is a difference of running sums, so it is off by a few roundings of all stages' time, of which the
+    slowest stage has at least one part in S; the published program adds S such differences. A stage's parameters are
+    sums of up to L + ties terms.
+    """
+    terms = 4 * instance.num_stages**2 + 2 * (instance.num_layers + len(instance.tied)) + 32
+    return 1e-12 + terms * 2.0**-53
+
+
+def balanced(instance: LayerAssignmentInstance) -> LayerPlan:
+    """The assignment whose largest single cost is least, at most S + 2 times as slow as the best one.
+
+    A single cost is a cut, or a stage's time for all micro-batches with its all-reduce: whatever pays it is
+    at least as slow. The models of ``cpsat`` and ``milp`` leave out what costs more than this assignment, which keeps
+    their numbers within a few magnitudes.
+    """
+    table, stages, layers = tables(instance), instance.num_stages, instance.num_layers
+    largest = np.full((stages + 1, layers + 1), np.inf)  # of the first i layers in j stages
+    largest[0, 0] = 0.0
+    back = np.zeros((stages + 1, layers + 1), np.int64)
+    for end in range(1, layers + 1):
+        times = instance.num_microbatches * (table.elapsed[end] - table.elapsed[:end])
+        for stage in range(max(0, end - layers + stages - 1), min(stages, end)):
+            cost = times + table.ring[stage] * table.held[:end, end] if len(table.ring) else times
+            cost = np.maximum(np.maximum(cost, table.cut[:end, stage]), largest[stage, :end])
+            back[stage + 1, end] = np.argmin(cost)
+            largest[stage + 1, end] = cost[back[stage + 1, end]]
+    lengths, end = [], layers
+    for stage in range(stages, 0, -1):
+        lengths.append(end - back[stage, end])
+        end = int(back[stage, end])
+    return plan_of(reversed(lengths))
 
 
 def plan_of(lengths: Iterable[int]) -> LayerPlan:

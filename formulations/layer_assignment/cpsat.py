@@ -10,7 +10,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.layer_assignment.costs import infeasible_answer, plan_of
+from formulations.layer_assignment.costs import balanced, infeasible_answer, plan_of
 from formulations.layer_assignment.problem import LayerPlan, evaluate
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import cpsat
@@ -59,27 +59,31 @@ def build(instance: LayerAssignmentInstance) -> CpsatModel:
             model.add(begun[j][layer] <= begun[j][layer + 1])
             model.add(begun[j][layer + 1] <= begun[j - 1][layer])
 
-    scale = _scale(instance)
+    # Whatever costs more than a known assignment may as well cost that much.
+    ceiling = evaluate(instance, balanced(instance))
+    scale = _scale(instance, ceiling)
     slowest = _slowest(model, instance, begun, scale)
     sending = [
-        scale.floor(instance.cut_cost(layer - 1, j - 1)) * (begun[j][layer] - begun[j][layer - 1])
+        scale.floor(min(instance.cut_cost(layer - 1, j - 1), ceiling)) * (begun[j][layer] - begun[j][layer - 1])
         for j in range(1, stages)
         for layer in range(1, layers)
     ]
-    all_reduce = _all_reduce(model, instance, begun, scale)
+    all_reduce = _all_reduce(model, instance, begun, scale, ceiling)
     model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
     return CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s))
 
 
-def _scale(instance: LayerAssignmentInstance) -> Scale:
+def _scale(instance: LayerAssignmentInstance, ceiling: float) -> Scale:
     total = math.fsum(instance.layer_time_s)
-    weight = instance.num_microbatches - 1
-    waiting = weight * max(max(instance.layer_time_s), total / instance.num_stages)
-    sending = math.fsum(max(row, default=0.0) for row in instance.cut_cost_s) * instance.num_stages
+    weight, stages = instance.num_microbatches - 1, instance.num_stages
+    waiting = weight * max(max(instance.layer_time_s), total / stages)
+    sending = min(math.fsum(max(row, default=0.0) for row in instance.cut_cost_s), ceiling) * stages
     sizes = math.fsum([*instance.parameters, *(tie.parameters for tie in instance.tied)])
-    syncing = sizes * max(instance.ring_s_per_parameter, default=0.0)
-    terms = instance.num_layers * (weight + 2) + instance.num_stages
-    return cost_scale(total + waiting, terms, (weight + 1) * total + sending + syncing)
+    most = instance.num_layers + len(instance.tied)
+    syncing = min(sizes * max(instance.ring_s_per_parameter, default=0.0), ceiling * most)
+    terms = instance.num_layers * (weight + 2) + stages
+    least = max(total + waiting, ceiling / (stages + 3))  # the known assignment is not farther off than that
+    return cost_scale(least, terms, (weight + 1) * total + sending + syncing)
 
 
 def _slowest(
@@ -95,24 +99,25 @@ def _slowest(
 
 
 def _all_reduce(
-    model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale
+    model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale, ceiling: float
 ) -> Linear:
     """At least the all-reduce of every stage; 0 if there is none."""
     if not instance.ring_s_per_parameter:
         return 0
-    sizes = [*instance.parameters, *(tie.parameters for tie in instance.tied)]
-    most = scale.floor(math.fsum(sizes) * max(instance.ring_s_per_parameter)) + 1
-    longest = model.new_int_var(0, most, "all_reduce")
+    longest = model.new_int_var(0, scale.ceil(ceiling), "all_reduce")
     for j in range(instance.num_stages):
         ring = instance.ring(j)
         assigned = [begun[j][layer] - begun[j + 1][layer] for layer in range(instance.num_layers)]
-        costs = [scale.floor(ring * size) * layer for size, layer in zip(instance.parameters, assigned, strict=True)]
+        costs = [
+            scale.floor(min(ring * size, ceiling)) * layer
+            for size, layer in zip(instance.parameters, assigned, strict=True)
+        ]
         for tie in instance.tied:
             # A stage with any of the tied layers holds what they share.
             holds = model.new_bool_var(f"holds[{j}]")
             for layer in tie.layers:
                 model.add(holds >= assigned[layer])
-            costs.append(scale.floor(ring * tie.parameters) * holds)
+            costs.append(scale.floor(min(ring * tie.parameters, ceiling)) * holds)
         model.add(longest >= sum(costs))
     return longest
 
@@ -122,11 +127,17 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    built = build(instance)
+    if watch.stopped():
+        return Answer(stop=watch.why())
+
+    def tell(plan: LayerPlan) -> None:
+        watch.plan(plan, evaluate(instance, plan))
 
     def listen(values: Any) -> None:
-        plan = plan_of(built.lengths(values))
-        watch.plan(plan, evaluate(instance, plan))
+        tell(plan_of(built.lengths(values)))
+
+    tell(balanced(instance))
+    built = build(instance)
 
     run = cpsat.run(
         built.model,

@@ -9,17 +9,14 @@ import numpy as np
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.layer_assignment import kernels
-from formulations.layer_assignment.costs import infeasible_answer, plan_of, tables
+from formulations.layer_assignment.costs import infeasible_answer, plan_of, rounding, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate
 from instances.layer_assignment import LayerAssignmentInstance, generate
 from solvers.outcome import Limits, Stop, Watch
 
-#: Sums of floats in another order differ by this much, relatively: a bound gives it up.
-_ROUNDING = 1e-12
-
 
 def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
-    """The best assignment and a bound within 1e-12 of it; with a limit or a stop, the best so far and its bound."""
+    """The best assignment and a bound that is less by rounding alone; if stopped, the best so far and its bound."""
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
@@ -29,7 +26,7 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
     with alarm(watch):
         kernels.search(*tables(instance), weight, lengths, np.frombuffer(watch.flag, np.uint8), report)
     plan = plan_of(lengths)
-    bound = (report[1] + math.fsum(instance.layer_time_s)) * (1 - _ROUNDING)
+    bound = (float(report[1]) + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
     watch.plan(plan, evaluate(instance, plan))
     watch.bound(bound)
     return Answer(

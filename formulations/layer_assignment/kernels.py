@@ -105,16 +105,26 @@ def least_slowest(elapsed: Any, num_stages: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def least_sync(elapsed: Any, cut: Any, held: Any, ring: Any, back: Any, lengths: Any) -> Any:
-    """A lower bound on the slowest all-reduce's seconds, equal to the least but for rounding; 0 if there is none."""
+def least_sync(elapsed: Any, cut: Any, held: Any, ring: Any, back: Any, lengths: Any, flag: Any) -> Any:
+    """A lower bound on the slowest all-reduce's seconds, equal to the least but for rounding; 0 if there is none.
+
+    All-reduces may span many magnitudes, so the middle of an interval is the geometric one until its ends are close.
+    """
     if len(ring) == 0:
         return 0.0
     cheapest(elapsed, cut, held, ring, np.inf, np.inf, back, lengths)
     low, high = 0.0, longest_sync(held, ring, lengths)
-    for _ in range(_HALVINGS):
-        middle = low + (high - low) / 2
+    for _ in range(2 * _HALVINGS):
+        if high <= low * (1 + EXACT_GAP) or flag[0]:
+            break
+        if low == 0:
+            middle = high / 1024
+        elif high > 2 * low:
+            middle = np.sqrt(low) * np.sqrt(high)
+        else:
+            middle = low + (high - low) / 2
         if cheapest(elapsed, cut, held, ring, np.inf, middle, back, lengths) < np.inf:
-            high = middle
+            high = longest_sync(held, ring, lengths)
         else:
             low = middle
     return low
@@ -182,7 +192,7 @@ def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: A
     back = np.empty((cut.shape[1], len(elapsed)), np.int64)
     trial, found = np.empty_like(lengths), np.empty_like(lengths)
     fastest = least_slowest(elapsed, cut.shape[1])
-    quickest = least_sync(elapsed, cut, held, ring, back, trial)
+    quickest = least_sync(elapsed, cut, held, ring, back, trial, flag)
     best, bound, cap = np.inf, np.inf, np.inf
     report[2] = report[3] = report[4] = 0.0
     while True:

@@ -15,17 +15,20 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.layer_assignment.costs import infeasible_answer, plan_of, tables
+from formulations.layer_assignment.costs import Tables, balanced, infeasible_answer, plan_of, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
 
-#: The sum of all stages in the model's units.
+#: A known assignment in the model's units.
 _NATURAL = 1e3
 
 #: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
 _ABSOLUTE, _RELATIVE = 1e-6, 2e-7
+
+#: Relative room for rounding where what is too slow is left out.
+_MARGIN = 1e-9
 
 
 @dataclass
@@ -48,31 +51,39 @@ class MilpModel:
 
 
 def build(instance: LayerAssignmentInstance) -> MilpModel:
-    """The model; its numbers are those of the instance but for their scale."""
+    """The model; its numbers are those of the instance but for their scale.
+
+    Stages that alone cost more than a known assignment are left out: the others' costs span few enough magnitudes for
+    HiGHS, whose bounds are wrong beside numbers that are far too large.
+    """
     layers, stages = instance.num_layers, instance.num_stages
     table = tables(instance)
     constant = math.fsum(instance.layer_time_s)
-    unit = constant / _NATURAL or 1.0
+    known = evaluate(instance, balanced(instance))
+    unit = known / _NATURAL or 1.0
+    most = (known - constant) + _MARGIN * known
     arcs = [
         (j, start, end)
         for j in range(stages)
         for start in ([0] if j == 0 else range(j, layers - stages + j + 1))
         for end in ([layers] if j == stages - 1 else range(start + 1, layers - stages + j + 2))
+        if _alone(table, instance.num_microbatches - 1, j, start, end) <= most
     ]
     model = pyo.ConcreteModel()
     model.carries = pyo.Var(arcs, domain=pyo.Binary)
-    model.slowest = pyo.Var(domain=pyo.NonNegativeReals)
+    model.waiting = pyo.Var(domain=pyo.NonNegativeReals)
     model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals)
     _add_path(model, arcs, layers, stages)
-    # The slowest stage and the slowest all-reduce are at least those of every stage.
+    # Waiting for the slowest stage and for its all-reduce takes at least as long as for every stage.
+    weight = instance.num_microbatches - 1
     model.slow = pyo.ConstraintList()
     for j in range(stages):
         own = [arc for arc in arcs if arc[0] == j]
         times = (
-            (table.elapsed[end] - table.elapsed[start]) / unit * model.carries[stage, start, end]
+            weight * (table.elapsed[end] - table.elapsed[start]) / unit * model.carries[stage, start, end]
             for stage, start, end in own
         )
-        model.slow.add(model.slowest >= pyo.quicksum(times))
+        model.slow.add(model.waiting >= pyo.quicksum(times))
         if len(table.ring):
             syncs = (
                 table.ring[j] * table.held[start, end] / unit * model.carries[stage, start, end]
@@ -80,8 +91,15 @@ def build(instance: LayerAssignmentInstance) -> MilpModel:
             )
             model.slow.add(model.all_reduce >= pyo.quicksum(syncs))
     sending = pyo.quicksum(table.cut[start, j] / unit * model.carries[j, start, end] for j, start, end in arcs if j)
-    model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + sending + model.all_reduce)
+    model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
     return MilpModel(model, stages, unit, constant)
+
+
+def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> float:
+    """What an assignment costs at least, besides the sum of all stages, if this is one of them."""
+    syncing = table.ring[stage] * table.held[start, end] if len(table.ring) else 0.0
+    cost: float = weight * (table.elapsed[end] - table.elapsed[start]) + table.cut[start, stage] + syncing
+    return cost
 
 
 def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages: int) -> None:
@@ -95,7 +113,9 @@ def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages:
         ends.setdefault((j + 1, end), []).append(model.carries[j, start, end])
     for j in range(1, stages):
         for layer in range(j, layers - stages + j + 1):
-            model.path.add(pyo.quicksum(ends[j, layer]) == pyo.quicksum(begins[j, layer]))
+            here = ends.get((j, layer), []), begins.get((j, layer), [])
+            if any(here):
+                model.path.add(pyo.quicksum(here[0]) == pyo.quicksum(here[1]))
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -105,11 +125,15 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
         return infeasible
     if watch.stopped():
         return Answer(stop=watch.why())
-    built = build(instance)
+
+    def tell(plan: LayerPlan) -> None:
+        watch.plan(plan, evaluate(instance, plan))
 
     def listen(values: Any) -> None:
-        plan = plan_of(built.lengths(values))
-        watch.plan(plan, evaluate(instance, plan))
+        tell(plan_of(built.lengths(values)))
+
+    tell(balanced(instance))
+    built = build(instance)
 
     run = milp.run(
         built.model,

@@ -21,12 +21,10 @@ import numpy as np
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.layer_assignment import kernels_paper
-from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, tables
+from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate
 from instances.layer_assignment import LayerAssignmentInstance, generate
 from solvers.outcome import Limits, Stop, Watch
-
-_ROUNDING = 1e-12
 
 
 def solve_amp(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -60,7 +58,7 @@ def _program(instance: LayerAssignmentInstance, watch: Watch, forgets: bool) -> 
         return Answer(stop=watch.why())
     plan = plan_of(lengths)
     watch.plan(plan, evaluate(instance, plan))
-    bound = None if forgets else (value + math.fsum(instance.layer_time_s)) * (1 - _ROUNDING)
+    bound = None if forgets else (value + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
     if bound is not None:
         watch.bound(bound)
     return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, solver="numba kernels", stats={"sums": len(sums)})
