@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from formulations.amp_strategy.plans import plan_from_json, plan_to_json
-from formulations.amp_strategy.problem import StrategyPlan, evaluate, violations
+from formulations.amp_strategy.problem import StrategyPlan, evaluate, strategies, violations
 from formulations.family import Claim, Family, Method, Setting, lazy
+from formulations.layer_assignment import JOINT_LAYERS, PROGRAM_STATES, program_states
 from instances.amp_strategy import PLACEMENTS, AmpInstance, to_json
 from instances.parameters import one_of, parse_count, within
 from instances.units import parse_bandwidth
@@ -60,8 +61,11 @@ def describe(instance: AmpInstance) -> dict[str, Any]:
     }
 
 
-def choose(_instance: AmpInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
-    """Always the exhaustive search: milliseconds for each strategy."""
+def choose(instance: AmpInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """The exhaustive search, milliseconds for each strategy; Megatron's if it is too large."""
+    too_large = None if exact else _exhaustible(instance)
+    if too_large is not None and _listable(instance) is None:
+        return "megatron", f"too large for the exhaustive search ({too_large})"
     return "exhaustive", "all degrees, each with its best layer assignment"
 
 
@@ -71,18 +75,35 @@ def _listable(instance: AmpInstance) -> str | None:
     return None
 
 
+def _exhaustible(instance: AmpInstance) -> str | None:
+    if len(instance.layers) > JOINT_LAYERS:
+        return f"{len(instance.layers)} layers; expected at most {JOINT_LAYERS}"
+    return _listable(instance)
+
+
+def _programmable(instance: AmpInstance) -> str | None:
+    layers = len(instance.layers)
+    stages = max((each.pp_degree for each in strategies(instance) if each.pp_degree <= layers), default=0)
+    states = program_states(layers, stages)
+    if states > PROGRAM_STATES:
+        return f"{states:g} states of the published program at {stages} stages; expected at most {PROGRAM_STATES:g}"
+    return _listable(instance)
+
+
 _TOP = Setting("top", parse_count, "how many strategies the ranked list holds", metavar="N", default="10")
 _ITERATIONS = Setting("iterations", parse_count, "random tilings or strategies", metavar="N", default="300")
 _prepare = lazy("formulations.amp_strategy.search:prepare")
 
 
-def _method(name: str, claim: Claim, source: str, solve: str, *options: Setting) -> Method[AmpInstance, StrategyPlan]:
+def _method(
+    name: str, claim: Claim, source: str, solve: str, supports: Callable[[AmpInstance], str | None], *options: Setting
+) -> Method[AmpInstance, StrategyPlan]:
     return Method(
         name=name,
         claim=claim,
         source=source,
         solve=lazy(f"formulations.amp_strategy.search:{solve}"),
-        supports=_listable,
+        supports=supports,
         effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
         options=(_TOP, *options),
         prepare=_prepare,
@@ -90,11 +111,19 @@ def _method(name: str, claim: Claim, source: str, solve: str, *options: Setting)
 
 
 METHODS = (
-    _method("exhaustive", Claim.EXACT, "all strategies, each with exact-joint, pruned by bounds", "solve_exhaustive"),
-    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp"),
-    _method("amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released"),
-    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _ITERATIONS),
-    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron"),
+    _method(
+        "exhaustive",
+        Claim.EXACT,
+        "all strategies, each with exact-joint, pruned by bounds",
+        "solve_exhaustive",
+        _exhaustible,
+    ),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp", _programmable),
+    _method(
+        "amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released", _programmable
+    ),
+    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _programmable, _ITERATIONS),
+    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron", _listable),
 )
 
 FAMILY: Family[AmpInstance, StrategyPlan] = Family(

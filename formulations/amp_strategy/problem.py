@@ -216,4 +216,6 @@ def _profiled(instance: AmpInstance) -> set[int]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+    """All divisors, ascending."""
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})

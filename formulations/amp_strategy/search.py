@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.amp_strategy.plans import plan_to_json
@@ -44,12 +44,45 @@ NO_STRATEGY = "no degrees fit: expected a batch, layers and profiled degrees tha
 _ROUNDING = 1e-12
 
 
+class Part(Watch):
+    """The watch of one layer assignment: it stops with the whole search, and keeps its plans and bounds to itself."""
+
+    def __init__(self, whole: Watch) -> None:
+        super().__init__()
+        self._whole, self.flag = whole, whole.flag
+
+    def remaining_s(self) -> float | None:
+        """Seconds left of the whole search's limit."""
+        return self._whole.remaining_s()
+
+    def stop(self, reason: Stop) -> None:
+        """Ask the whole search to stop."""
+        self._whole.stop(reason)
+
+    def stopped(self) -> bool:
+        """True once the whole search should return what it has."""
+        return self._whole.stopped()
+
+    def why(self, otherwise: Stop = Stop.COMPLETED) -> Stop:
+        """The reason the whole search was stopped for, or ``otherwise``."""
+        return self._whole.why(otherwise)
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A strategy, if the layer assignment gave one, and its lower bound on all with these degrees and placement."""
+
+    plan: StrategyPlan | None
+    bound: float | None
+
+
 def assigned(
-    instance: AmpInstance, degrees: Degrees, placement: tuple[int, ...], assign: Assign
-) -> StrategyPlan | None:
-    """The strategy with the layers that ``assign`` gives its stages; ``None`` if it gives none."""
-    answer = assign(layer_assignment(instance, degrees, placement), Limits(), Watch())
-    return None if answer.plan is None else StrategyPlan(degrees, answer.plan.lengths, placement)
+    instance: AmpInstance, degrees: Degrees, placement: tuple[int, ...], assign: Assign, watch: Watch
+) -> Assigned:
+    """The strategy with the layers that ``assign`` gives its stages before the watch is stopped."""
+    answer = assign(layer_assignment(instance, degrees, placement), Limits(), Part(watch))
+    plan = None if answer.plan is None else StrategyPlan(degrees, answer.plan.lengths, placement)
+    return Assigned(plan, answer.bound)
 
 
 def solve_amp(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
@@ -77,16 +110,21 @@ def released(instance: AmpInstance) -> Assign:
     return assign
 
 
+def _possible(instance: AmpInstance) -> list[Degrees]:
+    """All degrees that leave a layer for each stage; fewer stages, whose programs are shorter, come first."""
+    found = [degrees for degrees in strategies(instance) if degrees.pp_degree <= len(instance.layers)]
+    return sorted(found, key=lambda degrees: degrees.pp_degree)
+
+
 def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
     record: dict[StrategyPlan, float] = {}
-    for degrees in strategies(instance):
+    for degrees in _possible(instance):
         if watch.stopped():
             break
-        if degrees.pp_degree <= len(instance.layers):
-            plan = assigned(instance, degrees, placements(instance, degrees)[0], assign)
-            if plan is not None:
-                record[plan] = evaluate(instance, plan)
-                watch.plan(plan, record[plan])
+        plan = assigned(instance, degrees, placements(instance, degrees)[0], assign, watch).plan
+        if plan is not None:
+            record[plan] = evaluate(instance, plan)
+            watch.plan(plan, record[plan])
     return _answer(instance, record, watch, top)
 
 
@@ -100,7 +138,7 @@ def _answer(instance: AmpInstance, record: dict[StrategyPlan, float], watch: Wat
 
 def _nothing(instance: AmpInstance) -> Answer[StrategyPlan]:
     """A method whose split left nothing has no proof, unless there are no degrees at all."""
-    if any(degrees.pp_degree <= len(instance.layers) for degrees in strategies(instance)):
+    if _possible(instance):
         return Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
     return Answer(infeasible=True, stop=Stop.PROVED, reason=NO_STRATEGY)
 
@@ -120,9 +158,7 @@ def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: 
     least the mean and at least the longest layer.
     """
     pairs = []
-    for degrees in strategies(instance):
-        if degrees.pp_degree > len(instance.layers):
-            continue
+    for degrees in _possible(instance):
         for placement in placements(instance, degrees):
             if watch.stopped():
                 return Answer(stop=watch.why())
@@ -134,17 +170,17 @@ def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: 
     bound, pruned = math.inf, 0
     for position, (least, degrees, placement) in enumerate(pairs):
         if watch.stopped():
-            bound = least
+            bound = min(bound, least)
             break
         if len(record) >= top and least >= sorted(record.values())[top - 1]:
             pruned = len(pairs) - position
             break
-        plan = assigned(instance, degrees, placement, exact.solve)
-        if plan is not None:
-            record[plan] = evaluate(instance, plan)
-            watch.plan(plan, record[plan])
+        found = assigned(instance, degrees, placement, exact.solve, watch)
+        bound = min(bound, max(least, found.bound or 0.0))
+        if found.plan is not None:
+            record[found.plan] = evaluate(instance, found.plan)
+            watch.plan(found.plan, record[found.plan])
     best = min(record, key=record.__getitem__) if record else None
-    bound = min(bound, min(record.values(), default=math.inf)) * (1 - _ROUNDING)
     watch.bound(bound)
     return Answer(
         best,
@@ -167,10 +203,11 @@ def solve_annealing(
     """Algorithm 2: vary the tensor-parallel or the data-parallel degree, draw a placement and a micro-batch, accept.
 
     Misprints corrected: the lines below the else belong to both branches, the layer assignment is that of the new
-    strategy, and random numbers are uniform. The temperature is in the first strategy's seconds.
+    strategy, and random numbers are uniform. The temperature is in the first strategy's seconds; where the paper leaves
+    open which one is the first, it has the fewest stages.
     """
     rng = random.Random(limits.seed)
-    possible = [degrees for degrees in strategies(instance) if degrees.pp_degree <= len(instance.layers)]
+    possible = _possible(instance)
     if not possible:
         return _nothing(instance)
     record: dict[StrategyPlan, float] = {}
@@ -179,8 +216,8 @@ def solve_annealing(
     for iteration in range(iterations):
         if watch.stopped():
             break
-        degrees = rng.choice(possible) if current is None else _neighbour(rng, possible, current[0])
-        plan = assigned(instance, degrees, rng.choice(placements(instance, degrees)), paper.solve_amp)
+        degrees = possible[0] if current is None else _neighbour(rng, possible, current[0])
+        plan = assigned(instance, degrees, rng.choice(placements(instance, degrees)), paper.solve_amp, watch).plan
         done += 1
         if plan is None:
             continue

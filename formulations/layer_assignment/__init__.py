@@ -23,7 +23,7 @@ _OVERRIDES = (
 )
 
 #: Beyond these a model takes too long to build, and the published program too much memory.
-_MODEL_BOOLEANS, _MODEL_ARCS, _PROGRAM_STATES, _EXACT_STEPS, _JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
+_MODEL_BOOLEANS, _MODEL_ARCS, PROGRAM_STATES, _EXACT_STEPS, JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
 
 
 def recognise(content: Any) -> bool:
@@ -105,19 +105,24 @@ def _plain(instance: Instance) -> str | None:
 
 def _joint(instance: Instance) -> str | None:
     if instance.ring_s_per_parameter:
-        return _at_most(lambda each: each.num_layers, _JOINT_LAYERS, "layers with an all-reduce")(instance)
+        return _at_most(lambda each: each.num_layers, JOINT_LAYERS, "layers with an all-reduce")(instance)
     return _plain(instance)
 
 
+def program_states(num_layers: int, num_stages: int) -> float:
+    """States of the published program: stages, layers, and sums of neighbouring layers."""
+    return num_stages * num_layers * (num_layers * num_layers / 2)
+
+
 def _program_states(instance: Instance) -> float:
-    return _arcs(instance) * instance.num_layers
+    return program_states(instance.num_layers, instance.num_stages)
 
 
 def _sized(instance: Instance) -> str | None:
     return None if instance.parameters else "the layers' parameters are unknown"
 
 
-_fits_program = _at_most(_program_states, _PROGRAM_STATES, "states of the published program")
+_fits_program = _at_most(_program_states, PROGRAM_STATES, "states of the published program")
 _prepare_program = lazy("formulations.layer_assignment.paper:prepare")
 _prepare_sweep = lazy("formulations.layer_assignment.exact:prepare")
 
