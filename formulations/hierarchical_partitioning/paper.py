@@ -22,6 +22,7 @@ from formulations.hierarchical_partitioning import kernels
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
 from formulations.stage_partitioning import exact as flat_exact
 from formulations.stage_partitioning import kernels as flat_kernels
+from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
     Floats,
     Ints,
@@ -38,10 +39,7 @@ from formulations.stage_partitioning.problem import Stage
 from formulations.tmpc_knapsack.decision import FOUND, decide
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
-
-#: The search ends when no plan is better than the incumbent by this, relatively.
-PRECISION = 1e-9
+from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
@@ -143,6 +141,10 @@ class Search:
             found.append(Superstage(d2, self._inner(i, j, d2, x, s, T)))
             j = i
         return HierarchicalPlan(tuple(found))
+
+    def price(self, plan: HierarchicalPlan) -> float:
+        """Time per sample of a plan."""
+        return evaluate(self.instance, plan)
 
     def _inner(self, i: int, j: int, d2: int, x: int, s: int, T: float) -> tuple[Stage, ...]:
         """The split of j minus i inside a machine, found again; s are the degrees behind it."""
@@ -313,53 +315,6 @@ def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> 
     own.flag = watch.flag
     bound = flat_exact.solve(replace(instance.inner, layers=layers, memory_bytes=memory), limits, own).bound
     return 0.0 if bound is None else bound * (1 - PRECISION)
-
-
-def minimise(
-    search: Search,
-    watch: Watch,
-    gap: float,
-    start: Incumbent | None = None,
-    *,
-    lower: float = 0.0,
-    chain: bool = False,
-) -> tuple[Incumbent | None, float | None, bool]:
-    """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
-
-    ``lower`` is a bound that is known already. ``chain`` says that the lattice is only one linear order: its bounds are
-    not the problem's, and 1e-4 is enough.
-    The lower bound is raised in growing steps to a first plan; then the interval is bisected, and a test just below
-    the incumbent, at every third turn and at the end, is the proof.
-    """
-    best, lower = start, max(lower, search.work_bound)
-    precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
-    if not chain:
-        watch.bound(lower)
-    step = 0.01
-    strict = best[1] * (1 - precision) if best else 0.0  # a failed test here ends the search
-    while best is None or lower < min(strict, best[1]):
-        if best is None:
-            T = max(lower, 1e-300) * (1 + step) if step < 1e3 else math.inf
-        else:
-            near = best[1] <= lower * (1 + 10 * precision)
-            T = strict if near or search.tests % 3 == 2 else min(strict, (lower + best[1]) / 2)
-        s = search.test(T)
-        if s == -2:
-            break
-        if s >= 0:
-            plan = search.plan(s, T)
-            objective = evaluate(search.instance, plan)
-            if best is not None and not objective < best[1]:
-                raise AssertionError(f"the test at {T!r} returned a plan of {objective!r}")
-            best, strict = (plan, objective), objective * (1 - precision)
-            watch.plan(plan, objective)
-            continue
-        if math.isinf(T):
-            return None, None, True
-        lower, step = T, step * 2
-        if not chain:
-            watch.bound(lower)
-    return best, None if chain else (min(lower, best[1]) if best else lower), False
 
 
 def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:

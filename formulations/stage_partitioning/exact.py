@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.stage_partitioning import kernels
+from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
     Floats,
     Ints,
@@ -35,10 +36,7 @@ from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, eva
 from formulations.tmpc_knapsack.decision import FOUND, decide
 from instances.parameters import MAX_COUNT
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
-
-#: The search ends when no plan is better than the incumbent by this, relatively.
-PRECISION = 1e-9
+from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
@@ -177,6 +175,10 @@ class Search:
             j, s = i, s - d
         return plan_of(self.instance, self.profile, stages)
 
+    def price(self, plan: StagePlan) -> float:
+        """Time per sample of a plan."""
+        return evaluate(self.instance, plan)
+
     def _choose(self, i: int, j: int, q: int, d: int, in_flight: int, T: float) -> tuple[list[int], list[int]]:
         """A choice of TMPCs of stage j minus i within the memory, as fast as a few bisections make it."""
         work = self.scratch
@@ -234,49 +236,6 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         stop=watch.why(),
         stats=statistics(search),
     )
-
-
-def minimise(
-    search: Search,
-    watch: Watch,
-    gap: float,
-    start: tuple[StagePlan, float] | None = None,
-    *,
-    chain: bool = False,
-) -> tuple[tuple[StagePlan, float] | None, float | None, bool]:
-    """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
-
-    ``chain`` says that the lattice is only one linear order: its bounds are not the problem's, and 1e-4 is enough.
-    """
-    best, lower = start, search.work_bound
-    precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
-    if not chain:
-        watch.bound(lower)
-    step = 0.01
-    strict = best[1] * (1 - precision) if best else 0.0  # a failed test here ends the search
-    while best is None or lower < min(strict, best[1]):
-        if best is None:
-            T = max(lower, 1e-300) * (1 + step) if step < 1e3 else math.inf
-        else:
-            near = best[1] <= lower * (1 + 10 * precision)
-            T = strict if near or search.tests % 3 == 2 else min(strict, (lower + best[1]) / 2)
-        s = search.test(T)
-        if s == -2:
-            break
-        if s >= 0:
-            plan = search.plan(s, T)
-            objective = evaluate(search.instance, plan)
-            if best is not None and not objective < best[1]:
-                raise AssertionError(f"the test at {T!r} returned a plan of {objective!r}")
-            best, strict = (plan, objective), objective * (1 - precision)
-            watch.plan(plan, objective)
-            continue
-        if math.isinf(T):
-            return None, None, True
-        lower, step = T, step * 2
-        if not chain:
-            watch.bound(lower)
-    return best, None if chain else (min(lower, best[1]) if best else lower), False
 
 
 def better(

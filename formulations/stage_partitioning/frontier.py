@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.stage_partitioning import exact, kernels_frontier
+from formulations.stage_partitioning import bisection, exact, kernels_frontier
 from formulations.stage_partitioning.costs import Floats, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
@@ -59,7 +59,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     table = np.full((D, S + 1, K + 1), np.inf)
     table[0] = 0.0
     counts = np.zeros(3, np.int64)
-    floor = float(lattice.work[-1]) / K * (1 - exact.PRECISION)
+    floor = float(lattice.work[-1]) / K * (1 - bisection.PRECISION)
     done = kernels_frontier.fill(
         profile, lattice, profile.memory, floor, table, np.empty(S + 2), np.empty(len(profile.dp_degrees), np.int64),
         np.empty(len(profile.dp_degrees)), exact.make_scratch(profile, D), counts, np.frombuffer(watch.flag, np.uint8),

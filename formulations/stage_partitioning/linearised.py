@@ -14,10 +14,11 @@ import random
 import numpy as np
 
 from formulations.family import Answer
+from formulations.stage_partitioning.bisection import minimise
 from formulations.stage_partitioning.costs import Words, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import chain_downsets, linear_orders, random_order
 from formulations.stage_partitioning.effort import MAX_LABELS
-from formulations.stage_partitioning.exact import Search, minimise, statistics
+from formulations.stage_partitioning.exact import Search, statistics
 from formulations.stage_partitioning.problem import StagePlan
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch

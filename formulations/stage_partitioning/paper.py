@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
-from formulations.stage_partitioning import exact, kernels, kernels_downsets, kernels_paper
+from formulations.stage_partitioning import bisection, exact, kernels, kernels_downsets, kernels_paper
 from formulations.stage_partitioning.costs import (
     Floats,
     Ints,
@@ -196,7 +196,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
         start = program.restated(first.plan)
         cutoff = evaluate(instance, start)
         watch.plan(start, cutoff)
-        done = program.run(cutoff * (1 + exact.PRECISION))
+        done = program.run(cutoff * (1 + bisection.PRECISION))
     except exact.SizeError as reason:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(reason), options=options)
     if done is None:
@@ -206,7 +206,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     objective = evaluate(instance, plan)
     watch.plan(plan, objective)
     if rule == "exact":
-        bound = objective * (1 - exact.PRECISION)
+        bound = objective * (1 - bisection.PRECISION)
         watch.bound(bound)
     return Answer(plan=plan, bound=bound, options=options, stats=statistics(program))
 

@@ -16,11 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.family import Answer
+from formulations.stage_partitioning.bisection import minimise
 from formulations.stage_partitioning.costs import build_lattice, build_profile
 from formulations.stage_partitioning.downsets import chain_downsets
 from formulations.stage_partitioning.effort import MAX_LABELS
 from formulations.stage_partitioning.equi import work_bound
-from formulations.stage_partitioning.exact import Search, minimise, statistics
+from formulations.stage_partitioning.exact import Search, statistics
 from formulations.stage_partitioning.paper import Silent
 from formulations.stage_partitioning.problem import StagePlan, stage_memory, suffix_sums, violations
 from instances.graph import lifo_order
