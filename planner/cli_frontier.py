@@ -26,8 +26,9 @@ def frontier_command(
 ) -> None:
     """Every optimum up to K devices and N micro-batches, exactly, from one run (stage partitioning)."""
     from planner.files import refuse_overwriting
-    from planner.frontier import frontier, require_plots, show_frontier, write
+    from planner.frontier import frontier, show_frontier, write
     from planner.loading import family_of, load
+    from planner.plots.files import require
     from planner.progress import note
     from planner.report import as_json
 
@@ -35,7 +36,7 @@ def frontier_command(
         if path is not None:
             refuse_overwriting(path, instance)
     if picture is not None:
-        require_plots()
+        require(picture)
     if time_limit is not None and not time_limit >= 0:
         raise UsageError.at("--time-limit", time_limit, "seconds, at least 0")
     limits = Limits(time_s=None if time_limit is None or math.isinf(time_limit) else time_limit)

@@ -39,7 +39,7 @@ def solve_command(
     seed: Seed = 0,
     threads: Threads = 1,
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
-    plot: Annotated[str | None, typer.Option(metavar="FILE.svg", help="draw the plan (mesh_tiling)")] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan (needs matplotlib)")] = None,
     batch_size: Annotated[
         int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
     ] = None,
@@ -58,7 +58,7 @@ def solve_command(
     from planner.files import refuse_overwriting, write_atomically
     from planner.loading import family_of
     from planner.orders import load_orders, solve_orders
-    from planner.pictures import artist, draw
+    from planner.pictures import draw, refuse_undrawable
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
     from planner.sweep import Row, parse_counts, show_rows, sweep
@@ -80,7 +80,7 @@ def solve_command(
         loaded = next(iter(by_order.values()))
         warn(loaded, quiet)
         if plot is not None:
-            artist(loaded, plot)  # refuses now rather than after the search
+            refuse_undrawable(loaded, plot)  # refuses now rather than after the search
     try:
         with progress_line(quiet) as shown, event_file(events, shown) as heard:
             run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
@@ -121,6 +121,9 @@ def crosscheck_command(
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE.png|svg", help="draw gap over time (needs matplotlib)")
+    ] = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -133,12 +136,17 @@ def crosscheck_command(
     from planner.events import event_file
     from planner.files import refuse_overwriting
     from planner.loading import load
+    from planner.pictures import draw_events
+    from planner.plots.files import require
     from planner.progress import note, progress_line
     from planner.report import as_json, show_report
 
     limits = limits_of(time_limit, gap, seed, threads)
-    if events is not None:
-        refuse_overwriting(events, instance)
+    for given_file in (plot, events):
+        if given_file is not None:
+            refuse_overwriting(given_file, instance)
+    if plot is not None:
+        require(plot)
     overrides, given = options.split(settings)
     loaded = load(instance, inputs=inputs, **overrides)
     warn(loaded, quiet)
@@ -153,6 +161,8 @@ def crosscheck_command(
             notice=lambda line: note(quiet, line),
             ended=heard.end,
         )
+    if plot is not None:
+        draw_events(plot, loaded, heard.events)
     if json:
         print(as_json(report.to_json()))
     else:

@@ -39,22 +39,27 @@ Listen = Callable[[Event], None]
 
 
 class EventFile:
-    """Hears events, writes a JSON line for each as it comes (readable at any time), and passes it on.
+    """Hears events, keeps them, writes a JSON line for each as it comes (readable at any time), and passes it on.
 
     ``stream`` may be ``None`` (nothing is written) and so may ``also`` (nobody else listens).
     """
 
     def __init__(self, stream: TextIO | None, also: Listen | None = None) -> None:
         self._stream, self._also = stream, also
+        self.events: list[Event] = []
 
     def listen(self, event: Event) -> None:
         """Hear one event."""
+        self.events.append(event)
         self._write({**vars(event), "gap": event.gap})
         if self._also is not None:
             self._also(event)
 
     def end(self, result: Result) -> None:
         """Write how a run ended: the verified objective, the bound that holds, status and stop."""
+        self.events.append(
+            Event(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
+        )
         shown = result.to_json()
         names = ("problem", "instance", "method", "seconds", "objective", "bound", "gap", "status", "stop")
         self._write({name: shown[name] for name in names})

@@ -15,8 +15,6 @@ from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
 
 _FAMILY = "stage_partitioning"
-#: Column ends of the plot's second line: the smallest sums are of little interest, the largest of most.
-_PLOTTED = 4
 
 
 @dataclass(frozen=True)
@@ -131,50 +129,18 @@ def show_frontier(found: Frontier) -> None:
     console.print(table)
 
 
-def plot(found: Frontier, path: str) -> None:
-    """Draw time per sample over devices, a line for each of a few bounds on the sum of degrees.
-
-    Raises
-    ------
-    UsageError
-        If matplotlib is not installed, or the file cannot be written.
-    """
-    require_plots()
-    from matplotlib.figure import Figure
-
-    rows = found.times or []
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    sums = len(rows[0]) if rows else 0
-    for s in sorted({max(1, sums >> shift) for shift in range(_PLOTTED)}, reverse=True):
-        line = [math.nan if (time := row[s - 1]) is None else time for row in rows]
-        axes.plot(range(1, len(rows) + 1), line, label=f"sum of degrees at most {s}")
-    axes.set(
-        xscale="log", yscale="log", xlabel="devices", ylabel=f"time per sample, {found.unit}", title=found.instance
-    )
-    axes.legend()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise UsageError.at("--plot", path, f"a picture that can be written ({error})") from None
-
-
-def require_plots() -> None:
-    """`UsageError` if matplotlib is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise UsageError("--plot needs matplotlib: pip install 'dnn-planner[plot]'")
-
-
 def write(found: Frontier, out: str | None, picture: str | None) -> None:
     """Write the table as CSV and its plot, where they are asked for."""
     from planner.files import write_atomically
+    from planner.plots.charts import frontier as chart
+    from planner.plots.files import save
+    from planner.plots.panels import Panel
 
     if out is not None:
         write_atomically(Path(out), found.to_csv())
-    if picture is not None:
-        plot(found, picture)
+    if picture is not None and found.times is not None:
+        times = found.times
+        save([Panel("Least time per sample", lambda axes: chart(axes, times, found.unit))], picture, found.instance)
 
 
 def _shown(most: int) -> list[int]:

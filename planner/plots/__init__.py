@@ -1,0 +1,23 @@
+"""Pictures as library functions: axes in, axes out, units on the axes, readable in grey.
+
+Matplotlib is an extra (``pip install 'dnn-planner[plot]'``); only `planner.plots.files` imports it. `panels` knows what
+to draw of a plan of each family; everything else draws plain numbers.
+"""
+
+from planner.plots.charts import bars, frontier, gap_histogram, gap_over_time
+from planner.plots.networks import bandwidth, graph, mapping, tiling, topology
+from planner.plots.panels import Panel, panels
+
+__all__ = [
+    "Panel",
+    "bandwidth",
+    "bars",
+    "frontier",
+    "gap_histogram",
+    "gap_over_time",
+    "graph",
+    "mapping",
+    "panels",
+    "tiling",
+    "topology",
+]

@@ -1,0 +1,136 @@
+"""Pictures: axes in, axes out, units on the axes, grey only; and files through --plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import planner
+from planner import plots
+from planner.cli import main
+from planner.events import Event
+from planner.loading import family_of
+from planner.plots.panels import drawn_families, panels
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+EVENTS = [
+    Event("p", "i", "a", 0.1, None, 1.0),
+    Event("p", "i", "a", 0.5, 3.0, 2.0),
+    Event("p", "i", "b", 0.2, 4.0, None),
+]
+
+
+@pytest.fixture
+def axes() -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+def greys(axes: Any) -> None:
+    """Every fill and line is grey: red, green and blue alike."""
+    from matplotlib.colors import to_rgb
+
+    for patch in axes.patches:
+        assert len(set(to_rgb(patch.get_facecolor()))) == 1
+    for line in axes.lines:
+        assert len(set(to_rgb(line.get_color()))) == 1
+
+
+def test_bars_show_the_bottleneck_dark_and_the_limit(axes: Any) -> None:
+    assert plots.bars(axes, ["a", "b", "c"], [1.0, 3.0, 2.0], "time, s", limit=4.0) is axes
+    heights = [patch.get_height() for patch in axes.patches]
+    fills = [patch.get_facecolor() for patch in axes.patches]
+    assert heights == [1.0, 3.0, 2.0] and fills[0] == fills[2] != fills[1]
+    assert axes.get_ylabel() == "time, s"
+    assert list(axes.lines[0].get_ydata()) == [4.0, 4.0]
+    greys(axes)
+
+
+def test_gap_over_time_has_a_line_for_incumbents_and_one_for_bounds(axes: Any) -> None:
+    assert plots.gap_over_time(axes, EVENTS, "ms") is axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[3.0], [1.0, 2.0], [4.0]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
+    assert "ms" in axes.get_ylabel() and "seconds" in axes.get_xlabel()
+    greys(axes)
+
+
+def test_gap_histogram(axes: Any) -> None:
+    bins = [{"above": 0.0, "up_to": 0.01, "count": 5}, {"above": 0.01, "up_to": None, "count": 2}]
+    assert plots.gap_histogram(axes, bins) is axes
+    assert [patch.get_height() for patch in axes.patches] == [5, 2]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1 %", "> 1 %"]
+
+
+def test_frontier_leaves_out_what_is_infeasible(axes: Any) -> None:
+    assert plots.frontier(axes, [[None, 4.0], [3.0, 2.0]], "s") is axes
+    assert axes.lines[0].get_ydata().tolist() == [4.0, 2.0]
+    assert len(axes.lines) == 2 and axes.get_ylabel().endswith(", s")
+
+
+MATRIX = ((0.0, 3e9, 1e9), (3e9, 0.0, 1e9), (1e9, 1e9, 0.0))
+
+
+def test_bandwidth_in_gigabytes_and_no_diagonal(axes: Any) -> None:
+    assert plots.bandwidth(axes, MATRIX) is axes
+    shown = axes.images[0].get_array()
+    assert shown[0, 1] == 3.0 and bool(shown.mask[0, 0])
+
+
+def test_a_topology_draws_every_device_and_leaves_out_the_slowest_links(axes: Any) -> None:
+    assert plots.topology(axes, MATRIX) is axes
+    assert [text.get_text() for text in axes.texts] == ["0", "1", "2"]
+    assert len(axes.lines) == 1
+    greys(axes)
+
+
+def test_a_mapping_orders_devices_by_stage(axes: Any) -> None:
+    assert plots.mapping(axes, [[2], [0], [1]], MATRIX) is axes
+    assert axes.images[0].get_array()[1, 2] == 3.0
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "0", "1"]
+
+
+def test_a_graph_stands_in_the_order_of_its_edges(axes: Any) -> None:
+    assert plots.graph(axes, [(0, 1), (0, 2), (1, 3), (2, 3)], {0: "in", 1: "a", 2: "b", 3: "out"}) is axes
+    at = {text.get_text(): text.get_position() for text in axes.texts if text.get_text()}
+    assert at["in"][0] < at["a"][0] == at["b"][0] < at["out"][0]
+    assert at["a"][1] != at["b"][1]
+
+
+@pytest.mark.parametrize("name", ["chain8", "layers", "mesh"])
+def test_every_panel_of_a_plan_can_be_drawn(name: str, axes: Any) -> None:
+    instance = planner.load(name)
+    result = planner.solve(instance, limits=planner.Limits(time_s=10))
+    found = panels(instance, family_of(instance).plan_from_json(instance, result.plan))
+    assert family_of(instance).name in drawn_families() and found
+    for panel in found:
+        axes.clear()
+        panel.draw(axes)
+        assert panel.title and (axes.patches or axes.images or axes.collections or axes.texts)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_solve_draws_its_plan(tmp_path: Path, suffix: str) -> None:
+    target = tmp_path / f"plan{suffix}"
+    assert main(["solve", "chain8", "--memory", "40MB", "--quiet", "--plot", str(target)]) == 0
+    if suffix == ".svg":
+        assert ElementTree.fromstring(target.read_text()).tag.endswith("svg")
+    else:
+        assert target.read_bytes().startswith(b"\x89PNG")
+
+
+def test_crosscheck_draws_gap_over_time(tmp_path: Path) -> None:
+    target = tmp_path / "gap.svg"
+    arguments = ["crosscheck", "chain8", "--methods", "exact,piper", "--quiet", "--plot", str(target)]
+    assert main(arguments) == 0
+    assert ElementTree.fromstring(target.read_text()).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("target", ["plan.docx", "none/plan.png"])
+def test_refusals_come_before_the_work(target: str, tmp_path: Path, capsys: Any) -> None:
+    assert main(["solve", "chain8", "--plot", str(tmp_path / target)]) == 2
+    assert "expected" in capsys.readouterr().err
