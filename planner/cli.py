@@ -24,7 +24,14 @@ from planner.cli_common import BAD_INPUT, CONTRADICTION, catalog_of_all
 from planner.cli_frontier import frontier_command
 from planner.cli_hierarchy import hierarchy_command
 from planner.cli_solve import check_command, crosscheck_command, solve_command
-from planner.cli_tools import bench_command, doctor_command, list_command, make_command, reproduce_command
+from planner.cli_tools import (
+    bench_command,
+    doctor_command,
+    list_command,
+    make_command,
+    report_command,
+    reproduce_command,
+)
 from planner.errors import CrosscheckError, UsageError
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
@@ -79,6 +86,7 @@ _COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] |
     "list": (list_command, None),
     "make": (make_command, lambda: options.parameter_choices(catalog_of_all())),
     "bench": (bench_command, options.setting_choices),
+    "report": (report_command, options.setting_choices),
     "doctor": (doctor_command, None),
     "reproduce": (reproduce_command, options.claim_choices),
     "extract": (extract_command, options.override_choices),
@@ -106,6 +114,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner bench bert32 chain8 --methods exact,piper --repeats 5 --out rows.jsonl",
         "planner bench --suite piper --inputs DIR",
     ),
+    "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
     "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --microbatches 128 --out table.csv",),
     "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --microbatches 512 --jobs 2",),

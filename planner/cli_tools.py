@@ -7,7 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli_common import Gap, Inputs, Json, Quiet, Seed, Threads, TimeLimit, catalog_of_all, limits_of, names_of
+from planner.cli_common import (
+    CONTRADICTION,
+    Gap,
+    Inputs,
+    Instance,
+    Json,
+    Quiet,
+    Seed,
+    Threads,
+    TimeLimit,
+    catalog_of_all,
+    limits_of,
+    names_of,
+)
 from planner.errors import UsageError
 
 
@@ -119,3 +132,41 @@ def reproduce_command(
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     found = reproduce(claim, inputs=inputs, note=lambda line: note(quiet, line), **given)
     print(as_json(found.to_json())) if json else show_reproduction(found)
+
+
+def report_command(
+    instance: Instance,
+    out: Annotated[str, typer.Option(metavar="FILE.html", help="where the page goes")] = "report.html",
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit the instance")] = None,
+    time_limit: TimeLimit = 20.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Write one self-contained page about an instance: every method, gaps, pictures, commands to repeat it."""
+    from planner.files import refuse_overwriting, write_atomically
+    from planner.page import page, page_path, require_page
+    from planner.progress import note, progress_line
+
+    require_page()
+    path = page_path(out)
+    refuse_overwriting(out, instance)
+    limits = limits_of(time_limit, gap, seed, threads)
+    with progress_line(quiet) as listen:
+        text, report = page(
+            instance,
+            settings,
+            methods=names_of(methods),
+            limits=limits,
+            inputs=inputs,
+            listen=listen,
+            notice=lambda line: note(quiet, line),
+        )
+    write_atomically(path, text)
+    note(quiet, f"{len(report.results)} methods in {out}")
+    if report.signal:
+        raise typer.Exit(128 + report.signal)
+    raise typer.Exit(0 if report.agree else CONTRADICTION)

@@ -24,15 +24,16 @@ def require(path: str) -> None:
         raise UsageError.at("--plot", path, f"a file that ends in {', '.join(SUFFIXES)}")
 
 
-def figure(drawn: Sequence[Panel], title: str = "") -> Any:
-    """One figure with a panel beside the other."""
+def figure(drawn: Sequence[Panel], title: str = "", titled: bool = True) -> Any:
+    """One figure with a panel beside the other, each under its title if they are ``titled``."""
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(_WIDTH * max(1, len(drawn)), _HEIGHT), layout="constrained")
     for index, panel in enumerate(drawn, start=1):
         axes = made.add_subplot(1, len(drawn), index)
         panel.draw(axes)
-        axes.set_title(panel.title, fontsize=10)
+        if titled:
+            axes.set_title(panel.title, fontsize=10)
     if title:
         made.suptitle(title)
     return made
@@ -54,10 +55,10 @@ def save(drawn: Sequence[Panel], path: str, title: str = "") -> None:
 
 
 def svg(panel: Panel) -> str:
-    """One panel as SVG text, the same for the same numbers."""
+    """One panel as SVG text without its title, the same for the same numbers."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "planner", "svg.fonttype": "none"}):
         text = io.StringIO()
-        figure([panel]).savefig(text, format="svg", metadata={"Date": None})
+        figure([panel], titled=False).savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()

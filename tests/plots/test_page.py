@@ -1,0 +1,119 @@
+"""The report: one page that needs nothing else, tells the truth about the runs, and works in a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import main
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+
+_VOID = {"meta", "img", "br", "hr", "link", "input"}
+#: Sorts by method, up and down, and leaves what a reader of a narrow screen would see.
+_PROBE = """addEventListener("load", () => {
+  const head = [...document.querySelectorAll("table.sortable th")].find(each => each.textContent === "method");
+  const first = () => (head.querySelector("button").click(), document.querySelector("table.sortable td").textContent);
+  const narrow = document.documentElement.scrollWidth <= innerWidth;
+  const images = [...document.images].every(image => image.complete && image.naturalWidth > 0);
+  document.body.dataset.found = [first(), first(), narrow, images].join();
+});"""
+_BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, text by element, and whether all of them are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.cells: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "td":
+            self.cells.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("report") / "report.html"
+    given = ["--memory", "40MB", "--methods", "exact,piper,cpsat", "--seed", "3", "--out", str(target), "--quiet"]
+    assert main(["report", "chain8", *given]) == 0
+    return target
+
+
+def test_the_page_is_whole_and_needs_no_network(path: Path) -> None:
+    page = Page(path.read_text())
+    images = page.all("img")
+    assert len(images) == 3 and all(image["alt"] for image in images)
+    assert all((image["src"] or "").startswith("data:image/svg+xml;base64,") for image in images)
+    assert not [
+        each for _, each in page.elements if re.match(r"https?:|//", (each.get("src") or each.get("href") or ""))
+    ]
+    assert not page.all("link") and all("src" not in script for script in page.all("script"))
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")
+
+
+def test_the_page_tells_what_the_methods_found(path: Path) -> None:
+    text = path.read_text()
+    page = Page(text)
+    assert "Proved optimal: 0.0273 s." in text
+    assert [method for method in ("exact", "piper", "cpsat") if method in page.cells] == ["exact", "piper", "cpsat"]
+    assert page.cells.count("0.0273") >= 3
+    assert "planner crosscheck chain8 --memory 40MB --methods exact,piper,cpsat --seed 3 --threads 1" in text
+    assert re.search(r"\d{4}-\d\d-\d\d", text) and "ortools" in text
+
+
+def test_an_infeasible_instance_and_names_that_look_like_markup(tmp_path: Path) -> None:
+    source = tmp_path / "<b>&.json"
+    assert main(["make", "chain8", "--memory", "1kB", "--out", str(source)]) == 0
+    source.write_text(source.read_text().replace('"chain8"', '"<script>alert(1)</script>"'))
+    target = tmp_path / "report.html"
+    assert main(["report", str(source), "--methods", "exact", "--out", str(target), "--quiet"]) == 0
+    text = target.read_text()
+    Page(text)
+    assert "Proved: no plan is feasible." in text and "<script>alert" not in text
+
+
+@pytest.mark.parametrize("out", ["report.pdf", "none/report.html"])
+def test_refusals(out: str, tmp_path: Path, capsys: Any) -> None:
+    assert main(["report", "chain8", "--out", str(tmp_path / out)]) == 2
+    assert "expected" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(_BROWSER is None, reason="no Chromium is installed: the page was checked by a parser alone")
+def test_a_browser_finds_nothing_to_complain_about(path: Path, tmp_path: Path) -> None:
+    probe = tmp_path / "probe.html"
+    probe.write_text(path.read_text().replace("</body>", f"<script>{_PROBE}</script></body>"))
+    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    quiet += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [str(_BROWSER), *quiet, "--enable-logging=stderr", "--window-size=400,900", "--dump-dom", probe.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "CONSOLE" not in done.stderr
+    assert 'data-found="cpsat,piper,true,true"' in done.stdout
