@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from instances.errors import InstanceError
+from instances.parameters import parse_count
+
 #: What a plan may choose: one micro-batch size for all stages and 1F1B; one for each stage; kFkB as well.
 Schedule = Literal["uniform", "per-stage", "kfkb"]
 SCHEDULES: tuple[Schedule, ...] = ("uniform", "per-stage", "kfkb")
@@ -128,6 +131,8 @@ class StageGraph:
         Forward to backward time, for the number of samples in flight where sizes differ.
     weight_copies
         Bytes of memory for each byte of weights: weights, gradients and two moments of Adam.
+    ids
+        What files call the operators; empty: their indices.
     options
         How the instance was declared.
     """
@@ -147,12 +152,22 @@ class StageGraph:
     microbatches: tuple[int, ...] = ()
     pass_ratio: tuple[int, int] = (1, 2)
     weight_copies: float = 4.0
+    ids: tuple[int | str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def num_operators(self) -> int:
         """Operators of the model."""
         return len(self.operators)
+
+    @cached_property
+    def index(self) -> Mapping[int | str, int]:
+        """Index of the operator that files call so."""
+        return {name: node for node, name in enumerate(self.ids or range(self.num_operators))}
+
+    def id_of(self, node: int) -> int | str:
+        """What files call an operator."""
+        return self.ids[node] if self.ids else node
 
     @cached_property
     def microbatch_sizes(self) -> tuple[int, ...]:
@@ -172,3 +187,86 @@ class StageGraph:
         if inner is not None and self.devices_per_node is not None and devices <= self.devices_per_node:
             return inner
         return self.bandwidth_bytes_per_s
+
+
+def check(instance: StageGraph, where: str) -> None:
+    """Rules between fields, which overrides may break too; `InstanceError` if they are broken."""
+    for size in instance.microbatches:
+        if instance.minibatch % size:
+            rule = f"a divisor of the mini-batch, {instance.minibatch}"
+            raise InstanceError.at(where, "microbatches", size, rule)
+    if (instance.inner_bandwidth_bytes_per_s is None) != (instance.devices_per_node is None):
+        missing = "devices_per_node" if instance.devices_per_node is None else "inner_bandwidth_bytes_per_s"
+        raise InstanceError.missing(where, missing, "both of inner_bandwidth_bytes_per_s and devices_per_node")
+    if instance.device_graph is not None:
+        declared = len(instance.device_graph.memory_bytes)
+        if instance.num_devices != declared:
+            raise InstanceError.at(where, "num_devices", instance.num_devices, f"{declared}, as the device graph has")
+
+
+def parse_ratio(value: Any) -> tuple[int, int]:
+    """Two positive integers, from "1:2" or a sequence.
+
+    >>> parse_ratio("1:2")
+    (1, 2)
+    """
+    parts = value.split(":") if isinstance(value, str) else value
+    try:
+        forward, backward = (parse_count(part) for part in parts)
+    except (TypeError, ValueError):
+        raise ValueError("two positive integers such as 1:2") from None
+    return forward, backward
+
+
+def to_json(instance: StageGraph) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    content: dict[str, Any] = {
+        "problem": "stage_graph",
+        "schema_version": 1,
+        "name": instance.name,
+        "num_devices": instance.num_devices,
+        "memory_bytes": instance.memory_bytes,
+        "bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s,
+        "latency_s": instance.latency_s,
+        "minibatch": instance.minibatch,
+        "schedule": instance.schedule,
+        "pass_ratio": list(instance.pass_ratio),
+        "weight_copies": instance.weight_copies,
+    }
+    if instance.microbatches:
+        content["microbatches"] = list(instance.microbatches)
+    if instance.inner_bandwidth_bytes_per_s is not None:
+        content["inner_bandwidth_bytes_per_s"] = instance.inner_bandwidth_bytes_per_s
+        content["devices_per_node"] = instance.devices_per_node
+    if instance.device_graph is not None:
+        content["device_graph"] = {
+            "memory_bytes": list(instance.device_graph.memory_bytes),
+            "bandwidth_bytes_per_s": [list(row) for row in instance.device_graph.bandwidth_bytes_per_s],
+        }
+    content["operators"] = [_operator_json(instance.id_of(node), each) for node, each in enumerate(instance.operators)]
+    content["edges"] = [
+        {
+            "source": instance.id_of(each.source),
+            "target": instance.id_of(each.target),
+            "bytes_per_sample": each.bytes_per_sample,
+        }
+        for each in instance.edges
+    ]
+    return content
+
+
+def _operator_json(name: int | str, operator: Operator) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": operator.name,
+        "forward": _time_json(operator.forward),
+        "backward": _time_json(operator.backward),
+        "weight_bytes": operator.weight_bytes,
+        "activation_bytes": operator.activation_bytes,
+    }
+
+
+def _time_json(time: Time) -> dict[str, Any]:
+    if isinstance(time, AffineTime):
+        return {"fixed_s": time.fixed_s, "per_sample_s": time.per_sample_s}
+    return {"samples": list(time.samples), "seconds": list(time.seconds)}

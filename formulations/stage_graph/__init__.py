@@ -1,1 +1,163 @@
 """Stage graphs: a branching model cut into pipeline stages that form a directed acyclic graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Claim, Family, Method, Setting, lazy
+from formulations.stage_graph.plans import plan_from_json, plan_to_json
+from formulations.stage_graph.problem import StagePlan, evaluate, violations
+from instances.parameters import one_of, parse_count, parse_degrees, parse_flag
+from instances.stage_graph import SCHEDULES, StageGraph, check, parse_ratio, to_json
+from instances.units import parse_bandwidth, parse_bytes, parse_time
+from solvers.outcome import Limits
+
+_OVERRIDES = (
+    Setting("devices", parse_count, "devices, all alike", metavar="D"),
+    Setting("memory", parse_bytes, "memory of each device", metavar="BYTES"),
+    Setting("bandwidth", parse_bandwidth, "bytes per second between devices", metavar="BYTES/S"),
+    Setting("latency", parse_time, "seconds before a message arrives", metavar="S"),
+    Setting("minibatch", parse_count, "samples of an iteration", metavar="B"),
+    Setting("microbatches", parse_degrees, "micro-batch sizes that plans may use", metavar="1,2,4"),
+    Setting(
+        "schedule",
+        one_of(*SCHEDULES),
+        "one micro-batch size for all stages; one for each stage; kFkB as well",
+        metavar="uniform|per-stage|kfkb",
+    ),
+    Setting("ratio", parse_ratio, "forward to backward time, for what is in flight", metavar="F:G"),
+)
+
+_FIELDS = {
+    "devices": "num_devices",
+    "memory": "memory_bytes",
+    "bandwidth": "bandwidth_bytes_per_s",
+    "latency": "latency_s",
+    "ratio": "pass_ratio",
+}
+
+#: Up to so many operators all partitions are searched without asking how wide the model is.
+_SMALL = 14
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    if isinstance(content, StageGraph):
+        return True
+    return isinstance(content, dict) and content.get("problem") == "stage_graph"
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, StageGraph):
+        instance = content
+    else:
+        instance = lazy("instances.readers.stage_graph_json:read")(content, where)
+    changed = {_FIELDS.get(name, name): value for name, value in overrides.items()}
+    instance = replace(instance, **changed, options={**instance.options, **overrides})
+    check(instance, where)
+    return instance
+
+
+def describe(instance: StageGraph) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "operators": instance.num_operators,
+        "edges": len(instance.edges),
+        "devices": instance.num_devices,
+        "minibatch": instance.minibatch,
+        "schedule": instance.schedule,
+    }
+
+
+def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """All partitions where the model is small, GraphPipe's planner where it is not."""
+    if exact or (_uniform(instance) is None and instance.num_operators <= _SMALL):
+        return "levels", f"{instance.num_operators} operators: all partitions, level by level"
+    return "graphpipe", f"{instance.num_operators} operators"
+
+
+def _alike(instance: StageGraph) -> str | None:
+    return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
+
+
+def _uniform(instance: StageGraph) -> str | None:
+    if instance.schedule != "uniform":
+        return f"schedule {instance.schedule}; it proves plans with one micro-batch size only (--schedule uniform)"
+    return _alike(instance)
+
+
+def _effort(power: float) -> Callable[[StageGraph], float]:
+    return lambda instance: instance.num_operators**power * instance.num_devices**3
+
+
+_ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
+_prepare = lazy("formulations.stage_graph.paper:prepare")
+
+METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
+    Method(
+        name="graphpipe",
+        claim=Claim.HEURISTIC,
+        source="GraphPipe, Algorithm 1 in its default configuration",
+        solve=lazy("formulations.stage_graph.paper:solve_graphpipe"),
+        supports=_alike,
+        effort=_effort(2),
+        options=(
+            _ANY_DEGREE,
+            Setting("rank", one_of("memory", "in-flight"), "PickBetter", metavar="memory|in-flight", default="memory"),
+            Setting(
+                "terminals",
+                one_of("branch", "series"),
+                "who may own an operator where branches join",
+                metavar="branch|series",
+                default="branch",
+            ),
+        ),
+        prepare=_prepare,
+    ),
+    Method(
+        name="pipedream",
+        claim=Claim.HEURISTIC,
+        source="PipeDream as GraphPipe, section 7.1, describes it: all operators in a row",
+        solve=lazy("formulations.stage_graph.paper:solve_pipedream"),
+        supports=_alike,
+        effort=_effort(2),
+        options=(_ANY_DEGREE,),
+        prepare=_prepare,
+    ),
+    Method(
+        name="data-parallel",
+        claim=Claim.HEURISTIC,
+        source="one stage",
+        solve=lazy("formulations.stage_graph.paper:solve_data_parallel"),
+        supports=_alike,
+        prepare=_prepare,
+    ),
+    Method(
+        name="levels",
+        claim=Claim.EXACT,
+        source="all partitions, level by level of upsets",
+        solve=lazy("formulations.stage_graph.levels:solve"),
+        supports=_uniform,
+        effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
+        prepare=_prepare,
+    ),
+)
+
+FAMILY: Family[StageGraph, StagePlan] = Family(
+    name="stage_graph",
+    recognise=recognise,
+    read=read,
+    overrides=_OVERRIDES,
+    to_json=to_json,
+    plan_from_json=plan_from_json,
+    plan_to_json=plan_to_json,
+    evaluate=evaluate,
+    violations=violations,
+    unit=lambda _: "s/sample",
+    methods=METHODS,
+    choose=choose,
+    describe=describe,
+)

@@ -99,6 +99,11 @@ class Costs:
             cut_edges=len(incoming) + len(outgoing),
         )
 
+    def edges_of(self, node: int) -> list[tuple[str, int, float]]:
+        """The operator's edges: ``in`` or ``out``, the other end, bytes per sample."""
+        incoming = [("in", other, size) for other, size in self._in[node]]
+        return incoming + [("out", other, size) for other, size in self._out[node]]
+
     def cut(self, nodes: int) -> tuple[float, int]:
         """Bytes per sample on edges with exactly one end in the set, and how many such edges there are."""
         found = self.sums(nodes)

@@ -1,0 +1,185 @@
+"""Compiled loops of the dynamic programs over ``program.Program`` (its kinds of transitions, in the same order).
+
+Arrays: transition x of state s has s's range ``start[s]:start[s + 1]``; ``kind``, ``stage`` (index, -1: none),
+``first`` and ``second`` (states; 0 is empty). ``fits[stage, g]`` is the largest number of micro-batches in flight with
+which the stage keeps the target and its memory on ``degrees[g]`` devices, -1 if there is none. j: micro-batches in
+flight behind a state; d: devices; v: micro-batches in flight at its first stages.
+
+Source: GraphPipe, Algorithm 1 (``by_memory``); the form of ``fewest`` is made for this project.
+"""
+
+# mypy: disallow_untyped_decorators=False
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_STAGE, _CHAIN, _SPLIT, _GROUP, _FORK = range(5)
+#: More devices than any instance has.
+NONE = 1 << 30
+
+
+@njit(cache=True, nogil=True)
+def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float) -> Any:
+    """``[stage, g]``: the most micro-batches in flight that fit into memory; 0 if not even one does.
+
+    ``sizes``: micro-batch, mini-batch and the largest number of interest.
+    """
+    microbatch, minibatch, most = sizes[0], sizes[1], sizes[2]
+    found = np.zeros((len(base), len(degrees)), np.int64)
+    for stage in range(len(base)):
+        for g in range(len(degrees)):
+            low, high = 0, most  # low fits or is 0, high + 1 does not fit or is beyond
+            while low < high:
+                middle = (low + high + 1) // 2
+                if base[stage] + min(middle * microbatch, minibatch) / degrees[g] * kept[stage] <= memory:
+                    low = middle
+                else:
+                    high = middle - 1
+            found[stage, g] = low
+    return found
+
+
+@njit(cache=True, nogil=True)
+def fewest(
+    start: Any, kind: Any, stage: Any, first: Any, second: Any, need: Any, least: Any, pick: Any, middle: Any, flag: Any
+) -> int:
+    """``least[s, j, v]``: fewest devices for state s with at most v in flight at its first stages, and the choices.
+
+    ``need[stage, i]``: fewest devices of a stage with i in flight. ``pick`` is the transition and ``middle`` the
+    micro-batches in flight between its two remainders. Returns the number of transitions looked at; -1 if stopped.
+    """
+    most = least.shape[1] - 1
+    looked = 0
+    for j in range(most + 1):
+        for v in range(most + 1):
+            least[0, j, v] = 0 if j <= v else NONE
+    for s in range(1, len(start) - 1):
+        if flag[0]:
+            return -1
+        for j in range(most + 1):
+            for v in range(most + 1):
+                best = NONE
+                if v > j:
+                    for x in range(start[s], start[s + 1]):
+                        a, b = first[x], second[x]
+                        looked += 1
+                        if kind[x] == _STAGE:
+                            found = need[stage[x], j + 1] + least[a, j + 1, v]
+                        elif kind[x] == _SPLIT:
+                            found = least[a, j, v] + least[b, j, v]
+                        elif kind[x] == _GROUP:
+                            found = need[stage[x], j + 1] + (least[a, j, v] if a else 0)
+                        else:
+                            found = NONE
+                            fork = 1 if kind[x] == _FORK else 0
+                            for between in range(j + 1, v + 1 - fork):
+                                looked += 1
+                                more = least[a, j, between]
+                                if fork:
+                                    more += need[stage[x], between + 1]
+                                if more < found:
+                                    more += least[b, between + fork, v]
+                                    if more < found:
+                                        found = more
+                                        if found < best:
+                                            middle[s, j, v] = between
+                        if found < best:
+                            best = found
+                            pick[s, j, v] = x
+                least[s, j, v] = min(best, NONE)
+    return looked
+
+
+@njit(cache=True, nogil=True)
+def exactly(
+    start: Any,
+    kind: Any,
+    stage: Any,
+    first: Any,
+    second: Any,
+    fits: Any,
+    degrees: Any,
+    base: Any,
+    kept: Any,
+    sizes: Any,
+    by_memory: bool,
+    flight: Any,
+    memory: Any,
+    pick: Any,
+    share: Any,
+    flag: Any,
+) -> int:
+    """``flight[s, j, d]``: micro-batches in flight at the first stages of the better plan of s with exactly d devices.
+
+    -1 if there is none. The better plan has the smaller peak ``memory`` (bytes), then fewer in flight; without
+    ``by_memory`` the other way round. ``sizes``: micro-batch and mini-batch. ``pick``: the transition; ``share``: the
+    devices of its first remainder times the number of degrees, plus the index of its stage's degree. Returns the number
+    of transitions looked at; -1 if stopped.
+    """
+    devices = flight.shape[2] - 1
+    microbatch, minibatch = sizes[0], sizes[1]
+    flight[:] = -1
+    for j in range(devices + 1):
+        flight[0, j, 0] = j
+        memory[0, j, 0] = 0.0
+    looked = 0
+    for s in range(1, len(start) - 1):
+        if flag[0]:
+            return -1
+        for j in range(devices):
+            for d in range(1, devices - j + 1):
+                best_flight, best_memory = -1, np.inf
+                for x in range(start[s], start[s + 1]):
+                    a, b, what, own = first[x], second[x], kind[x], stage[x]
+                    splits = what == _CHAIN or what == _SPLIT or what == _FORK
+                    staged = what == _STAGE or what == _GROUP or what == _FORK
+                    for left in range(1 if splits else 0, d + 1 if splits else 1):
+                        between = flight[a, j, left] if splits else j
+                        if between < 0:
+                            continue
+                        peak = memory[a, j, left] if splits else 0.0
+                        for g in range(len(degrees) if staged else 1):
+                            r = degrees[g] if staged else 0
+                            if left + r > d:
+                                break
+                            looked += 1
+                            found_memory = peak
+                            if staged:
+                                i = between + 1
+                                if fits[own, g] < i:
+                                    continue
+                                used = base[own] + min(i * microbatch, minibatch) / r * kept[own]
+                                found_memory = max(peak, used)
+                            rest = a if what == _STAGE or what == _GROUP else b
+                            behind = between + 1 if what == _STAGE or what == _FORK else between
+                            if what == _SPLIT or what == _GROUP:
+                                behind = j
+                            found = flight[rest, behind, d - left - r]
+                            if found < 0:
+                                continue
+                            found_memory = max(found_memory, memory[rest, behind, d - left - r])
+                            if what == _SPLIT:
+                                found = max(found, between)
+                            elif what == _GROUP:
+                                found = max(found, j + 1)
+                            if by_memory:
+                                better = found_memory < best_memory or (
+                                    found_memory == best_memory and found < best_flight
+                                )
+                            else:
+                                better = (
+                                    best_flight < 0
+                                    or found < best_flight
+                                    or (found == best_flight and found_memory < best_memory)
+                                )
+                            if better:
+                                best_flight, best_memory = found, found_memory
+                                pick[s, j, d] = x
+                                share[s, j, d] = left * len(degrees) + g
+                flight[s, j, d] = best_flight
+                memory[s, j, d] = best_memory
+    return looked

@@ -1,0 +1,179 @@
+"""GraphPipe's planner and the baselines of its evaluation, as methods.
+
+Every micro-batch size is searched on its own, from large to small. That is Algorithm 1 with the loop over
+configurations outside the binary search; it ends with the same target and also tells what every size would give, as the
+bottleneck alone (Equation 1) says nothing of filling and draining the pipeline. A row for each size is in
+``stats.sweep``.
+
+Source: GraphPipe, Algorithms 1 and 2, section 7.1 and Appendix A.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from formulations.family import Answer
+from formulations.stage_graph import levels
+from formulations.stage_graph.costs import Costs, assemble
+from formulations.stage_graph.iteration import iteration_s
+from formulations.stage_graph.problem import StagePlan, depth, evaluate, memory_bytes
+from formulations.stage_graph.program import Reach, TooLargeError
+from formulations.stage_graph.search import TOLERANCE, Search, powers_of_two
+from formulations.stage_graph.series_parallel import chain, decompose
+from instances.stage_graph import AffineTime, Operator, StageGraph
+from solvers.outcome import Limits, Stop, Watch
+
+
+def prepare() -> None:
+    """Compile or load the kernels, on the smallest of instances."""
+    instance = StageGraph(
+        "", (Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, 1.0), 0.0, 0.0),), (), 1, 0.0, 1.0, 0.0, 1
+    )
+    solve_graphpipe(instance, Limits(), Watch())
+    levels.solve(instance, Limits(), Watch())
+
+
+_NO_PLAN = "no plan keeps the memory limit in the space that this method searches"
+
+
+def solve_graphpipe(
+    instance: StageGraph,
+    limits: Limits,  # noqa: ARG001
+    watch: Watch,
+    *,
+    any_degree: bool = False,
+    rank: str = "memory",
+    terminals: str = "branch",
+) -> Answer[StagePlan]:
+    """GraphPipe: series-parallel decomposition, one micro-batch size for all stages, 1F1B.
+
+    Parameters
+    ----------
+    any_degree
+        Data-parallel degrees need not be powers of two.
+    rank
+        PickBetter takes the plan with the least peak ``memory`` (the paper), or the fewest samples ``in-flight``.
+    terminals
+        Who owns an operator at which branches fork or join: one ``branch`` may (as in the paper's example), or only the
+        enclosing ``series``.
+
+    Source
+    ------
+    GraphPipe, Algorithm 1 in its default configuration (section 6).
+    """
+    costs = Costs(instance)
+    order = decompose(costs)
+    reach = Reach.OWNER if terminals == "branch" else Reach.NONE
+    return _searched(
+        instance,
+        watch,
+        lambda: Search(costs, order.segment, reach, _degrees(instance, any_degree), rank == "memory", False, watch),
+        order.loss(),
+    )
+
+
+def solve_pipedream(
+    instance: StageGraph,
+    limits: Limits,  # noqa: ARG001
+    watch: Watch,
+    *,
+    any_degree: bool = False,
+) -> Answer[StagePlan]:
+    """PipeDream: all operators in a row, a sequential pipeline with 1F1B.
+
+    Source
+    ------
+    GraphPipe, section 7.1: linearised, all cuts tried, 1F1B; the same costs and the same search as ``graphpipe``.
+    """
+    costs = Costs(instance)
+    return _searched(
+        instance,
+        watch,
+        lambda: Search(costs, chain(costs), Reach.NONE, _degrees(instance, any_degree), True, True, watch),
+        {},
+    )
+
+
+def solve_data_parallel(
+    instance: StageGraph,
+    limits: Limits,  # noqa: ARG001
+    watch: Watch,
+) -> Answer[StagePlan]:
+    """One stage on as many devices as keep it fastest: data parallelism alone."""
+    costs = Costs(instance)
+    plans = []
+    for microbatch in _descending(instance):
+        choices = [
+            (costs.tps(costs.everything, microbatch, devices), devices)
+            for devices in range(1, min(instance.num_devices, microbatch) + 1)
+            if costs.memory(costs.everything, devices, microbatch) <= instance.memory_bytes
+        ]
+        if choices:
+            plans.append(assemble(instance, [(costs.everything, min(choices)[1])], microbatch))
+    return concluded(instance, watch, plans, {"transitions": len(instance.microbatch_sizes) * instance.num_devices})
+
+
+def _searched(instance: StageGraph, watch: Watch, make: Any, stats: dict[str, Any]) -> Answer[StagePlan]:
+    try:
+        search: Search = make()
+    except TooLargeError as error:
+        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+    plans = []
+    for microbatch in _published_sizes(instance):
+        plan = search.best_at(microbatch)
+        if plan is not None:
+            plans.append(plan)
+            watch.plan(plan, evaluate(instance, plan))
+        if watch.stopped():
+            break
+    counts = {"transitions": search.transitions, "rounds": search.rounds, "states": search.tables.num_states}
+    return concluded(instance, watch, plans, {**counts, **stats})
+
+
+def _degrees(instance: StageGraph, any_degree: bool) -> Sequence[int]:
+    return range(1, instance.num_devices + 1) if any_degree else powers_of_two(instance.num_devices)
+
+
+def _descending(instance: StageGraph) -> Iterable[int]:
+    return reversed(instance.microbatch_sizes)
+
+
+def _published_sizes(instance: StageGraph) -> list[int]:
+    """Powers of two, from large to small; all sizes where the instance allows no power of two."""
+    sizes = [size for size in _descending(instance) if size & (size - 1) == 0]
+    return sizes or list(_descending(instance))
+
+
+def concluded(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats: dict[str, Any]) -> Answer[StagePlan]:
+    """The plan with the least objective, and a row of ``stats.sweep`` for each plan found.
+
+    Among plans that the binary search cannot tell apart the one with the least peak memory is taken (PickBetter).
+    """
+    if not plans:
+        return Answer(stop=watch.why(), stats=stats, reason=_NO_PLAN)
+    rows = [row(instance, plan) for plan in plans]
+    least = min(each["tps_s"] for each in rows)
+    close = [number for number, each in enumerate(rows) if each["tps_s"] <= least * (1 + TOLERANCE)]
+    chosen = min(close, key=lambda number: rows[number]["peak_memory_bytes"])
+    quickest = min(rows, key=lambda each: float(each["iteration_s"]))
+    return Answer(
+        plan=plans[chosen],
+        stop=watch.why(),
+        stats={**stats, **rows[chosen], "quickest_iteration": quickest, "sweep": rows},
+    )
+
+
+def row(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
+    """What a table shows of a plan: both objectives, and what explains them."""
+    seconds = iteration_s(instance, plan)
+    return {
+        "microbatch": max(stage.microbatch for stage in plan.stages),
+        "tps_s": evaluate(instance, plan),
+        "iteration_s": seconds,
+        "samples_per_s": instance.minibatch / seconds,
+        "stages": len(plan.stages),
+        "depth": depth(plan),
+        "idle_devices": plan.idle_devices,
+        "peak_memory_bytes": max(memory_bytes(instance, stage) for stage in plan.stages),
+    }

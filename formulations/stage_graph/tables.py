@@ -1,0 +1,97 @@
+"""A dynamic program's arrays: transitions, and what every stage costs at a micro-batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from formulations.stage_graph.costs import Costs
+from formulations.stage_graph.kernels import most_in_flight
+from formulations.stage_graph.program import Program
+
+Array = Any
+
+
+class StageTables:
+    """What these stages (bitsets) cost on these data-parallel degrees.
+
+    Attributes
+    ----------
+    masks, degrees
+        The stages and the degrees, the latter ascending.
+    base, kept
+        Bytes of each stage's weights with their copies, and bytes per sample in flight.
+    """
+
+    def __init__(self, costs: Costs, masks: Sequence[int], degrees: Array) -> None:
+        self.costs, self.masks, self.degrees = costs, masks, degrees
+        sums = [costs.sums(nodes) for nodes in masks]
+        self._weights = np.array([each.weight_bytes for each in sums])
+        self.base = costs.instance.weight_copies * self._weights
+        self.kept = np.array([each.kept_bytes for each in sums])
+        self._fixed = np.array([each.fixed_s for each in sums])
+        self._per_sample = np.array([each.per_sample_s for each in sums])
+        self._cut_bytes = np.array([each.cut_bytes for each in sums])
+        self._cut_edges = np.array([each.cut_edges for each in sums])
+        self._last: tuple[int, Array, Array] | None = None
+        self._listed = [(number, nodes) for number, nodes in enumerate(masks) if sums[number].tables]
+
+    def at(self, microbatch: int) -> tuple[Array, Array]:
+        """``tps`` and ``room`` of a micro-batch size; those of the last one are kept."""
+        if self._last is None or self._last[0] != microbatch:
+            self._last = microbatch, self.tps(microbatch), self.room(microbatch)
+        return self._last[1], self._last[2]
+
+    def tps(self, microbatch: int) -> Array:
+        """Seconds per sample of each stage on each degree, shape (stages, degrees); ``inf`` for idle replicas."""
+        instance = self.costs.instance
+        found = np.full((len(self.masks), len(self.degrees)), np.inf)
+        for column, degree in enumerate(self.degrees.tolist()):
+            if degree > microbatch:
+                continue
+            samples = -(-microbatch // degree)
+            step = self._fixed + self._per_sample * samples
+            for number, nodes in self._listed:
+                step[number] = self.costs.compute_s(nodes, samples)
+            moved = self._cut_bytes * samples / instance.bandwidth_bytes_per_s
+            step += 2 * (moved + self._cut_edges * instance.latency_s)
+            found[:, column] = step / microbatch
+            if degree > 1:
+                volume = 2 * (degree - 1) / degree * self._weights
+                reduced = volume / instance.reduce_bandwidth(degree) + 2 * degree * instance.latency_s
+                found[:, column] += reduced / instance.minibatch
+        return found
+
+    def room(self, microbatch: int) -> Array:
+        """The most micro-batches in flight of each stage on each degree; 0 where not even one fits."""
+        instance = self.costs.instance
+        sizes = np.array([microbatch, instance.minibatch, instance.num_devices])
+        return most_in_flight(self.base, self.kept, self.degrees, sizes, float(instance.memory_bytes))
+
+
+class Tables(StageTables):
+    """Arrays over a program as ``kernels`` take them.
+
+    Attributes
+    ----------
+    start, kind, stage, first, second
+        Transitions of each state; ``stage`` is an index into ``masks``, -1 without a stage.
+    """
+
+    def __init__(self, costs: Costs, program: Program, degrees: Sequence[int]) -> None:
+        flat = [move for moves in program.transitions for move in moves]
+        self.start = np.cumsum([0, *(len(moves) for moves in program.transitions)])
+        masks = list(dict.fromkeys(move.nodes for move in flat if move.nodes))
+        super().__init__(costs, masks, np.array(degrees, dtype=np.int64))
+        index = {0: -1} | {nodes: number for number, nodes in enumerate(masks)}
+        self.kind = np.array([move.kind for move in flat], dtype=np.int64)
+        self.stage = np.array([index[move.nodes] for move in flat], dtype=np.int64)
+        self.first = np.array([move.first for move in flat], dtype=np.int64)
+        self.second = np.array([move.second for move in flat], dtype=np.int64)
+
+    @property
+    def num_states(self) -> int:
+        """States, the empty one among them."""
+        return len(self.start) - 1

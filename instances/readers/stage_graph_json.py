@@ -1,0 +1,197 @@
+"""The project's own JSON of stage graphs, schema version 1 (docs/interface.md)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from instances.errors import InstanceError, closest
+from instances.graph import find_cycle, topological_order
+from instances.parameters import one_of
+from instances.readers.fields import Amount, Bandwidth, Count, Identifier, NodeId, Text, validated
+from instances.stage_graph import (
+    SCHEDULES,
+    AffineTime,
+    DeviceGraph,
+    Operator,
+    OperatorEdge,
+    StageGraph,
+    TableTime,
+    Time,
+    check,
+)
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != 1:
+        raise ValueError("1, the only schema version there is")
+    return 1
+
+
+class _AffineRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    fixed_s: Amount = 0.0
+    per_sample_s: Amount
+
+
+class _TableRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    samples: list[Count]
+    seconds: list[Amount]
+
+
+class _OperatorRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    id: NodeId
+    name: Text = ""
+    forward: dict[str, Any]
+    backward: dict[str, Any]
+    weight_bytes: Amount = 0.0
+    activation_bytes: Amount = 0.0
+
+
+class _EdgeRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    source: NodeId
+    target: NodeId
+    bytes_per_sample: Amount = 0.0
+
+
+class _DeviceRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    memory_bytes: list[Amount]
+    bandwidth_bytes_per_s: list[list[Amount]]
+
+
+class _InstanceRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    problem: Annotated[str, PlainValidator(one_of("stage_graph"))]
+    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    name: Identifier = "stage graph"
+    num_devices: Count
+    memory_bytes: Amount = 0.0
+    bandwidth_bytes_per_s: Bandwidth = 1e30
+    latency_s: Amount = 0.0
+    minibatch: Count
+    inner_bandwidth_bytes_per_s: Bandwidth | None = None
+    devices_per_node: Count | None = None
+    device_graph: _DeviceRecord | None = None
+    schedule: Annotated[str, PlainValidator(one_of(*SCHEDULES))] = "uniform"
+    microbatches: list[Count] = Field(default_factory=list)
+    pass_ratio: tuple[Count, Count] = (1, 2)
+    weight_copies: Amount = 4.0
+    operators: list[_OperatorRecord]
+    edges: list[_EdgeRecord] = Field(default_factory=list)
+
+
+_PLAIN = (
+    "name",
+    "num_devices",
+    "memory_bytes",
+    "bandwidth_bytes_per_s",
+    "latency_s",
+    "minibatch",
+    "inner_bandwidth_bytes_per_s",
+    "devices_per_node",
+    "schedule",
+    "pass_ratio",
+    "weight_copies",
+)
+
+
+def read(content: Any, where: str) -> StageGraph:
+    """The instance that parsed JSON declares; operators may come in any order.
+
+    Raises
+    ------
+    InstanceError
+        One line that names the field, its value and the rule: wrong types, numbers that are negative, not finite or
+        beyond 1e30, duplicate ids or edges, edges to nowhere, cycles, times that fall, micro-batch sizes that do not
+        divide the mini-batch, a device graph of the wrong shape.
+    """
+    record = validated(_InstanceRecord, content, where)
+    if record.device_graph is None and "memory_bytes" not in record.model_fields_set:
+        raise InstanceError.missing(where, "memory_bytes", "a number of bytes, or a device_graph")
+    order, edges = _graph(record, where)
+    position = {index: rank for rank, index in enumerate(order)}
+    ids = tuple(record.operators[index].id for index in order)
+    instance = StageGraph(
+        ids=() if ids == tuple(range(len(ids))) else ids,
+        operators=tuple(_operator(record.operators[index], f"operators[{index}]", where) for index in order),
+        edges=tuple(
+            OperatorEdge(position[source], position[target], each.bytes_per_sample)
+            for (source, target), each in zip(edges, record.edges, strict=True)
+        ),
+        microbatches=tuple(sorted(set(record.microbatches))),
+        device_graph=_devices(record, where),
+        **{name: getattr(record, name) for name in _PLAIN},
+    )
+    check(instance, where)
+    return instance
+
+
+def _graph(record: _InstanceRecord, where: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """A topological order of the operators (declared order among the ready), and the edges as pairs of indices."""
+    if not record.operators:
+        raise InstanceError.at(where, "operators", [], "at least one operator")
+    index: dict[int | str, int] = {}
+    for number, operator in enumerate(record.operators):
+        if operator.id in index:
+            raise InstanceError.at(where, f"operators[{number}].id", operator.id, "an id that no other operator has")
+        index[operator.id] = number
+    edges: list[tuple[int, int]] = []
+    for number, edge in enumerate(record.edges):
+        for end, node in (("source", edge.source), ("target", edge.target)):
+            if node not in index:
+                rule = f"the id of an operator{closest(node, index)}"
+                raise InstanceError.at(where, f"edges[{number}].{end}", node, rule)
+        pair = index[edge.source], index[edge.target]
+        if pair in edges or pair[0] == pair[1]:
+            rule = "an edge that is declared once, between two operators"
+            raise InstanceError.at(where, f"edges[{number}]", [edge.source, edge.target], rule)
+        edges.append(pair)
+    order = topological_order(len(record.operators), edges)
+    if len(order) < len(record.operators):
+        cycle = [record.operators[node].id for node in find_cycle(len(record.operators), edges)]
+        raise InstanceError.at(where, "edges", cycle, "no cycle")
+    return order, edges
+
+
+def _operator(record: _OperatorRecord, field: str, where: str) -> Operator:
+    return Operator(
+        record.name or str(record.id),
+        _time(record.forward, f"{field}.forward", where),
+        _time(record.backward, f"{field}.backward", where),
+        record.weight_bytes,
+        record.activation_bytes,
+    )
+
+
+def _time(content: dict[str, Any], field: str, where: str) -> Time:
+    """An affine time, or a table in which time does not fall and time per sample does not rise."""
+    if "samples" not in content and "seconds" not in content:
+        affine = validated(_AffineRecord, content, f"{where}: {field}")
+        return AffineTime(affine.fixed_s, affine.per_sample_s)
+    table = validated(_TableRecord, content, f"{where}: {field}")
+    if not table.samples or len(table.samples) != len(table.seconds):
+        rule = "as many entries as seconds, at least one"
+        raise InstanceError.at(where, f"{field}.samples", table.samples, rule)
+    entries = list(zip(table.samples, table.seconds, strict=True))
+    for (n, early), (m, late) in itertools.pairwise(entries):
+        if not (n < m and early <= late and late * n <= early * m * (1 + 1e-12)):
+            rule = "ascending samples, seconds that do not fall, seconds per sample that do not rise"
+            raise InstanceError.at(where, field, content, rule)
+    return TableTime(tuple(table.samples), tuple(table.seconds))
+
+
+def _devices(record: _InstanceRecord, where: str) -> DeviceGraph | None:
+    graph = record.device_graph
+    if graph is None:
+        return None
+    count = len(graph.memory_bytes)
+    rows = graph.bandwidth_bytes_per_s
+    if len(rows) != count or any(len(row) != count for row in rows):
+        raise InstanceError.at(where, "device_graph.bandwidth_bytes_per_s", rows, f"{count} rows of {count} numbers")
+    return DeviceGraph(tuple(graph.memory_bytes), tuple(tuple(row) for row in rows))
