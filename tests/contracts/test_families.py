@@ -75,6 +75,21 @@ STRATEGIES = {
 }
 
 
+OPERATORS = {
+    "problem": "operator_partitioning",
+    "schema_version": 1,
+    "num_stages": 2,
+    "bandwidth_bytes_per_s": 2,
+    "operators": [{"id": v, "compute_s": v + 1, "parameter_bytes": 1, "activation_bytes": 2} for v in range(5)],
+    "tensors": [
+        {"source": 0, "targets": [1, 2], "volume_bytes": 3},
+        {"source": 1, "targets": [3], "volume_bytes": 1},
+        {"source": 2, "targets": [3, 4], "volume_bytes": 2},
+    ],
+    "training": {"microbatches": 2},
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -99,6 +114,10 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "amp_strategy": (
         lambda **given: _family("amp_strategy").read(STRATEGIES, "example", given),
         lambda **given: _family("amp_strategy").read({**STRATEGIES, "placement": "oriented"}, "example", given),
+    ),
+    "operator_partitioning": (
+        lambda **given: _family("operator_partitioning").read(OPERATORS, "example", given),
+        lambda **given: _family("operator_partitioning").read(OPERATORS, "example", {"at-most": True, **given}),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "flushed_partitioning": (

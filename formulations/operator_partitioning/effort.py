@@ -1,0 +1,75 @@
+"""How much work the methods would have with an instance, predicted without building anything; and the choice."""
+
+from __future__ import annotations
+
+from formulations.operator_partitioning.shapes import shaped
+from instances.operator_partitioning import OperatorInstance
+from solvers.outcome import Limits
+
+#: Beyond these a model takes too long to build.
+_MODEL_BOOLEANS = 60_000
+
+#: Downsets up to which a proof is a matter of seconds.
+_QUICK_DOWNSETS = 20_000
+
+
+def downset_count(instance: OperatorInstance) -> int | None:
+    """Number of downsets, or ``None`` if there are too many."""
+    from formulations.operator_partitioning.downsets import all_downsets
+    from formulations.operator_partitioning.exact import MAX_DOWNSETS
+
+    found = all_downsets(instance, MAX_DOWNSETS)
+    return None if found is None else len(found)
+
+
+def exact_supports(instance: OperatorInstance) -> str | None:
+    """Whether all downsets can be enumerated."""
+    from formulations.operator_partitioning.exact import MAX_DOWNSETS
+
+    if downset_count(instance) is None:
+        return f"the graph has more than {MAX_DOWNSETS} downsets; parmesan gives a plan, cpsat a proof of small ones"
+    return None
+
+
+def exact_effort(instance: OperatorInstance) -> float:
+    """Pairs of downsets, thirty times, for every (S, R)."""
+    count = downset_count(instance) or 1_000_000
+    return 15.0 * count * count * max(1, len(shaped(instance)))
+
+
+def model_supports(instance: OperatorInstance) -> str | None:
+    """Whether the assignment model is small enough; it is of a given S."""
+    if instance.num_stages is None:
+        return "the number of stages is free; give --stages"
+    size = model_size(instance)
+    return f"{size} Booleans; expected at most {_MODEL_BOOLEANS}" if size > _MODEL_BOOLEANS else None
+
+
+def model_size(instance: OperatorInstance) -> int:
+    """Booleans of the assignment model."""
+    stages = instance.num_stages or 1
+    pairs = sum(1 if len(t.targets) == 1 else stages for t in instance.tensors)
+    return stages * (2 * len(instance.operators) + 2 * pairs) + stages * (instance.num_devices or 0)
+
+
+def model_effort(instance: OperatorInstance) -> float:
+    """Booleans of the assignment model, which solvers know how to make much of."""
+    return 1e5 * model_size(instance)
+
+
+def flow_effort(instance: OperatorInstance) -> float:
+    """Fusions, and pairs of downsets of the clustered graph."""
+    return 1e3 * len(instance.operators) + 1e8
+
+
+def choose(instance: OperatorInstance, limits: Limits, exact: bool) -> tuple[str, str]:
+    """The proof where downsets are few, else Parmesan's flow."""
+    reason = exact_supports(instance)
+    if reason is None:
+        count = downset_count(instance) or 0
+        if exact or count <= _QUICK_DOWNSETS or (limits.time_s is None or limits.time_s >= 60):
+            return "exact", f"{count} downsets: chains of them prove the optimum"
+        return "parmesan", f"{count} downsets may take more than the time limit"
+    if exact:
+        return ("cpsat", reason) if model_supports(instance) is None else ("exact", reason)
+    return "parmesan", reason

@@ -1,0 +1,163 @@
+"""Exact operator partitioning without clustering: thresholds over chains of all downsets, from Parmesan's plan on.
+
+Where the number of stages is free, the slowest all-reduce is part of the objective: after each optimum, a better plan
+must have less parameters in its largest stage, so the cap on them falls until nothing is left.
+
+Source: reconstructed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from formulations.alarm import alarm
+from formulations.family import Answer
+from formulations.operator_partitioning.costs import ROUNDING, Words, load_bound
+from formulations.operator_partitioning.downsets import all_downsets
+from formulations.operator_partitioning.paper import partition
+from formulations.operator_partitioning.problem import (
+    OperatorPlan,
+    evaluate,
+    microbatches_each,
+    violations,
+)
+from formulations.operator_partitioning.search import Found, Search, effort_stats
+from formulations.operator_partitioning.shapes import shaped, shortage, step_bound, step_seconds_per_byte
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from solvers.outcome import Limits, Stop, Watch
+
+#: More downsets than this are not enumerated.
+MAX_DOWNSETS = 100_000
+
+
+def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
+    """The best plan and a bound within 1e-9 of it; with a limit or a stop, the best so far and its bound."""
+    reason = shortage(instance)
+    if reason is not None:
+        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    with alarm(watch):
+        if instance.num_stages is not None:
+            return _answer(*_fixed(instance, watch))
+        return _free(instance, watch)
+
+
+def _fixed(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
+    bits = all_downsets(instance, MAX_DOWNSETS)
+    assert bits is not None, "supports() was not asked"
+    start = partition(instance, watch).plan
+    if start is not None and violations(instance, start):
+        start = None
+    return Search(instance, bits, watch).least(load_bound(instance), start), len(bits)
+
+
+def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
+    return Answer(
+        plan=found.plan,
+        bound=None if found.infeasible else found.bound,
+        infeasible=found.infeasible,
+        stop=found.stop,
+        solver="numba kernels",
+        reason="no chain of downsets fits" if found.infeasible else "",
+        stats=effort_stats(found, downsets),
+    )
+
+
+def _free(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
+    """Every (S, R), the one of the least bound first; each only as far as it may beat the best."""
+    bits = all_downsets(instance, MAX_DOWNSETS)
+    assert bits is not None, "supports() was not asked"
+    every = shaped(instance)
+    bounds = {shape: step_bound(instance, shape, load_bound(each)) for shape, each in every.items()}
+    stats: dict[str, Any] = {"downsets": len(bits), "steps": 0, "tests": 0}
+    rest, proved = [], True
+    for shape in sorted(every, key=lambda shape: bounds[shape]):
+        if watch.best_objective is not None and bounds[shape] >= watch.best_objective:
+            rest.append(bounds[shape])
+            continue
+        bound, stop = _least_step(instance, every[shape], Search(every[shape], bits, watch), watch, stats)
+        rest.append(bound)
+        if stop is not Stop.PROVED:
+            proved = False
+            done = len(rest)
+            rest += [bounds[other] for other in sorted(every, key=lambda shape: bounds[shape])[done:]]
+            break
+    plan, value = watch.incumbent()
+    if proved and plan is None:
+        return Answer(infeasible=True, stop=Stop.PROVED, reason="no (S, R) has a plan that fits", stats=stats)
+    bound = min([*rest, *([] if value is None else [value])])
+    watch.bound(bound)
+    return Answer(plan, bound, stop=Stop.PROVED if proved else watch.why(Stop.SIZE_LIMIT), stats=stats)
+
+
+def _least_step(
+    instance: OperatorInstance, each: OperatorInstance, search: Search, watch: Watch, stats: dict[str, Any]
+) -> tuple[float, Stop]:
+    """A bound on the steps of one (S, R), and why its search ended; plans go to the watch."""
+    assert each.num_stages is not None
+    rounds = (microbatches_each(instance, each.replicas) + each.num_stages - 1) * each.replicas
+    per_byte = step_seconds_per_byte(instance, each.replicas)
+    lower, cap, least = load_bound(each), math.inf, math.inf
+    start = partition(each, watch).plan
+    while True:
+        start = start if start is not None and cap == math.inf and not violations(each, start) else None
+        found = search.least(lower, start, cap, tell=False)
+        stats["steps"], stats["tests"] = stats["steps"] + found.steps, stats["tests"] + found.tests
+        if found.plan is None:
+            ended = found.infeasible
+            return (least if ended else min(least, rounds * lower)), Stop.PROVED if ended else found.stop
+        value = evaluate(instance, found.plan)
+        watch.plan(found.plan, value)
+        lower = max(lower, found.bound)
+        if found.stop is not Stop.PROVED:
+            return min(least, rounds * lower), found.stop
+        largest = max(
+            math.fsum(instance.operators[operator].parameter_bytes for operator in stage) for stage in found.plan.stages
+        )
+        best = watch.best_objective if watch.best_objective is not None else value
+        least = best * (1 - 10 * ROUNDING)
+        # What is better has slowest stages of at least ``lower``, so its all-reduce must make up for it.
+        cap = min(largest, (best - rounds * lower) / per_byte if per_byte else 0.0) * (1 - ROUNDING)
+        if cap <= 0:
+            return least, Stop.PROVED
+
+
+def why_infeasible(instance: OperatorInstance, _limits: Limits, watch: Watch) -> tuple[str, dict[str, float]]:
+    """The least memory of a device that would be feasible, by halving; or what else is short."""
+    reason = shortage(instance)
+    if reason is not None:
+        return reason, {}
+    bits = all_downsets(instance, MAX_DOWNSETS)
+    if bits is None or instance.memory_bytes is None:
+        return "no more is known", {}
+    low, high = instance.memory_bytes, max(1.0, 2 * instance.memory_bytes)
+    with alarm(watch):
+        while not _fits(instance, bits, high, watch):
+            low, high = high, 4 * high
+            if watch.stopped() or high > 1e40:
+                return "no more is known", {}
+        while high - low > 1e-4 * high and not watch.stopped():
+            middle = low + (high - low) / 2
+            fits = _fits(instance, bits, middle, watch)
+            low, high = (low, middle) if fits else (middle, high)
+    return f"feasible with --memory {math.ceil(high)}", {"least_memory_bytes": float(math.ceil(high))}
+
+
+def _fits(instance: OperatorInstance, bits: Words, memory_bytes: float, watch: Watch) -> bool:
+    """Whether any (S, R) has a plan within this memory."""
+    return any(
+        Search(replace(each, memory_bytes=memory_bytes), bits, watch).feasible() for each in shaped(instance).values()
+    )
+
+
+def prepare() -> None:
+    """Load or compile the kernels."""
+    operators = tuple(Operator(each, 1.0, 1.0, 1.0) for each in range(4))
+    tensors = tuple(Tensor(each, (each + 1,), 1.0) for each in range(3))
+    instance = OperatorInstance(
+        "chain", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=100.0, training=TrainingMemory()
+    )
+    solve(instance, Limits(), Watch())

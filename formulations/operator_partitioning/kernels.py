@@ -1,0 +1,422 @@
+"""Compiled loops over families of downsets: sums, borders, the table of Equation 2, and the exact search by labels.
+
+Rows, tensors and memory rules as in costs.py. A stage is the difference of two rows, ``low`` within ``high``.
+
+Source: Parmesan, Equations 2 and 3 (`fill_table`); `labels`: Source: reconstructed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from formulations.tmpc_knapsack.decision import INNER, OUTER, ZERO
+
+FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
+
+#: Devices that nobody has.
+_NEVER = np.int64(1 << 40)
+#: Thresholds are met but for float noise.
+_NOISE = 1e-12
+
+
+@njit(**OUTER)
+def sums(bits, values):
+    """The sum of ``values`` over each row's members, shape (D,)."""
+    total = np.zeros(bits.shape[0])
+    for r in range(bits.shape[0]):
+        for v in range(len(values)):
+            if _has(bits, r, v):
+                total[r] += values[v]
+    return total
+
+
+@njit(**OUTER)
+def borders(bits, source, start, target):
+    """For each row the tensors with their source in it and a target outside, as starts (D + 1,) and indices."""
+    first = np.zeros(bits.shape[0] + 1, np.int64)
+    for r in range(bits.shape[0]):
+        first[r + 1] = first[r]
+        for t in range(len(source)):
+            if _leaves(bits, r, source, start, target, t):
+                first[r + 1] += 1
+    found = np.empty(first[bits.shape[0]], np.int64)
+    k = ZERO
+    for r in range(bits.shape[0]):
+        for t in range(len(source)):
+            if _leaves(bits, r, source, start, target, t):
+                found[k] = t
+                k += 1
+    return first, found
+
+
+@njit(**INNER)
+def _leaves(bits, r, source, start, target, t):
+    if not _has(bits, r, source[t]):
+        return False
+    for k in range(start[t], start[t + 1]):
+        if not _has(bits, r, target[k]):
+            return True
+    return False
+
+
+@njit(**INNER)
+def _has(bits, r, v):
+    return (bits[r, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
+
+
+@njit(**INNER)
+def _within(bits, low, high):
+    for w in range(bits.shape[1]):
+        if bits[low, w] & ~bits[high, w] != 0:
+            return False
+    return True
+
+
+@njit(**INNER)
+def _lands(bits, low, high, start, target, t):
+    """Whether tensor t has a target in the stage."""
+    for k in range(start[t], start[t + 1]):
+        if _has(bits, high, target[k]) and not _has(bits, low, target[k]):
+            return True
+    return False
+
+
+@njit(**INNER)
+def _received(bits, low, high, edge_start, edge, start, target, seconds):
+    """Seconds of the tensors that enter the stage."""
+    total = 0.0
+    for k in range(edge_start[low], edge_start[low + 1]):
+        if _lands(bits, low, high, start, target, edge[k]):
+            total += seconds[edge[k]]
+    return total
+
+
+@njit(**INNER)
+def _inputs(bits, low, high, feed_start, feed, after_start, after, activation):
+    """Bytes of the outputs that enter the stage."""
+    total = 0.0
+    for k in range(feed_start[low], feed_start[low + 1]):
+        if _lands(bits, low, high, after_start, after, feed[k]):
+            total += activation[feed[k]]
+    return total
+
+
+@njit(**INNER)
+def _peak(bits, low, high, after_start, after, activation, last):
+    """Most bytes of live outputs while the stage runs in order; ``last`` is room for (n,) integers."""
+    n = len(activation)
+    live, peak = 0.0, 0.0
+    leaving = np.zeros(n)
+    for v in range(n):
+        if not _has(bits, high, v) or _has(bits, low, v):
+            continue
+        last[v] = v
+        for k in range(after_start[v + 1] - 1, after_start[v] - 1, -1):
+            if _has(bits, high, after[k]):
+                last[v] = after[k]
+                break
+        leaving[last[v]] += activation[v]
+        live += activation[v]
+        peak = max(peak, live)
+        live -= leaving[v]
+    return peak
+
+
+@njit(**INNER)
+def _room(
+    bits, low, high, base, sum_activation, feed_start, feed, after_start, after, activation, rules, capacity, last
+):
+    """How many inputs a stage of ``base`` bytes can keep in ``capacity``; -1 if not even its work fits."""
+    trains, microbatches, recompute = rules[2] != 0, rules[3], rules[5] != 0
+    if base > capacity:
+        return -1.0
+    if not trains:
+        return np.inf
+    entering = _inputs(bits, low, high, feed_start, feed, after_start, after, activation)
+    needed = microbatches * entering
+    if recompute:
+        if base + sum_activation + needed <= capacity:
+            return np.inf
+        base += _peak(bits, low, high, after_start, after, activation, last)
+    else:
+        base += microbatches * sum_activation
+    if base > capacity:
+        return -1.0
+    return np.inf if entering == 0.0 else (capacity - base) / entering
+
+
+@njit(**INNER)
+def _keeps(room, from_end, rules):
+    """Whether the inputs that the schedule keeps ``from_end`` stages before the end have room."""
+    if rules[2] == 0:
+        return room >= 0
+    kept = rules[3]
+    if rules[4] == 0 and from_end < kept:
+        kept = np.float64(from_end)
+    return room >= kept
+
+
+@njit(**OUTER)
+def fill_table(
+    bits, compute, fixed, activity, edge_start, edge, feed_start, feed, source, start, target, seconds, activation,
+    after_start, after, num_stages, replicas, at_most, rules, ceiling, best, before, flag
+):  # fmt: skip
+    """Equation 2 with d - d' = R for every stage.
+
+    ``best[F, s]``: least slowest stage of row F in s stages; ``before[F, s]``: the row in front of stage s. Both of
+    shape (D, S + 1). Stages above ``ceiling`` are not looked at. Every tensor must have one target: then Equation 3 is
+    a matter of the stage alone. Returns the steps done, negative if the flag ended it.
+    """
+    limit = rules[0] * (replicas if rules[1] != 0 else 1)
+    last = np.empty(len(activation), np.int64)
+    steps = ZERO
+    for r in range(bits.shape[0]):
+        for s in range(num_stages + 1):
+            best[r, s] = np.inf
+            before[r, s] = -1
+    for s in range(num_stages + 1 if at_most else 1):
+        best[0, s] = 0.0
+    for high in range(1, bits.shape[0]):
+        if flag[0]:
+            return -1 - steps
+        sent_start, sent_end = edge_start[high], edge_start[high + 1]
+        for low in range(high - 1, -1, -1):
+            spent = compute[high] - compute[low]
+            if spent / replicas > ceiling:
+                break
+            if not _within(bits, low, high):
+                continue
+            steps += 1
+            load = spent + _received(bits, low, high, edge_start, edge, start, target, seconds)
+            for k in range(sent_start, sent_end):
+                if not _has(bits, low, source[edge[k]]):
+                    load += seconds[edge[k]]
+            load /= replicas
+            if load > ceiling:
+                continue
+            room = np.inf
+            if limit < np.inf:
+                room = _room(
+                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low], feed_start, feed,
+                    after_start, after, activation, rules, limit, last,
+                )  # fmt: skip
+            for s in range(1, num_stages + 1):
+                value = max(best[low, s - 1], load)
+                if value < best[high, s] and _keeps(room, num_stages - s + 1, rules):
+                    best[high, s] = value
+                    before[high, s] = low
+    return steps
+
+
+@njit(**OUTER)
+def labels(
+    bits, compute, fixed, activity, parameters, edge_start, edge, feed_start, feed, source, start, target, seconds,
+    activation, after_start, after, num_stages, replicas, devices, at_most, rules, threshold, cap, blind, most_labels,
+    chain, chain_replicas, flag, report
+):  # fmt: skip
+    """Look for a plan whose slowest stage takes at most ``threshold``.
+
+    Parameters
+    ----------
+    replicas, devices
+        Of every stage (``devices`` is not used), or 0: free, with at most ``devices`` together.
+    cap
+        Most parameter bytes of a stage.
+    blind
+        Count every tensor that leaves a stage once, whatever stages it goes to: a relaxation.
+    most_labels
+        More are not kept: TOO_MANY.
+    chain, chain_replicas
+        Output: the rows of the plan with the empty set first, shape (S + 1,), and replicas, shape (S,), from the input
+        side on; ``report[0]`` is the number of stages. ``report[1]`` counts steps, ``report[2]`` labels.
+
+    From the last stage to the first. A label of row F is a way to do all that is outside F: ``uses[label, s]`` devices
+    with s stages, and for each tensor across the border the number of stages that take it. A label that needs no more
+    of any of these makes another one useless.
+    """
+    size = 1024
+    head = np.full(bits.shape[0], -1, np.int64)
+    follow = np.empty(size, np.int64)
+    parent = np.empty(size, np.int64)
+    row = np.empty(size, np.int64)
+    place = np.empty(size + 1, np.int64)
+    uses = np.empty((size, num_stages + 1), np.int64)
+    takers = np.empty(4096, np.int64)
+    fresh = np.empty(num_stages + 1, np.int64)
+    counts = np.empty(len(source) + 1, np.int64)
+    last = np.empty(len(activation), np.int64)
+    top = bits.shape[0] - 1
+    head[top] = 0
+    follow[0] = parent[0] = -1
+    row[0] = top
+    place[0] = place[1] = 0
+    for s in range(num_stages + 1):
+        uses[0, s] = 0 if s == 0 else _NEVER
+    total = ZERO + 1
+    widest = np.float64(replicas) if replicas > 0 else np.float64(devices)
+    bound = threshold * (1 + _NOISE)
+    for high in range(top, 0, -1):
+        if head[high] < 0:
+            continue
+        if flag[0]:
+            return STOPPED
+        for low in range(high - 1, -1, -1):
+            spent = compute[high] - compute[low]
+            if spent > bound * widest:
+                break
+            if parameters[high] - parameters[low] > cap or not _within(bits, low, high):
+                continue
+            report[1] += 1
+            spent += _received(bits, low, high, edge_start, edge, start, target, seconds)
+            if spent > bound * widest:
+                continue
+            room = -2.0
+            width = 0 if blind else edge_start[low + 1] - edge_start[low]
+            here = head[high]
+            while here >= 0:
+                load = spent
+                offset = place[here] - edge_start[high]
+                for k in range(edge_start[high], edge_start[high + 1]):
+                    if not _has(bits, low, source[edge[k]]):
+                        load += seconds[edge[k]] * (1 if blind else takers[offset + k])
+                if load > bound * widest:
+                    here = follow[here]
+                    continue
+                own = np.int64(1)
+                if replicas == 0 and load > bound:
+                    own = np.int64(np.ceil(load / bound))
+                any_fresh = False
+                for s in range(num_stages + 1):
+                    fresh[s] = _NEVER
+                for s in range(num_stages):
+                    if uses[here, s] >= _NEVER:
+                        continue
+                    needs = own
+                    if rules[0] < np.inf:
+                        if rules[1] != 0 and replicas == 0:
+                            while needs <= devices:
+                                space = _room(
+                                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
+                                    feed_start, feed, after_start, after, activation, rules, rules[0] * needs, last,
+                                )  # fmt: skip
+                                if _keeps(space, s + 1, rules):
+                                    break
+                                needs += 1
+                        else:
+                            if room == -2.0:
+                                shared = rules[0] * (replicas if rules[1] != 0 else 1)
+                                room = _room(
+                                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
+                                    feed_start, feed, after_start, after, activation, rules, shared, last,
+                                )  # fmt: skip
+                            if not _keeps(room, s + 1, rules):
+                                continue
+                    together = uses[here, s] + needs
+                    if replicas > 0:
+                        rest = (num_stages - s - 1) * widest
+                    else:
+                        rest = np.float64(devices - together)
+                        if rest < 0:
+                            continue
+                    if compute[low] <= rest * bound and (low == 0 or s + 1 < num_stages):
+                        fresh[s + 1] = together
+                        any_fresh = True
+                if not any_fresh:
+                    here = follow[here]
+                    continue
+                if not blind:
+                    j = edge_start[high]
+                    for k in range(width):
+                        t = edge[edge_start[low] + k]
+                        while j < edge_start[high + 1] and edge[j] < t:
+                            j += 1
+                        counts[k] = 0
+                        if j < edge_start[high + 1] and edge[j] == t:
+                            counts[k] = takers[offset + j]
+                        if _lands(bits, low, high, start, target, t):
+                            counts[k] += 1
+                if _useful(head[low], follow, place, takers, uses, counts, width, fresh):
+                    if total == most_labels:
+                        return TOO_MANY
+                    if total == size:
+                        size *= 2
+                        follow, parent, row = _longer(follow, size), _longer(parent, size), _longer(row, size)
+                        place, uses = _longer(place, size + 1), _taller(uses, size)
+                    while place[total] + width > len(takers):
+                        takers = _longer(takers, 2 * len(takers))
+                    for k in range(width):
+                        takers[place[total] + k] = counts[k]
+                    place[total + 1] = place[total] + width
+                    for s in range(num_stages + 1):
+                        uses[total, s] = fresh[s]
+                    follow[total], parent[total], row[total] = head[low], here, low
+                    head[low] = total
+                    total += 1
+                here = follow[here]
+    report[2] = max(report[2], np.float64(total))
+    label, stages = _finish(head[0], follow, uses, num_stages, at_most)
+    if label < 0:
+        return NONE
+    report[0] = stages
+    chain[0] = 0
+    for position in range(stages):
+        above = parent[label]
+        chain[position + 1] = row[above]
+        chain_replicas[position] = uses[label, stages - position] - uses[above, stages - position - 1]
+        label = above
+    return FOUND
+
+
+@njit(**INNER)
+def _useful(first, follow, place, takers, uses, counts, width, fresh):
+    """Drop from ``fresh`` what labels of the row do as well; True if something is left."""
+    here = first
+    while here >= 0:
+        covers = True
+        for k in range(width):
+            if takers[place[here] + k] > counts[k]:
+                covers = False
+                break
+        if covers:
+            left = False
+            for s in range(len(fresh)):
+                if fresh[s] < _NEVER:
+                    if uses[here, s] <= fresh[s]:
+                        fresh[s] = _NEVER
+                    else:
+                        left = True
+            if not left:
+                return False
+        here = follow[here]
+    return True
+
+
+@njit(**INNER)
+def _finish(first, follow, uses, num_stages, at_most):
+    """The label and the number of stages of a plan that needs the fewest devices; -1 if there is none."""
+    best, label, stages = _NEVER, np.int64(-1), np.int64(0)
+    here = first
+    while here >= 0:
+        for s in range(1 if at_most else num_stages, num_stages + 1):
+            if uses[here, s] < best:
+                best, label, stages = uses[here, s], here, np.int64(s)
+        here = follow[here]
+    return label, stages
+
+
+@njit(**INNER)
+def _longer(values, size):
+    longer = np.empty(size, values.dtype)
+    for k in range(len(values)):
+        longer[k] = values[k]
+    return longer
+
+
+@njit(**INNER)
+def _taller(values, size):
+    taller = np.empty((size, values.shape[1]), values.dtype)
+    for r in range(values.shape[0]):
+        for s in range(values.shape[1]):
+            taller[r, s] = values[r, s]
+    return taller

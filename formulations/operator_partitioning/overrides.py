@@ -1,0 +1,93 @@
+"""What a caller may change of an operator-partitioning instance.
+
+Stages and devices together: S stages with R = devices / S replicas; with ``--variable-replicas`` any replicas that use
+no more devices. Devices alone: the number of stages is free, and a training step is what is minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Setting
+from instances.errors import InstanceError
+from instances.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, per_pair
+from instances.parameters import one_of, parse_amount, parse_count, parse_flag, within
+from instances.units import parse_bandwidth, parse_bytes
+
+OVERRIDES: tuple[Setting, ...] = (
+    Setting("stages", parse_count, "pipeline stages", metavar="S"),
+    Setting("replicas", parse_count, "replicas of every stage", metavar="R"),
+    Setting("devices", parse_count, "S R; without --stages S is free and a training step is minimised", metavar="D"),
+    Setting("variable-replicas", parse_flag, "any replicas of a stage, all together at most D", is_flag=True),
+    Setting("at-most", parse_flag, "fewer stages are as good", is_flag=True),
+    Setting("bandwidth", within(parse_bandwidth, 1e-30), "of every link, such as 12GB/s", metavar="SIZE/S"),
+    Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
+    Setting("pooled-memory", parse_flag, "replicas of a stage share their memory, as Equation 2 says", is_flag=True),
+    Setting("count", one_of("stage", "pair"), "pair: a tensor costs once per consumer, not per stage with consumers"),
+    Setting("part", one_of("forward", "whole"), "of a training graph with backward nodes", metavar="forward|whole"),
+    Setting("schedule", one_of(*SCHEDULES), "says how many inputs a stage keeps", metavar="|".join(SCHEDULES)),
+    Setting("microbatches", parse_count, "micro-batches of a step, for memory", metavar="MB"),
+    Setting("stash", parse_flag, "activations are kept, not computed again", is_flag=True),
+    Setting("weight-copies", parse_amount, "weights, gradients, optimiser state over weights", metavar="N"),
+    Setting("step-microbatches", parse_count, "global batch over micro-batch, where S is free", metavar="G"),
+)
+
+
+def apply(instance: OperatorInstance, overrides: Mapping[str, Any], where: str) -> OperatorInstance:
+    """The instance as the caller declares it; `InstanceError` if the settings contradict each other."""
+    given = {key: value for key, value in overrides.items() if value is not None and value is not False}
+    if given.get("count") == "pair":
+        instance = per_pair(instance)
+    fields: dict[str, Any] = {}
+    for setting, name in (("bandwidth", "bandwidth_bytes_per_s"), ("memory", "memory_bytes")):
+        if setting in given:
+            fields[name] = given[setting]
+    for setting in ("pooled-memory", "at-most"):
+        if setting in given:
+            fields[setting.replace("-", "_")] = True
+    instance = replace(instance, **fields, training=_training(instance.training, given))
+    return replace(_shaped(instance, given, where), options={**instance.options, **given})
+
+
+def _training(training: TrainingMemory | None, given: Mapping[str, Any]) -> TrainingMemory | None:
+    fields: dict[str, Any] = {
+        name.replace("-", "_"): given[name] for name in ("schedule", "microbatches", "weight-copies") if name in given
+    }
+    if "stash" in given:
+        fields["recompute"] = False
+    return replace(training or TrainingMemory(), **fields) if fields else training
+
+
+def _shaped(instance: OperatorInstance, given: Mapping[str, Any], where: str) -> OperatorInstance:
+    stages, devices, replicas = (given.get(name) for name in ("stages", "devices", "replicas"))
+    if devices is None:
+        if "variable-replicas" in given:
+            devices = (stages or instance.num_stages or 1) * (replicas or instance.replicas)
+        else:
+            free = instance.num_stages is None and stages is None
+            return replace(
+                instance,
+                num_stages=stages or instance.num_stages,
+                replicas=replicas or instance.replicas,
+                num_devices=instance.num_devices if free or not (stages or replicas) else None,
+                step_microbatches=_step(instance, given, instance.num_devices) if free else instance.step_microbatches,
+            )
+    if stages is None and replicas is None and "variable-replicas" not in given:
+        return replace(
+            instance, num_stages=None, num_devices=devices, step_microbatches=_step(instance, given, devices)
+        )
+    stages = stages or (devices // replicas if replicas else instance.num_stages) or 1
+    if "variable-replicas" in given:
+        return replace(instance, num_stages=stages, num_devices=devices)
+    if devices % stages or (replicas and replicas * stages != devices):
+        rule = f"a multiple of {stages} stages" if not replicas else f"{stages} stages times {replicas} replicas"
+        raise InstanceError.at(where, "--devices", devices, f"{rule}, or --variable-replicas")
+    return replace(instance, num_stages=stages, replicas=devices // stages, num_devices=None)
+
+
+def _step(instance: OperatorInstance, given: Mapping[str, Any], devices: int | None) -> int:
+    """Micro-batches of a step: given, declared, or the schedule's for every device."""
+    each = given.get("microbatches") or (instance.training or TrainingMemory()).microbatches
+    return int(given.get("step-microbatches") or instance.step_microbatches or each * (devices or 1))

@@ -1,0 +1,114 @@
+"""Where the number of stages is free: every (S, R) is an instance of its own, the best step wins.
+
+Source: Parmesan, Appendix E. Source: reconstructed (it is not published).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from formulations.family import Answer
+from formulations.operator_partitioning.costs import ROUNDING, load_bound
+from formulations.operator_partitioning.problem import (
+    OperatorPlan,
+    evaluate,
+    microbatches_each,
+    shapes,
+    violations,
+)
+from instances.operator_partitioning import OperatorInstance
+from solvers.outcome import Stop, Watch
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a heuristic made of an instance with a given S."""
+
+    plan: OperatorPlan | None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+def shaped(instance: OperatorInstance) -> dict[tuple[int, int], OperatorInstance]:
+    """By (S, R): the instance with these; only itself where S is given."""
+    if instance.num_stages is not None:
+        return {(instance.num_stages, instance.replicas): instance}
+    return {
+        (stages, each): replace(instance, num_stages=stages, replicas=each, num_devices=None, at_most=False)
+        for stages, each in shapes(instance)
+        if stages <= len(instance.operators)
+    }
+
+
+def lower_bound(instance: OperatorInstance, least: Mapping[tuple[int, int], float] | None = None) -> float:
+    """A bound on the objective from bounds on the slowest stage of every (S, R) (``least``; default: `load_bound`).
+
+    The slowest all-reduce has at least an even share of the parameters, and the largest operator's.
+    """
+    bounds = []
+    for shape, each in shaped(instance).items():
+        load = load_bound(each) if least is None else least[shape]
+        bounds.append(load if instance.num_stages is not None else step_bound(instance, shape, load))
+    return min(bounds, default=0.0)
+
+
+def step_bound(instance: OperatorInstance, shape: tuple[int, int], load: float) -> float:
+    """A bound on a step with (S, R) whose slowest stage takes at least ``load`` over R."""
+    stages, replicas = shape
+    sizes = [operator.parameter_bytes for operator in instance.operators]
+    largest = max(max(sizes), sum(sizes) / stages)
+    rounds = microbatches_each(instance, replicas) + stages - 1
+    return (rounds * load * replicas + largest * step_seconds_per_byte(instance, replicas)) * (1 - ROUNDING)
+
+
+def step_seconds_per_byte(instance: OperatorInstance, replicas: int) -> float:
+    """Seconds of an all-reduce for each byte of parameters."""
+    return 2 * (replicas - 1) / (replicas * instance.bandwidth_bytes_per_s)
+
+
+def answer_of(
+    instance: OperatorInstance, watch: Watch, flow: Callable[[OperatorInstance], Flow]
+) -> Answer[OperatorPlan]:
+    """The best feasible plan that ``flow`` makes of any (S, R), and a bound that costs nothing."""
+    reason = shortage(instance)
+    if reason is not None:
+        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+    stats: dict[str, Any] = {}
+    broken = ""
+    tried = []
+    for shape, each in shaped(instance).items():
+        if watch.stopped():
+            break
+        found = flow(each)
+        told = None
+        if found.plan is not None:
+            rules = violations(instance, found.plan)
+            broken = broken or ", ".join(map(str, rules[:1]))
+            told = None if rules else evaluate(instance, found.plan)
+        if told is not None:
+            if watch.best_objective is None or told < watch.best_objective:
+                stats = dict(found.stats)
+            watch.plan(found.plan, told)
+        elif not stats:
+            stats = dict(found.stats)
+        tried.append({"stages": shape[0], "replicas": shape[1], "objective": told})
+    if instance.num_stages is None:
+        stats["shapes"] = tried
+    watch.bound(lower_bound(instance))
+    reason = f"its plan breaks a rule: {broken}" if broken and watch.best_plan is None else ""
+    return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), reason=reason, stats=stats)
+
+
+def shortage(instance: OperatorInstance) -> str | None:
+    """Why there is no plan, where that is plain to see; ``None`` otherwise."""
+    count = len(instance.operators)
+    if instance.num_stages is None:
+        fits = bool(shaped(instance))
+        return None if fits else f"every (S, R) has more stages than {count} operators: feasible with fewer --devices"
+    if instance.num_stages > count and not instance.at_most:
+        return f"{instance.num_stages} stages need an operator each, of {count}: feasible with --stages {count}"
+    if instance.num_devices is not None and instance.num_devices < (1 if instance.at_most else instance.num_stages):
+        least = 1 if instance.at_most else instance.num_stages
+        return f"{least} stages need a device each: feasible with --devices {least}"
+    return None

@@ -1,0 +1,200 @@
+"""Operator partitioning: an operator graph to be cut into pipeline stages of even load (nouns only).
+
+Source: Parmesan, section 4; memory of a stage and the free choice of stages: Source: reconstructed (its appendices E
+and F are not published).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from instances.graph import topological_order
+
+SCHEDULES = ("1f1b", "gpipe")
+
+#: Stages where neither the file nor the caller says how many.
+DEFAULT_STAGES = 4
+#: Bytes per second where neither the file nor the caller says: PCIe 3.0 with 16 lanes, about.
+DEFAULT_BANDWIDTH = 12e9
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator, for one micro-batch on one device.
+
+    ``compute_s``: seconds forward and backward. ``activation_bytes``: its forward output. ``memory_bytes``: what a
+    stage needs for it whatever the schedule, besides parameters and activations where `TrainingMemory` counts those.
+    """
+
+    id: int | str
+    compute_s: float
+    parameter_bytes: float = 0.0
+    activation_bytes: float = 0.0
+    memory_bytes: float = 0.0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What one operator hands to others: indices of operators, bytes per micro-batch (forward and backward).
+
+    A stage that holds several of the targets gets it once.
+    """
+
+    source: int
+    targets: tuple[int, ...]
+    volume_bytes: float
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """How a training schedule fills a stage's memory (Source: reconstructed).
+
+    ``weight_copies``: bytes of parameters, gradients and optimiser state over bytes of parameters. ``microbatches`` of
+    a step and the ``schedule`` say how many inputs of a stage are kept; with ``recompute`` the rest is computed again.
+    """
+
+    weight_copies: float = 4.0
+    microbatches: int = 4
+    schedule: str = "1f1b"
+    recompute: bool = True
+
+
+@dataclass(frozen=True)
+class OperatorInstance:
+    """An operator graph and the pipeline it is to become.
+
+    Parameters
+    ----------
+    operators
+        In a topological order; see `ordered`.
+    tensors
+        Their sources come before their targets.
+    num_stages
+        S; ``None``: free, for ``num_devices`` = S R (see ``step_microbatches``).
+    replicas
+        R of every stage; not used where replicas or stages are free.
+    bandwidth_bytes_per_s
+        Of every link: the flat network of the first phase.
+    num_devices
+        Where it is not ``None`` and S is given: replicas are free, these are the devices for all of them.
+    memory_bytes, pooled_memory
+        Of a device (``None``: unlimited); pooled: replicas of a stage share theirs, as Equation 2 says.
+    training
+        How memory is counted; ``None``: only the operators' ``memory_bytes``.
+    at_most
+        Fewer stages than S are as good.
+    step_microbatches
+        Global batch over micro-batch: micro-batches of a step for all replicas together; only where S is free.
+    options
+        How the instance was declared.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    tensors: tuple[Tensor, ...]
+    num_stages: int | None = DEFAULT_STAGES
+    replicas: int = 1
+    bandwidth_bytes_per_s: float = DEFAULT_BANDWIDTH
+    num_devices: int | None = None
+    memory_bytes: float | None = None
+    pooled_memory: bool = False
+    training: TrainingMemory | None = None
+    at_most: bool = False
+    step_microbatches: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of adjacent operators, each once, in ascending order."""
+        return tuple(sorted({(tensor.source, target) for tensor in self.tensors for target in tensor.targets}))
+
+    @cached_property
+    def total_compute_s(self) -> float:
+        """Seconds of all operators."""
+        return sum(operator.compute_s for operator in self.operators)
+
+
+def ordered(
+    operators: Iterable[Operator], tensors: Iterable[Tensor]
+) -> tuple[tuple[Operator, ...], tuple[Tensor, ...]]:
+    """The graph with its operators in a topological order (of ready ones the first given comes first), tensors sorted.
+
+    Raises
+    ------
+    ValueError
+        If the graph has a cycle.
+    """
+    operators, tensors = tuple(operators), tuple(tensors)
+    edges = sorted({(tensor.source, target) for tensor in tensors for target in tensor.targets})
+    order = topological_order(len(operators), edges)
+    if len(order) < len(operators):
+        raise ValueError("a graph without cycles")
+    place = {operator: position for position, operator in enumerate(order)}
+    moved = (
+        Tensor(place[tensor.source], tuple(sorted({place[target] for target in tensor.targets})), tensor.volume_bytes)
+        for tensor in tensors
+    )
+    kept = (tensor for tensor in moved if tensor.targets)
+    return (
+        tuple(operators[index] for index in order),
+        tuple(sorted(kept, key=lambda tensor: (tensor.source, tensor.targets, tensor.volume_bytes))),
+    )
+
+
+def merged_edges(edges: Iterable[tuple[int, int, float]]) -> tuple[Tensor, ...]:
+    """Tensors of ``(source, target, bytes)``: edges of one source with equal bytes carry the same tensor."""
+    targets: dict[tuple[int, float], list[int]] = {}
+    for source, target, volume in edges:
+        targets.setdefault((source, volume), []).append(target)
+    return tuple(Tensor(source, tuple(found), volume) for (source, volume), found in targets.items())
+
+
+def per_pair(instance: OperatorInstance) -> OperatorInstance:
+    """The instance in which every pair of adjacent operators has a tensor of its own: Equation 3 to the letter."""
+    split = [Tensor(t.source, (target,), t.volume_bytes) for t in instance.tensors for target in t.targets]
+    operators, tensors = ordered(instance.operators, split)
+    return replace(instance, operators=operators, tensors=tensors)
+
+
+def to_json(instance: OperatorInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    content: dict[str, Any] = {
+        "problem": "operator_partitioning",
+        "schema_version": 1,
+        "name": instance.name,
+        "num_stages": instance.num_stages,
+        "replicas": instance.replicas,
+        "bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s,
+        "operators": [_operator(operator) for operator in instance.operators],
+        "tensors": [
+            {
+                "source": instance.operators[tensor.source].id,
+                "targets": [instance.operators[target].id for target in tensor.targets],
+                "volume_bytes": tensor.volume_bytes,
+            }
+            for tensor in instance.tensors
+        ],
+    }
+    for name in ("num_devices", "memory_bytes", "step_microbatches"):
+        if getattr(instance, name) is not None:
+            content[name] = getattr(instance, name)
+    for name in ("pooled_memory", "at_most"):
+        if getattr(instance, name):
+            content[name] = True
+    if instance.training is not None:
+        content["training"] = dict(vars(instance.training))
+    return content
+
+
+def _operator(operator: Operator) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": operator.id, "compute_s": operator.compute_s}
+    if operator.name:
+        told["name"] = operator.name
+    for name in ("parameter_bytes", "activation_bytes", "memory_bytes"):
+        if getattr(operator, name):
+            told[name] = getattr(operator, name)
+    return told

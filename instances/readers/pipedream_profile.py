@@ -1,0 +1,71 @@
+"""PipeDream's profiles ``NAME.graph.txt``: lines of operators, then lines of edges.
+
+``node7 -- Conv2d(...) -- forward_compute_time=1.3, backward_compute_time=2.8, activation_size=205520896.000,
+parameter_size=262144.000`` (milliseconds, bytes; a list in brackets: several outputs), and ``<tab>node7 -- node8``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import PurePath
+
+from instances.errors import InstanceError, closest
+from instances.operator_partitioning import Operator, OperatorInstance, TrainingMemory, merged_edges, ordered
+from instances.parameters import MAX_AMOUNT
+
+_FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+
+
+def read(text: str, where: str) -> OperatorInstance:
+    """The operator graph of a profile; a tensor moves forward, and its gradient back.
+
+    Raises
+    ------
+    InstanceError
+        If a line is neither an operator nor an edge, a number breaks its rule, or the graph has a cycle.
+    """
+    operators: dict[str, Operator] = {}
+    links: dict[tuple[str, str], None] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        parts = [part.strip() for part in line.split(" -- ")]
+        if len(parts) >= 3 and not line[0].isspace():
+            operator = _operator(parts[0], " -- ".join(parts[1:-1]), parts[-1], where, number)
+            if operators.setdefault(parts[0], operator) is not operator:
+                raise InstanceError.at(where, f"line {number}", parts[0], "an operator that was not there before")
+        elif len(parts) == 2:
+            links[parts[0], parts[1]] = None
+        else:
+            raise InstanceError.at(where, f"line {number}", line.strip(), "NODE -- OPERATOR -- TIMES or NODE -- NODE")
+    place = {identity: index for index, identity in enumerate(operators)}
+    for link in links:
+        for end in link:
+            if end not in place:
+                raise InstanceError.at(where, "an edge", end, f"an operator{closest(end, place)}")
+    volumes = [(place[a], place[b], 2 * operators[a].activation_bytes) for a, b in links if a != b]
+    try:
+        sorted_operators, tensors = ordered(operators.values(), merged_edges(volumes))
+    except ValueError as error:
+        raise InstanceError.at(where, "the edges", "a cycle", str(error)) from None
+    name = PurePath(where).name.removesuffix(".txt").removesuffix(".graph") or "profile"
+    return OperatorInstance(name, sorted_operators, tensors, training=TrainingMemory())
+
+
+def _operator(identity: str, description: str, numbers: str, where: str, line: int) -> Operator:
+    found = {}
+    for name in _FIELDS:
+        match = re.search(rf"\b{name}=(\[[^\]]*\]|[^,\s]*)", numbers)
+        if match is None:
+            raise InstanceError.missing(where, f"line {line}: {name}", "a number")
+        texts = match[1].strip("[]").replace(";", ",").split(",")
+        try:
+            value = math.fsum(float(text) for text in texts)
+        except (ValueError, OverflowError):
+            value = math.nan
+        if not 0 <= value <= MAX_AMOUNT:
+            raise InstanceError.at(where, f"line {line}: {name}", match[1], "a finite number >= 0")
+        found[name] = value
+    forward, backward, activation, parameters = (found[name] for name in _FIELDS)
+    return Operator(identity, (forward + backward) / 1e3, parameters, activation, name=description)

@@ -1,0 +1,285 @@
+"""Methods of operator partitioning against brute force, against each other, and in time."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_oracle import optimum, random_instance
+
+import planner
+from formulations.operator_partitioning import FAMILY, exact, paper
+from formulations.operator_partitioning.clustering import default_clusters, fuse
+from formulations.operator_partitioning.downsets import all_downsets
+from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.refinement import refine
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
+from solvers.outcome import Limits, Stop, Watch, relative_gap
+
+SECONDS = Limits(time_s=30)
+HEURISTICS = [method.name for method in FAMILY.methods if method.claim.value == "heuristic"]
+
+
+def solve(method: Any, instance: OperatorInstance, **options: Any) -> Any:
+    return method(instance, SECONDS, Watch(SECONDS), **options)
+
+
+def check_exact(method: Any, instance: OperatorInstance, precision: float) -> None:
+    expected = optimum(instance)
+    answer = solve(method, instance)
+    assert answer.infeasible is (expected is None), instance
+    if expected is None:
+        assert answer.stop is Stop.PROVED and answer.reason
+        return
+    assert violations(instance, answer.plan) == (), instance
+    objective = evaluate(instance, answer.plan)
+    assert objective == pytest.approx(expected, rel=precision, abs=1e-9), instance
+    assert answer.bound <= expected * (1 + 1e-12) + 1e-300, instance
+    assert objective == 0 or relative_gap(objective, answer.bound) <= 1e-6, instance
+
+
+def check_labels(label: str, cases: int) -> None:
+    for case in range(3 * cases):
+        check_exact(exact.solve, random_instance(random.Random(f"{label} {case}"), 6), 1e-8)
+
+
+def test_chains_of_downsets_agree_with_brute_force(cases: int) -> None:
+    check_labels("default", cases)
+
+
+@pytest.mark.slow
+def test_chains_of_downsets_agree_with_brute_force_by_the_thousand(cases: int) -> None:
+    check_labels("slow", cases)
+
+
+@pytest.mark.parametrize("name", HEURISTICS)
+def test_heuristics_are_feasible_and_never_better_than_the_optimum(name: str, cases: int) -> None:
+    found = 0
+    for case in range(cases // 2):
+        instance = random_instance(random.Random(f"heuristic {case}"), 6)
+        best, answer = optimum(instance), solve(FAMILY.method(name).solve, instance)
+        assert not (answer.infeasible and best is not None)
+        if best is not None:
+            assert answer.bound <= best * (1 + 1e-9) + 1e-300
+        if answer.plan is not None:
+            found += 1
+            assert best is not None and violations(instance, answer.plan) == ()
+            assert evaluate(instance, answer.plan) >= best * (1 - 1e-9)
+    assert found > cases / 5
+
+
+#: Many tensors of one target: then Equation 3 is a matter of the stage alone.
+def _plain(seed: int, n: int = 9) -> OperatorInstance:
+    rng = random.Random(seed)
+    operators = [Operator(v, float(rng.randint(1, 9))) for v in range(n)]
+    pairs = {(max(0, v - rng.randint(1, 3)), v) for v in range(1, n)} | {(v, v + 2) for v in range(0, n - 2, 3)}
+    tensors = [Tensor(a, (b,), float(rng.randint(0, 6))) for a, b in sorted(pairs)]
+    return OperatorInstance("plain", *ordered(operators, tensors), num_stages=3, bandwidth_bytes_per_s=2.0)
+
+
+def test_the_published_program_is_exact_without_clustering_where_tensors_have_one_target(cases: int) -> None:
+    for seed in range(cases):
+        instance = _plain(seed)
+        answer = solve(paper.solve_dp, instance, clusters=9)
+        best = solve(exact.solve, instance)
+        assert answer.stats["clusters"] == 9
+        assert evaluate(instance, answer.plan) == pytest.approx(evaluate(instance, best.plan), rel=1e-9)
+
+
+def test_fusions_are_convex_and_by_rising_cost_where_they_may_be(cases: int) -> None:
+    for seed in range(cases // 5):
+        instance = _plain(seed, 14)
+        fusions = fuse(instance, 1)
+        for count in range(14, 1, -1):
+            clusters = fusions.clusters(count)
+            home = {v: c for c, members in enumerate(clusters) for v in members}
+            assert sorted(home) == list(range(14))
+            assert all_downsets(instance, 10**6) is not None
+            plan = _by_waiting(instance, clusters, home)
+            assert plan is not None, "a cycle of clusters"
+    chain = OperatorInstance(
+        "chain",
+        tuple(Operator(v, time) for v, time in enumerate((5.0, 1.0, 1.0, 4.0))),
+        tuple(Tensor(v, (v + 1,), 1.0) for v in range(3)),
+        2,
+        bandwidth_bytes_per_s=1.0,
+    )
+    assert fuse(chain, 2).clusters(3) == ((0,), (1, 2), (3,))
+    # Communication that weighs enough turns the choice.
+    heavy = replace(chain, tensors=(Tensor(0, (1,), 9.0), *chain.tensors[1:]))
+    assert fuse(heavy, 3, alpha=1.0).clusters(3) == ((0, 1), (2,), (3,))
+    assert fuse(heavy, 3, alpha=0.0).clusters(3) == ((0,), (1, 2), (3,))
+
+
+def _by_waiting(instance: OperatorInstance, clusters: Any, home: dict[int, int]) -> list[int] | None:
+    """The clusters in an order in which none waits for a later one."""
+    done: list[int] = []
+    while len(done) < len(clusters):
+        waits = {home[b] for a, b in instance.edges if home[a] != home[b] and home[a] not in done}
+        ready = [c for c in range(len(clusters)) if c not in done and c not in waits]
+        if not ready:
+            return None
+        done.append(ready[0])
+    return done
+
+
+def test_a_pair_with_a_detour_waits_until_the_detour_is_inside() -> None:
+    # a -> b -> c and a -> c: (a, c) is the cheapest pair, but b would be left outside.
+    operators = tuple(Operator(v, time) for v, time in enumerate((1.0, 50.0, 1.0, 60.0)))
+    tensors = (Tensor(0, (1, 2), 1.0), Tensor(1, (2,), 1.0), Tensor(2, (3,), 1.0))
+    instance = OperatorInstance("detour", operators, tensors, 2, bandwidth_bytes_per_s=1.0)
+    assert fuse(instance, 3).pairs[0] == (0, 1)
+    assert fuse(instance, 1).clusters(2) == ((0, 1, 2), (3,))
+
+
+def test_a_fusion_must_fit_a_device() -> None:
+    operators = tuple(Operator(v, 1.0, memory_bytes=4.0) for v in range(4))
+    tensors = tuple(Tensor(v, (v + 1,), 1.0) for v in range(3))
+    instance = OperatorInstance("tight", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=8.0)
+    assert [len(each) for each in fuse(instance, 1).clusters(1)] == [2, 2]
+
+
+def test_refinement_moves_an_operator_over_the_border_and_stops() -> None:
+    operators = tuple(Operator(v, 1.0) for v in range(6))
+    tensors = tuple(Tensor(v, (v + 1,), 0.1) for v in range(5))
+    instance = OperatorInstance("six", operators, tensors, 2, bandwidth_bytes_per_s=1.0)
+    start = OperatorPlan(((0,), (1, 2, 3, 4, 5)), (1, 1))
+    better, moves = refine(instance, start)
+    assert (better.stages, moves) == (((0, 1, 2), (3, 4, 5)), 2)
+    assert refine(instance, start, moves=1)[1] == 1
+    assert refine(instance, better) == (better, 0)
+
+
+def test_refinement_never_makes_it_worse_and_keeps_the_rules(cases: int) -> None:
+    for case in range(cases):
+        instance = random_instance(random.Random(f"refine {case}"), 9)
+        if instance.num_stages is None:
+            continue
+        start = paper.equal(instance)
+        if start is None or violations(instance, start):
+            continue
+        better, _ = refine(instance, start)
+        assert violations(instance, better) == ()
+        assert evaluate(instance, better) <= evaluate(instance, start) * (1 + 1e-12)
+
+
+def test_the_default_number_of_clusters() -> None:
+    assert [default_clusters(each) for each in (2, 16, 100)] == [64, 128, 256]
+
+
+def fronted_subgraphs(instance: OperatorInstance) -> int:
+    found = all_downsets(instance, 10**6)
+    assert found is not None
+    return len(found) - 1  # the paper leaves the empty one out
+
+
+@given(st.integers(0, 10**6))
+def test_theorem_4_4_there_are_at_least_as_many_fronted_subgraphs_as_operators(seed: int) -> None:
+    instance = random_instance(random.Random(seed), 9)
+    assert fronted_subgraphs(instance) >= len(instance.operators)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_theorem_4_5_as_many_where_the_order_is_unique(seed: int, n: int) -> None:
+    rng = random.Random(seed)
+    path = {(v, v + 1) for v in range(n - 1)}
+    jumps = {tuple(sorted(rng.sample(range(n), 2))) for _ in range(rng.randint(0, 6))} if n > 1 else set()
+    tensors = [Tensor(a, (b,), 1.0) for a, b in sorted(path | jumps)]
+    instance = OperatorInstance("path", *ordered([Operator(v, 1.0) for v in range(n)], tensors))
+    assert fronted_subgraphs(instance) == n
+
+
+@given(st.integers(0, 10**6))
+def test_changes_that_cannot_hurt_do_not(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = random_instance(rng, 6, plain=True)
+    if (instance.num_stages or 1) > len(instance.operators):
+        return
+    best = evaluate(instance, solve(exact.solve, instance).plan)
+    scaled = replace(
+        instance,
+        operators=tuple(replace(each, compute_s=4 * each.compute_s) for each in instance.operators),
+        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s / 4,
+    )
+    assert evaluate(scaled, solve(exact.solve, scaled).plan) == pytest.approx(4 * best, rel=1e-8)
+    for easier in (
+        replace(instance, at_most=True),
+        replace(instance, bandwidth_bytes_per_s=2 * instance.bandwidth_bytes_per_s),
+        replace(instance, num_devices=instance.replicas * (instance.num_stages or 1)),
+    ):
+        assert evaluate(easier, solve(exact.solve, easier).plan) <= best * (1 + 1e-8)
+
+
+def test_infeasible_memory_says_what_would_do() -> None:
+    operators = tuple(Operator(v, 1.0, memory_bytes=3.0) for v in range(5))
+    tensors = tuple(Tensor(v, (v + 1,), 1.0) for v in range(4))
+    instance = OperatorInstance("tight", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=8.0)
+    result = planner.solve(instance, method="exact")
+    assert result.status == "infeasible" and "feasible with --memory 9" in result.reason
+    assert planner.solve(replace(instance, memory_bytes=9.0), method="exact").status == "optimal"
+
+
+def wide(n: int, seed: int) -> OperatorInstance:
+    """A large graph with many branches and skips, too wide for all its downsets."""
+    rng = random.Random(seed)
+    operators = [Operator(v, rng.uniform(1e-4, 5e-3), rng.uniform(0, 1e6), rng.uniform(1e5, 1e7)) for v in range(n)]
+    tensors = []
+    for v in range(n - 1):
+        later = range(v + 1, min(n, v + 12))
+        tensors.append(Tensor(v, tuple(rng.sample(later, min(len(later), rng.choice([1, 1, 2, 3])))), 1e6))
+    return OperatorInstance("wide", *ordered(operators, tensors), num_stages=16)
+
+
+def test_two_thousand_operators_in_seconds() -> None:
+    exact.prepare()
+    instance = wide(2000, 1)
+    began = time.process_time()
+    answer = solve(paper.solve, instance)
+    assert time.process_time() - began < 10
+    assert violations(instance, answer.plan) == ()
+    assert evaluate(instance, answer.plan) < 1.3 * answer.bound
+
+
+@pytest.mark.paper
+def test_resnet_is_proved_in_seconds(published: Path) -> None:
+    exact.prepare()
+    instance = planner.load(str(published / "pipedream" / "resnet50.graph.txt"), stages=8)
+    began = time.process_time()
+    answer = solve(exact.solve, instance)
+    assert time.process_time() - began < 10 and answer.stop is Stop.PROVED
+    assert relative_gap(evaluate(instance, answer.plan), answer.bound) < 1e-8
+    published_flow = solve(paper.solve, instance)
+    assert evaluate(instance, published_flow.plan) > 1.005 * evaluate(instance, answer.plan)
+
+
+def test_a_limit_keeps_what_was_found() -> None:
+    instance = replace(wide(24, 3), num_stages=4)
+    answer = exact.solve(instance, Limits(), _stopped_at_first_plan())
+    assert answer.stop is Stop.INTERRUPTED
+    assert violations(instance, answer.plan) == () and answer.bound <= evaluate(instance, answer.plan)
+
+
+def _stopped_at_first_plan() -> Watch:
+    watch = Watch(Limits())
+    keep = watch.plan
+
+    def plan(found: Any, objective: float) -> None:
+        keep(found, objective)
+        watch.stop(Stop.INTERRUPTED)
+
+    watch.plan = plan  # type: ignore[method-assign]
+    return watch
+
+
+def test_stages_of_the_equal_cut_are_intervals() -> None:
+    instance = wide(40, 2)
+    plan = paper.equal(instance)
+    assert plan is not None and violations(instance, plan) == ()
+    assert all(b == a + 1 for stage in plan.stages for a, b in pairwise(stage))
