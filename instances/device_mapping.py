@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-#: Objectives an instance can have; ``auto`` is resolved to one of the first two when an instance is read.
+#: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
 OBJECTIVES = ("p2p", "allreduce", "full")
+AUTO = "auto"
 
 #: ``index``: replica i sends to replica i + 1. ``free``: each stage may pass its replicas in any cyclic order.
 RINGS = ("index", "free")
@@ -103,6 +104,20 @@ def allreduce_ratio(instance: DeviceMapping) -> float:
     if sent:
         return reduced / sent
     return math.inf if reduced else 0.0
+
+
+def with_objective(instance: DeviceMapping, asked: str) -> DeviceMapping:
+    """The instance under one of ``OBJECTIVES``, or under the one that the ratio rule chooses (``AUTO``).
+
+    ``options`` then tell the objective, and with ``AUTO`` the rule's ratio.
+    """
+    kept = {name: value for name, value in instance.options.items() if name != "chosen"}
+    if asked != AUTO:
+        return replace(instance, objective=asked, options={**kept, "objective": asked})
+    ratio = allreduce_ratio(instance)
+    chosen = "allreduce" if ratio > 1 else "p2p"
+    told = {"objective": chosen, "chosen": f"by the ratio rule: {ratio:.4g}, allreduce above 1"}
+    return replace(instance, objective=chosen, options={**kept, **told})
 
 
 def to_json(instance: DeviceMapping) -> dict[str, Any]:
