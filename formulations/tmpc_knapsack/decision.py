@@ -182,12 +182,13 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
     depth = 0
     for r in range(steps):
         if rank[owner[order[r]]] < 0:
-            # Twins of a node come right behind it, so that their order can be fixed.
+            # Nodes that follow one come right behind it, so that their order can be used.
             rank[owner[order[r]]] = depth
             sequence[depth] = owner[order[r]]
             depth += 1
-            for v in range(num_nodes):
-                if rank[v] < 0 and _twins(v, sequence[depth - 1], first, option, cost, memory):
+            for later in range(r + 1, steps):
+                v = owner[order[later]]
+                if rank[v] < 0 and _follows(v, sequence[depth - 1], first, option, cost, memory):
                     rank[v] = depth
                     sequence[depth] = v
                     depth += 1
@@ -199,19 +200,19 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
             spent += cost[option[first[v]]]
             used += memory[option[first[v]]]
     base_cost, base_memory, least_memory = np.zeros(free + 1), np.zeros(free + 1), np.zeros(free + 1)
-    twin = np.zeros(free, np.bool_)
+    follows = np.zeros(free, np.bool_)
     for z in range(free - 1, -1, -1):
         v = sequence[z]
         base_cost[z] = base_cost[z + 1] + cost[option[first[v]]]
         base_memory[z] = base_memory[z + 1] + memory[option[first[v]]]
         least_memory[z] = least_memory[z + 1] + memory[option[first[v + 1] - 1]]
-        twin[z] = z > 0 and _twins(v, sequence[z - 1], first, option, cost, memory)
+        follows[z] = z > 0 and _follows(v, sequence[z - 1], first, option, cost, memory)
     limit = budget * (1 + _NOISE)
     at = np.empty(free + 1, np.int64)
     cost_at, memory_at = np.empty(free + 1), np.empty(free + 1)
     cost_at[0], memory_at[0] = spent, used
     z = ZERO
-    at[0] = _first_try(z, sequence, first, twin, at)
+    at[0] = _first_try(z, sequence, first, follows, at)
     visited = 0
     while z >= 0:
         v = sequence[z]
@@ -246,15 +247,15 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
             continue
         z += 1
         cost_at[z], memory_at[z] = spent, used
-        at[z] = _first_try(z, sequence, first, twin, at)
+        at[z] = _first_try(z, sequence, first, follows, at)
     return NONE
 
 
 @njit(**INNER)
-def _first_try(z, sequence, first, twin, at):
-    """The lightest option at depth z; a twin is never lighter than the node before it."""
+def _first_try(z, sequence, first, follows, at):
+    """The lightest option at depth z; a node that follows the one before it is never lighter."""
     v = sequence[z]
-    if twin[z]:
+    if follows[z]:
         return first[v] + at[z - 1] - first[sequence[z - 1]]
     return first[v + 1] - 1
 
@@ -274,13 +275,18 @@ def _relaxed(depth, spent, need, rank, owner, rise, saving, order):
 
 
 @njit(**INNER)
-def _twins(v, w, first, option, cost, memory):
-    """True if two nodes have the same efficient options."""
+def _follows(v, w, first, option, cost, memory):
+    """True if node v need never be lighter than w: options of the same memory, and no step costs less at v than at w.
+
+    Where v is lighter, exchanging the two leaves the memory as it is and makes nothing slower.
+    """
     size = first[v + 1] - first[v]
     if size != first[w + 1] - first[w]:
         return False
     for z in range(size):
         a, b = option[first[v] + z], option[first[w] + z]
-        if cost[a] != cost[b] or memory[a] != memory[b]:
+        if memory[a] != memory[b]:
+            return False
+        if z > 0 and cost[a] - cost[option[first[v] + z - 1]] < cost[b] - cost[option[first[w] + z - 1]]:
             return False
     return True
