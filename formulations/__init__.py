@@ -8,6 +8,7 @@ from formulations.flushed_partitioning import FAMILY as FLUSHED_PARTITIONING
 from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
 from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
 from formulations.mesh_tiling import FAMILY as MESH_TILING
+from formulations.microbatch_schedule import FAMILY as MICROBATCH_SCHEDULE
 from formulations.operator_partitioning import FAMILY as OPERATOR_PARTITIONING
 from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
 from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
@@ -20,5 +21,6 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     AMP_STRATEGY,
     HIERARCHICAL_PARTITIONING,
     FLUSHED_PARTITIONING,
+    MICROBATCH_SCHEDULE,
     OPERATOR_PARTITIONING,
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from instances import amp_experiments, layer_assignment, mesh_tiling, transformer
+from instances import amp_experiments, layer_assignment, mesh_tiling, microbatch_schedule, transformer
 from instances.amp_strategy import AmpInstance
 from instances.errors import InstanceError
 from instances.layer_assignment import LayerAssignmentInstance
@@ -262,4 +262,42 @@ _AMP_ENTRIES = (
     ),
 )
 
-CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in (*_ENTRIES, *_AMP_ENTRIES)}
+_SCHEDULE_ENTRIES = (
+    Entry(
+        "schedule",
+        "microbatch_schedule",
+        microbatch_schedule.generate,
+        "a random graph of unequal stages with little room for micro-batches in flight",
+        _MADE,
+        (
+            Parameter("stages", _mesh_side, "pipeline stages", "6", metavar="S"),
+            Parameter("minibatch", _dimension, "samples of an iteration", "16", metavar="B"),
+            Parameter("tight", parse_amount, "room as part of the depth below a stage; 0: no limit", "1", metavar="T"),
+            Parameter("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
+            Parameter("delays", parse_flag, "links that take time", is_flag=True),
+            _SEED,
+        ),
+    ),
+    Entry(
+        "schedule-chain",
+        "microbatch_schedule",
+        microbatch_schedule.chain,
+        "equal stages in a row",
+        _MADE,
+        (
+            Parameter("stages", _mesh_side, "pipeline stages", "4", metavar="S"),
+            Parameter("minibatch", _dimension, "samples of an iteration", "8", metavar="B"),
+        ),
+        (Bound("optimum", 33.0, {}, "(m + n - 1) (f + g)", "2026-11-21"),),
+    ),
+    Entry(
+        "schedule-figure-5",
+        "microbatch_schedule",
+        microbatch_schedule.figure_5,
+        "three stages with micro-batches of 1, 2 and 4 samples",
+        "GraphPipe, Fig. 5",
+        (Parameter("uniform", parse_flag, "micro-batches of 4 samples throughout", is_flag=True),),
+    ),
+)
+
+CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in (*_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES)}

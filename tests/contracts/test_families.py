@@ -90,6 +90,19 @@ OPERATORS = {
 }
 
 
+SCHEDULE = {
+    "problem": "microbatch_schedule",
+    "schema_version": 1,
+    "minibatch": 4,
+    "stages": [
+        {"forward_s": 1, "backward_s": 2, "in_flight": 2, "weight_bytes": 5, "activation_bytes": 3},
+        {"forward_s": 2, "backward_s": 3, "microbatch": 2, "k": 2, "activation_bytes": 1},
+        {"forward_s": 1, "backward_s": 3, "in_flight": 1, "activation_bytes": 2},
+    ],
+    "edges": [{"source": 0, "target": 1, "delay_s": 1}, {"source": 0, "target": 2}],
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -124,6 +137,12 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("flushed_partitioning").read(flushed(planner.load("diamond")), "diamond", given),
     ),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
+    "microbatch_schedule": (
+        lambda **given: _family("microbatch_schedule").read(SCHEDULE, "example", given),
+        lambda **given: _family("microbatch_schedule").read(
+            {**SCHEDULE, "objective": "memory", "deadline_s": 30}, "example", given
+        ),
+    ),
 }
 STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {
     "layer_assignment": {"stages": 5},

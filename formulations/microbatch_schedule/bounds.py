@@ -1,0 +1,69 @@
+"""Lower bounds on the iteration: longest chains of passes, and one stage at a time with what comes before and after.
+
+Source: Jackson's preemptive schedule, the usual bound of one machine with heads and tails.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from formulations.simulate_graph import PassGraph
+
+#: Floats add up to a little more or less than the numbers they stand for.
+SAFE = 1 - 1e-12
+
+
+@dataclass(frozen=True)
+class Chains:
+    """For each pass the seconds that must lie before its start and after its end."""
+
+    heads: list[float]
+    tails: list[float]
+
+
+def chains(graph: PassGraph) -> Chains:
+    """Longest chains of precedences, without regard to stages being busy. The graph must be possible."""
+    order = graph.sorted()
+    heads, tails = [0.0] * len(order), [0.0] * len(order)
+    for number in order:
+        end = heads[number] + graph.seconds[number]
+        for later, lag in graph.after[number]:
+            heads[later] = max(heads[later], end + lag)
+    for number in reversed(order):
+        for later, lag in graph.after[number]:
+            tails[number] = max(tails[number], lag + graph.seconds[later] + tails[later])
+    return Chains(heads, tails)
+
+
+def iteration_bound(graph: PassGraph, known: Chains | None = None) -> float:
+    """No schedule is faster than this many seconds."""
+    known = known or chains(graph)
+    longest = max(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True))
+    stages = (_one_stage(graph, known, stage) for stage in range(len(graph.counts)))
+    return max(longest, *stages) * SAFE
+
+
+def _one_stage(graph: PassGraph, known: Chains, stage: int) -> float:
+    """The stage alone, its passes interruptible: always run the one with most to come after it."""
+    first = graph.first[stage]
+    passes = sorted(range(first, first + 2 * graph.counts[stage]), key=lambda number: known.heads[number])
+    left = {number: graph.seconds[number] for number in passes}
+    waiting: list[tuple[float, int]] = []
+    clock = most = 0.0
+    come = 0
+    while come < len(passes) or waiting:
+        if not waiting:
+            clock = max(clock, known.heads[passes[come]])
+        while come < len(passes) and known.heads[passes[come]] <= clock:
+            heapq.heappush(waiting, (-known.tails[passes[come]], passes[come]))
+            come += 1
+        number = waiting[0][1]
+        until = clock + left[number]
+        if come < len(passes) and known.heads[passes[come]] < until:
+            left[number] -= known.heads[passes[come]] - clock
+            clock = known.heads[passes[come]]
+            continue
+        heapq.heappop(waiting)
+        clock, most = until, max(most, until + known.tails[number])
+    return most

@@ -1,0 +1,106 @@
+"""What all methods begin with: is there a schedule at all, and how fast could it be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formulations.family import Answer
+from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
+from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
+from formulations.simulate_graph import GraphTrace, PassGraph
+from instances.microbatch_schedule import ScheduleInstance
+from solvers.outcome import Stop, Watch
+
+#: A deadline holds up to this part, as in the definition.
+SLACK = 1e-9
+
+
+def needed(instance: ScheduleInstance) -> list[int]:
+    """Micro-batches in flight without which a stage alone gets stuck, whatever the others may hold.
+
+    Its backward pass j waits, through the passes of all stages below, for a forward pass of its own that may come after
+    forward pass j, as stages below may want more samples at once.
+    """
+    found = []
+    for stage, own in enumerate(instance.stages):
+        most = 1
+        for index in range(instance.num_microbatches(stage)):
+            samples = _closure(instance, stage, (index + 1) * own.microbatch)
+            most = max(most, -(-samples // own.microbatch) - index)
+        found.append(most)
+    return found
+
+
+def _closure(instance: ScheduleInstance, stage: int, samples: int) -> int:
+    """Samples that must have passed forward through ``stage`` before its first ``samples`` can go backward."""
+    wanted = {stage: samples}
+    for number in instance.order:  # backward passes below that these wait for, and their own forward passes
+        for after in instance.successors(number) if number in wanted else ():
+            size = instance.stages[after].microbatch
+            wanted[after] = max(wanted.get(after, 0), -(-wanted[number] // size) * size)
+    for number in reversed(instance.order):
+        for after in instance.successors(number):
+            if after in wanted:
+                size = instance.stages[number].microbatch
+                wanted[number] = max(wanted.get(number, 0), -(-wanted[after] // size) * size)
+    return wanted[stage]
+
+
+def too_little_room(instance: ScheduleInstance) -> str:
+    """What is in the way where no schedule keeps the caps."""
+    for stage, (room, least) in enumerate(zip(instance.rooms, needed(instance), strict=True)):
+        if room < least:
+            b = instance.stages[stage].microbatch
+            return f"stage {stage} has room for {room * b} samples in flight; it gets stuck with less than {least * b}"
+    return "the rooms of several stages together leave a circle of passes that wait for each other"
+
+
+def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[SchedulePlan] | None:
+    """The proof that there is no schedule, where precedences or a bound give one."""
+    if not graph.is_possible():
+        return Answer(infeasible=True, stop=Stop.PROVED, reason=too_little_room(instance))
+    if instance.deadline_s is not None:
+        bound = iteration_bound(graph)
+        if bound > instance.deadline_s * (1 + 2 * SLACK):
+            return Answer(
+                infeasible=True,
+                stop=Stop.PROVED,
+                reason=f"no schedule is faster than {bound:.9g} s; the deadline is {instance.deadline_s:.9g} s",
+            )
+    return None
+
+
+def lower_bound(instance: ScheduleInstance, graph: PassGraph) -> float:
+    """Of the objective, for a graph that is possible."""
+    if instance.objective == "memory":
+        return max(s.bytes_held(least) for s, least in zip(instance.stages, needed(instance), strict=True)) * SAFE
+    return iteration_bound(graph, chains(graph))
+
+
+def offer(instance: ScheduleInstance, watch: Watch, trace: GraphTrace) -> SchedulePlan | None:
+    """Tell the watch of a schedule, unless it is stuck or late; returns it if it was told."""
+    if trace.stuck:
+        return None
+    plan = SchedulePlan(trace.passes)
+    if violations(instance, plan):
+        return None
+    watch.plan(plan, evaluate(instance, plan))
+    return plan
+
+
+def figures(instance: ScheduleInstance, plan: SchedulePlan | None) -> dict[str, Any]:
+    """What a schedule is like: seconds, idle time by phase and peaks by stage."""
+    if plan is None:
+        return {}
+    trace = GraphTrace(tuple(sorted(plan.passes, key=lambda task: (task.start_s, task.stage))))
+    stages = range(len(instance.stages))
+    idle = [trace.idle(stage) for stage in stages]
+    peaks = [trace.peak_in_flight(stage) for stage in stages]
+    return {
+        "iteration_s": trace.iteration_s,
+        "fill_idle_s": sum(each.fill for each in idle),
+        "steady_idle_s": sum(each.steady for each in idle),
+        "drain_idle_s": sum(each.drain for each in idle),
+        "peak_in_flight": [peak * instance.stages[stage].microbatch for stage, peak in zip(stages, peaks, strict=True)],
+        "bytes_at_peak": [instance.stages[stage].bytes_held(peak) for stage, peak in zip(stages, peaks, strict=True)],
+    }

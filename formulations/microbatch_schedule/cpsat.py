@@ -1,0 +1,157 @@
+"""Micro-batch schedules for CP-SAT: an interval for each pass, and one at a time on each stage.
+
+Durations are fixed, so a start is all there is to decide; the order of the passes of either kind is given, so what is
+decided is where backward passes go between forward passes. A schedule that comes back is run once more with its orders
+and the seconds as declared.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from formulations.family import Answer
+from formulations.microbatch_schedule.bounds import chains, iteration_bound
+from formulations.microbatch_schedule.common import SLACK, offer
+from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.proof import prove
+from formulations.microbatch_schedule.units import Units, scaled, units
+from formulations.simulate_graph import PassGraph, run
+from instances.microbatch_schedule import ScheduleInstance
+from solvers import cpsat
+from solvers.outcome import Limits, Run, Watch
+
+
+@dataclass
+class CpsatModel:
+    """``start[p]`` of every pass and the ``iteration``, in units."""
+
+    model: cp_model.CpModel
+    start: list[cp_model.IntVar]
+    iteration: cp_model.IntVar
+    graph: PassGraph
+    units: Units
+
+    def orders(self, values: Any) -> list[str]:
+        """The order of each stage's passes; passes that take no whole unit may start together."""
+        place = {number: position for position, number in enumerate(self.graph.sorted())}
+        found = []
+        for first, count in zip(self.graph.first, self.graph.counts, strict=True):
+            passes = sorted(
+                range(first, first + 2 * count), key=lambda number: (values[self.start[number]], place[number])
+            )
+            found.append("".join("F" if self.graph.forward[number] else "B" for number in passes))
+        return found
+
+
+def build(
+    graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None, resource: str = "cap"
+) -> CpsatModel:
+    """The model of a graph that is possible, without an objective.
+
+    Parameters
+    ----------
+    orders
+        A schedule to begin with; the iteration is at most as long as its own.
+    deadline_s
+        The iteration takes no longer.
+    resource
+        How a stage's room is kept: ``cap`` (forward pass j + c waits for backward pass j) or ``cumulative`` (as much as
+        that many micro-batches hold at once).
+    """
+    unit = units(graph, iteration_bound(graph))
+    first = None if orders is None else run(scaled(graph, unit), orders)
+    whole = scaled(graph if resource == "cap" else PassGraph(graph.instance, graph.counts), unit)
+    latest = sum(whole.seconds) + len(whole.seconds) * max(lag for waits in whole.before for _, lag in waits)
+    if first is not None:
+        latest = first.iteration_s
+    if deadline_s is not None:
+        latest = min(latest, unit.within(deadline_s * (1 + 2 * SLACK)))
+    known, model = chains(whole), cp_model.CpModel()
+    start = [
+        model.new_int_var(int(head), max(int(head), int(latest - seconds - tail)), f"start[{number}]")
+        for number, (head, seconds, tail) in enumerate(zip(known.heads, whole.seconds, known.tails, strict=True))
+    ]
+    least = math.ceil(iteration_bound(whole) - 1e-6)
+    iteration = model.new_int_var(least, max(least, int(latest)), "iteration")
+    model.add(iteration <= int(latest))
+    # A pass starts when all it waits for has ended and come.
+    for number, waits in enumerate(whole.before):
+        for earlier, lag in waits:
+            model.add(start[number] >= start[earlier] + int(whole.seconds[earlier] + lag))
+    built = CpsatModel(model, start, iteration, graph, unit)
+    for stage in range(len(whole.counts)):
+        _add_stage(built, whole, stage)
+        if resource == "cumulative":
+            _add_room(built, whole, stage, max(0, int(latest)))
+    if first is not None:
+        for task in first.passes:
+            model.add_hint(start[whole.number(task.stage, task.is_forward, task.index)], int(task.start_s))
+        model.add_hint(iteration, int(first.iteration_s))
+    return built
+
+
+def _add_stage(built: CpsatModel, whole: PassGraph, stage: int) -> None:
+    first, count = whole.first[stage], whole.counts[stage]
+    # One pass at a time.
+    built.model.add_no_overlap(
+        built.model.new_fixed_size_interval_var(built.start[number], int(whole.seconds[number]), f"pass[{number}]")
+        for number in range(first, first + 2 * count)
+    )
+    # The iteration lasts until the last backward pass of every stage.
+    last = first + 2 * count - 1
+    built.model.add(built.iteration >= built.start[last] + int(whole.seconds[last]))
+
+
+def _add_room(built: CpsatModel, whole: PassGraph, stage: int, latest: int) -> None:
+    """So many micro-batches at once are between the start of their forward and the end of their backward pass."""
+    first, count, room = whole.first[stage], whole.counts[stage], built.graph.rooms[stage]
+    held = []
+    for forward in range(first, first + count):
+        end = built.start[forward + count] + int(whole.seconds[forward + count])
+        size = built.model.new_int_var(0, latest, f"held_for[{forward}]")
+        held.append(built.model.new_interval_var(built.start[forward], size, end, f"held[{forward}]"))
+    built.model.add_cumulative(held, [1] * count, room)
+
+
+def solve(instance: ScheduleInstance, limits: Limits, watch: Watch, *, resource: str = "cap") -> Answer[SchedulePlan]:
+    """The best schedule, and a bound that is exact where all seconds are multiples of one decimal fraction."""
+    return prove(instance, limits, watch, _Backend(instance, limits, watch, resource))
+
+
+@dataclass
+class _Backend:
+    instance: ScheduleInstance
+    limits: Limits
+    watch: Watch
+    resource: str
+    version: str = field(default_factory=cpsat.version)
+
+    def minimise(self, graph: PassGraph, orders: list[str]) -> Run:
+        """The shortest iteration; the watch is told."""
+        built = build(graph, orders, deadline_s=self.instance.deadline_s, resource=self.resource)
+        built.model.minimize(built.iteration)
+
+        def listen(values: Any) -> None:
+            offer(self.instance, self.watch, run(graph, built.orders(values)))
+
+        def told(bound: float) -> None:
+            self.watch.bound(built.units.seconds(math.ceil(bound - 1e-6)))
+
+        outcome = cpsat.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
+        if outcome.values is not None:
+            listen(outcome.values)
+        if outcome.bound is not None:
+            told(outcome.bound)
+        return outcome
+
+    def decide(self, graph: PassGraph) -> list[str] | bool | None:
+        """Whether the deadline can be kept, and how."""
+        built = build(graph, deadline_s=self.instance.deadline_s, resource=self.resource)
+        outcome = cpsat.run(built.model, self.limits, self.watch)
+        if outcome.infeasible:
+            return False
+        return None if outcome.values is None else built.orders(outcome.values)

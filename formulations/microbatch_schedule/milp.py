@@ -1,0 +1,141 @@
+"""Micro-batch schedules as a MILP (Pyomo, HiGHS): which of a forward and a backward pass comes first, pair by pair."""
+
+# mypy: disallow_untyped_calls=False
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.family import Answer
+from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
+from formulations.microbatch_schedule.common import SLACK, offer
+from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.proof import prove
+from formulations.simulate_graph import PassGraph, run
+from instances.microbatch_schedule import ScheduleInstance
+from solvers import milp
+from solvers.outcome import Limits, Run, Watch
+
+#: The seconds of the bound in the model's units.
+_NATURAL = 1e3
+
+#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
+_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
+#: Order variables must be whole to this, as what they switch off is a thousand times larger.
+_OPTIONS = {"mip_feasibility_tolerance": 1e-9}
+
+
+@dataclass
+class MilpModel:
+    """``model.start[p]``, ``model.backward_first[f, b]`` of two passes, ``model.iteration``; in units of ``unit_s``."""
+
+    model: Any
+    graph: PassGraph
+    unit_s: float
+
+    def orders(self, values: Any) -> list[str]:
+        """The order of each stage's passes."""
+        graph, found = self.graph, []
+        for stage, count in enumerate(graph.counts):
+            forward = backward = 0
+            word = ""
+            while backward < count:
+                pair = graph.number(stage, True, forward), graph.number(stage, False, backward)
+                if forward == backward:
+                    is_forward = True
+                elif forward == count or forward - backward >= graph.rooms[stage]:
+                    is_forward = False
+                else:
+                    is_forward = values[self.model.backward_first[pair]] < 0.5
+                word += "F" if is_forward else "B"
+                forward, backward = forward + is_forward, backward + (not is_forward)
+            found.append(word)
+        return found
+
+    def seconds(self, bound: float) -> float:
+        """A bound in seconds, less HiGHS's tolerance."""
+        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit_s * SAFE
+
+
+def build(graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None) -> MilpModel:
+    """The model of a graph that is possible; the iteration is no longer than with the orders, or than the deadline."""
+    least, known = iteration_bound(graph), chains(graph)
+    unit = least / _NATURAL
+    latest = run(graph).iteration_s if orders is None else run(graph, orders).iteration_s
+    if deadline_s is not None:
+        latest = min(latest, max(least, deadline_s)) if orders is not None else max(least, deadline_s)
+    latest *= 1 + 2 * SLACK
+    passes = range(len(graph.stage))
+    early = [known.heads[number] / unit for number in passes]
+    late = [(latest - known.tails[number] - graph.seconds[number]) / unit for number in passes]
+    seconds = [graph.seconds[number] / unit for number in passes]
+    model = pyo.ConcreteModel()
+    model.start = pyo.Var(passes, bounds=lambda _, number: (early[number], max(early[number], late[number])))
+    model.iteration = pyo.Var(bounds=(least / unit, latest / unit))
+    model.precedence = pyo.ConstraintList()
+    # A pass starts when all it waits for has ended and come.
+    for number, waits in enumerate(graph.before):
+        for earlier, lag in waits:
+            model.precedence.add(model.start[number] >= model.start[earlier] + seconds[earlier] + lag / unit)
+    # The iteration lasts until the last backward pass of every stage.
+    for stage, count in enumerate(graph.counts):
+        last = graph.number(stage, False, count - 1)
+        model.precedence.add(model.iteration >= model.start[last] + seconds[last])
+    pairs = [
+        (graph.number(stage, True, i), graph.number(stage, False, j))
+        for stage, count in enumerate(graph.counts)
+        for j in range(count)
+        for i in range(j + 1, min(count, j + graph.rooms[stage]))
+    ]
+    model.backward_first = pyo.Var(pairs, domain=pyo.Binary)
+    model.disjunction = pyo.ConstraintList()
+    # One of the two waits for the other; what a pair may overlap at most switches the other row off.
+    for forward, backward in pairs:
+        first = model.backward_first[forward, backward]
+        slack = max(0.0, late[backward] + seconds[backward] - early[forward])
+        model.disjunction.add(model.start[forward] >= model.start[backward] + seconds[backward] - slack * (1 - first))
+        slack = max(0.0, late[forward] + seconds[forward] - early[backward])
+        model.disjunction.add(model.start[backward] >= model.start[forward] + seconds[forward] - slack * first)
+    model.objective = pyo.Objective(expr=model.iteration)
+    return MilpModel(model, graph, unit)
+
+
+def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
+    """The best schedule, with a bound some 1e-7 of it below."""
+    return prove(instance, limits, watch, _Backend(instance, limits, watch))
+
+
+@dataclass
+class _Backend:
+    instance: ScheduleInstance
+    limits: Limits
+    watch: Watch
+    version: str = field(default_factory=milp.version)
+
+    def minimise(self, graph: PassGraph, orders: list[str]) -> Run:
+        """The shortest iteration; the watch is told."""
+        built = build(graph, orders, deadline_s=self.instance.deadline_s)
+
+        def listen(values: Any) -> None:
+            offer(self.instance, self.watch, run(graph, built.orders(values)))
+
+        def told(bound: float) -> None:
+            self.watch.bound(built.seconds(bound))
+
+        outcome = milp.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told, options=_OPTIONS)
+        if outcome.values is not None:
+            listen(outcome.values)
+        if outcome.bound is not None:
+            told(outcome.bound)
+        return outcome
+
+    def decide(self, graph: PassGraph) -> list[str] | bool | None:
+        """Whether the deadline can be kept, and how."""
+        built = build(graph, deadline_s=self.instance.deadline_s)
+        outcome = milp.run(built.model, self.limits, self.watch, options=_OPTIONS)
+        if outcome.infeasible:
+            return False
+        return None if outcome.values is None else built.orders(outcome.values)

@@ -1,0 +1,73 @@
+"""Seconds as whole numbers: exact where all are multiples of one decimal fraction, else rounded down.
+
+Whole durations that are not too large are what the models like best. Durations rounded down keep every schedule
+possible, so a bound stays a bound.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from formulations.microbatch_schedule.bounds import SAFE
+from formulations.simulate_graph import PassGraph
+from solvers.scaling import cost_scale
+
+#: The horizon in exact units stays below this.
+_LARGEST = 2**40
+
+
+@dataclass(frozen=True)
+class Units:
+    """Seconds and lags of a graph in units of ``unit_s``; ``exact`` if nothing was rounded."""
+
+    unit_s: Fraction
+    exact: bool
+
+    def floor(self, seconds: float) -> int:
+        """Whole units, rounded down where they must be."""
+        if self.exact:
+            return int(Fraction(repr(seconds)) / self.unit_s)
+        return math.floor(Fraction(seconds) / self.unit_s)
+
+    def within(self, seconds: float) -> int:
+        """The most units of a sum that is no longer than this."""
+        return math.floor(Fraction(seconds) / self.unit_s)
+
+    def seconds(self, units: float) -> float:
+        """A bound in seconds."""
+        return float(Fraction(units) * self.unit_s) * SAFE
+
+
+def units(graph: PassGraph, bound_s: float) -> Units:
+    """Units for the passes and lags of a graph, whose iteration takes at least ``bound_s``."""
+    lags = {lag for waits in graph.before for _, lag in waits}
+    exact = _decimal({*graph.seconds, *lags})
+    horizon = math.fsum(graph.seconds) + len(graph.seconds) * max(lags, default=0.0)
+    if exact is not None and horizon / exact < _LARGEST:
+        return Units(exact, True)
+    scale = cost_scale(bound_s, 2 * len(graph.seconds), horizon)
+    return Units(Fraction(2) ** -scale.exponent, False)
+
+
+def _decimal(times: Iterable[float]) -> Fraction | None:
+    """The largest number of which all times, as they are written, are multiples."""
+    written = [Fraction(repr(time)) for time in times if time]
+    denominator = math.lcm(*(time.denominator for time in written))
+    if denominator > _LARGEST:
+        return None
+    return Fraction(math.gcd(*(int(time * denominator) for time in written)), denominator)
+
+
+def scaled(graph: PassGraph, unit: Units) -> PassGraph:
+    """The same precedences in whole units (floats that are integers)."""
+    made = copy.copy(graph)
+    seconds = {time: float(unit.floor(time)) for time in set(graph.seconds)}
+    lags = {lag: float(unit.floor(lag)) for waits in graph.before for _, lag in waits}
+    made.seconds = [seconds[time] for time in graph.seconds]
+    made.before = [[(number, lags[lag]) for number, lag in waits] for waits in graph.before]
+    made.after = [[(number, lags[lag]) for number, lag in waits] for waits in graph.after]
+    return made

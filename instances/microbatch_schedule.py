@@ -1,0 +1,227 @@
+"""Micro-batch schedules: a graph of pipeline stages, what their passes take and what they may hold (nouns only).
+
+Source: GraphPipe, sections 3 and 6; links that take time, and samples of one stage meeting several micro-batches of
+another, follow section 7 of this project's reading of it (formulations/microbatch_schedule/README.md).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ScheduleStage:
+    """A pipeline stage, which runs one pass at a time.
+
+    Parameters
+    ----------
+    forward_s, backward_s
+        Seconds of the passes of one micro-batch; positive.
+    microbatch, k
+        Samples of a micro-batch, and the k of its kFkB schedule (only the method of that name looks at it).
+    in_flight
+        Most samples between the start of a forward pass and the end of its backward pass; ``None``: any number.
+    weight_bytes, activation_bytes, memory_bytes
+        Held always, held for each sample in flight, and the room for both (``None``: no limit).
+    """
+
+    forward_s: float
+    backward_s: float
+    microbatch: int = 1
+    k: int = 1
+    in_flight: int | None = None
+    weight_bytes: float = 0.0
+    activation_bytes: float = 0.0
+    memory_bytes: float | None = None
+
+    def bytes_held(self, microbatches: int) -> float:
+        """Bytes with so many micro-batches in flight."""
+        return self.weight_bytes + microbatches * self.microbatch * self.activation_bytes
+
+    def room(self, most: int) -> int:
+        """Micro-batches that may be in flight, of ``most`` there are: by ``in_flight`` and by memory."""
+        if self.in_flight is not None:
+            most = min(most, self.in_flight // self.microbatch)
+        if self.memory_bytes is None or self.bytes_held(most) <= self.memory_bytes:
+            return most
+        low, high = 0, most  # high does not fit
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.bytes_held(middle) <= self.memory_bytes else (low, middle)
+        return low
+
+
+@dataclass(frozen=True)
+class ScheduleEdge:
+    """``source`` feeds ``target``; a message takes ``delay_s`` besides what the instance's links take for its bytes."""
+
+    source: int
+    target: int
+    delay_s: float = 0.0
+    bytes_per_sample: float = 0.0
+
+
+@dataclass(frozen=True)
+class ScheduleInstance:
+    """Stages, the edges between them, and the samples of one iteration.
+
+    Parameters
+    ----------
+    minibatch
+        Samples of an iteration; every micro-batch size divides it.
+    bandwidth_bytes_per_s, latency_s
+        Of every link (``None``: bytes take no time). A message is one micro-batch of its sender; messages of a link do
+        not wait for each other.
+    objective, deadline_s
+        ``time``: the iteration's seconds. ``memory``: the bytes of the stage that holds most. An iteration that takes
+        longer than the deadline breaks a rule.
+    """
+
+    name: str
+    minibatch: int
+    stages: tuple[ScheduleStage, ...]
+    edges: tuple[ScheduleEdge, ...] = ()
+    bandwidth_bytes_per_s: float | None = None
+    latency_s: float = 0.0
+    objective: str = "time"
+    deadline_s: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def num_microbatches(self, stage: int) -> int:
+        """Micro-batches of a stage in an iteration."""
+        return self.minibatch // self.stages[stage].microbatch
+
+    @cached_property
+    def rooms(self) -> tuple[int, ...]:
+        """Micro-batches that may be in flight at each stage."""
+        return tuple(stage.room(self.minibatch // stage.microbatch) for stage in self.stages)
+
+    @cached_property
+    def num_passes(self) -> int:
+        """Forward and backward passes of an iteration."""
+        return sum(2 * self.num_microbatches(stage) for stage in range(len(self.stages)))
+
+    def delay(self, edge: ScheduleEdge, sender: int) -> float:
+        """Seconds of a message from ``sender``, either end of the edge."""
+        wire = 0.0
+        if self.bandwidth_bytes_per_s is not None:
+            wire = edge.bytes_per_sample * self.stages[sender].microbatch / self.bandwidth_bytes_per_s
+        return edge.delay_s + self.latency_s + wire
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The stages in a topological order, the least number first; shorter than the stages if edges form a cycle."""
+        waiting = [0] * len(self.stages)
+        for edge in self.edges:
+            waiting[edge.target] += 1
+        free = sorted(stage for stage, count in enumerate(waiting) if not count)
+        found: list[int] = []
+        while free:
+            found.append(free.pop(0))
+            for edge in self.edges:
+                if edge.source == found[-1]:
+                    waiting[edge.target] -= 1
+                    if not waiting[edge.target]:
+                        free = sorted([*free, edge.target])
+        return tuple(found)
+
+    def successors(self, stage: int) -> list[int]:
+        """The stages that this one feeds."""
+        return [edge.target for edge in self.edges if edge.source == stage]
+
+
+def capped(instance: ScheduleInstance, in_flight: int) -> ScheduleInstance:
+    """The instance with at most so many samples in flight at every stage."""
+    return replace(instance, stages=tuple(replace(stage, in_flight=in_flight) for stage in instance.stages))
+
+
+def bounded(instance: ScheduleInstance, memory_bytes: float) -> ScheduleInstance:
+    """The instance with so much memory at every stage."""
+    return replace(instance, stages=tuple(replace(stage, memory_bytes=memory_bytes) for stage in instance.stages))
+
+
+def to_json(instance: ScheduleInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    content: dict[str, Any] = {
+        "problem": "microbatch_schedule",
+        "schema_version": 1,
+        "name": instance.name,
+        "minibatch": instance.minibatch,
+        "stages": [_declared(stage) for stage in instance.stages],
+        "edges": [_declared(edge) for edge in instance.edges],
+        "latency_s": instance.latency_s,
+        "objective": instance.objective,
+    }
+    for name in ("bandwidth_bytes_per_s", "deadline_s"):
+        if getattr(instance, name) is not None:
+            content[name] = getattr(instance, name)
+    return content
+
+
+def _declared(part: ScheduleStage | ScheduleEdge) -> dict[str, Any]:
+    return {name: value for name, value in vars(part).items() if value is not None}
+
+
+def chain(
+    stages: int = 4, minibatch: int = 8, forward_s: float = 1.0, backward_s: float = 2.0, in_flight: int | None = None
+) -> ScheduleInstance:
+    """Equal stages in a row with micro-batches of one sample; 1F1B keeps n, n - 1, ..., 1 in flight."""
+    return ScheduleInstance(
+        f"chain-{stages}x{minibatch}",
+        minibatch,
+        tuple(ScheduleStage(forward_s, backward_s, in_flight=in_flight) for _ in range(stages)),
+        tuple(ScheduleEdge(stage, stage + 1) for stage in range(stages - 1)),
+    )
+
+
+def figure_5(uniform: bool = False) -> ScheduleInstance:
+    """Three stages in a row with micro-batches of 1, 2 and 4 samples (``uniform``: 4 throughout), and 8 samples.
+
+    Source: GraphPipe, Fig. 5; 10 and 12 samples in flight at the first stage.
+    """
+    stages = tuple(ScheduleStage(1.0 * b, 2.0 * b, b) for b in ((4, 4, 4) if uniform else (1, 2, 4)))
+    return ScheduleInstance("figure-5", 32, stages, (ScheduleEdge(0, 1), ScheduleEdge(1, 2)))
+
+
+def generate(
+    stages: int = 6,
+    minibatch: int = 16,
+    *,
+    tight: float = 1.0,
+    mixed: bool = False,
+    delays: bool = False,
+    seed: int = 0,
+) -> ScheduleInstance:
+    """A random graph of unequal stages, each fed by one or two of the three before it.
+
+    Parameters
+    ----------
+    tight
+        Samples in flight at most, as part of what the depth below a stage would keep; at least what it cannot do
+        without. 0: no limit.
+    mixed, delays
+        Micro-batches of 1, 2 or 4 samples (where they divide the mini-batch), and links that take time.
+    """
+    rng = random.Random(f"{stages} {minibatch} {mixed} {delays} {seed}")
+    pairs = {
+        (u, v) for v in range(1, stages) for u in rng.sample(range(max(0, v - 3), v), min(v, rng.choice([1, 1, 2])))
+    }
+    pairs |= {(u, stages - 1) for u in range(stages - 1) if not any(a == u for a, _ in pairs)}
+    sizes = [rng.choice([b for b in (1, 2, 4) if minibatch % b == 0]) if mixed else 1 for _ in range(stages)]
+    edges = tuple(ScheduleEdge(u, v, float(rng.randint(0, 4)) if delays else 0.0) for u, v in sorted(pairs))
+    depth = [1] * stages
+    for u, v in sorted(pairs, reverse=True):
+        depth[u] = max(depth[u], depth[v] + 1)
+    made = []
+    for stage in range(stages):
+        forward, b = rng.randint(3, 10), sizes[stage]
+        largest = max(sizes[stage:])
+        room = max(largest, round(tight * depth[stage] * largest)) if tight else None
+        made.append(
+            ScheduleStage(1.0 * b * forward, 1.0 * b * rng.randint(2 * forward - 3, 2 * forward + 3), b, 1, room)
+        )
+    return ScheduleInstance(f"schedule-{stages}x{minibatch}-{seed}", minibatch, tuple(made), edges)

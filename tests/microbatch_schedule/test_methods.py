@@ -1,0 +1,150 @@
+"""The methods of micro-batch schedules against brute force."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from schedule_oracle import optimum, random_instance
+
+from formulations.microbatch_schedule import METHODS, evaluate, violations
+from formulations.microbatch_schedule import cpsat as cpsat_model
+from formulations.microbatch_schedule import milp as milp_model
+from formulations.microbatch_schedule.bounds import iteration_bound
+from formulations.simulate_graph import PassGraph, run
+from instances.microbatch_schedule import chain, generate
+from instances.readers.microbatch_schedule_json import check
+from solvers import cpsat, milp
+from solvers.outcome import Limits, Stop, Watch
+
+LIMITS = Limits(time_s=20)
+BY_NAME = {method.name: method for method in METHODS}
+
+
+def test_cp_sat_agrees_with_brute_force(cases: int) -> None:
+    rng = random.Random("cpsat")
+    infeasible = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        check(instance, "random")
+        best = optimum(instance)
+        answer = BY_NAME["cpsat"].solve(instance, LIMITS, Watch(LIMITS))
+        assert answer.infeasible == (best is None), instance
+        if best is None:
+            infeasible += 1
+            assert answer.stop is Stop.PROVED and answer.reason
+            continue
+        assert answer.plan is not None and not violations(instance, answer.plan)
+        assert math.isclose(evaluate(instance, answer.plan), best, rel_tol=1e-9), instance
+        assert answer.bound is not None and best * (1 - 1e-6) <= answer.bound <= best * (1 + 1e-12) + 1e-12, instance
+    assert 0 < infeasible < cases
+
+
+def test_the_milp_agrees_with_brute_force(cases: int) -> None:
+    rng = random.Random("milp")
+    for _ in range(cases // 4):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        answer = BY_NAME["milp"].solve(instance, LIMITS, Watch(LIMITS))
+        assert answer.infeasible == (best is None), instance
+        if best is not None:
+            assert answer.plan is not None and not violations(instance, answer.plan)
+            assert math.isclose(evaluate(instance, answer.plan), best, rel_tol=1e-9), instance
+            assert answer.bound is not None and best * (1 - 1e-6) - 1e-12 <= answer.bound <= best * (1 + 1e-12) + 1e-12
+        timed = replace(instance, objective="time", deadline_s=None)
+        best, graph = optimum(timed), PassGraph(timed)
+        if best is None:
+            continue
+        built = milp_model.build(graph)  # without heuristics and bounds before it
+        found = milp.run(built.model, LIMITS, options={"mip_feasibility_tolerance": 1e-9})
+        assert found.bound is not None and best * (1 - 1e-6) <= built.seconds(found.bound) <= best
+        assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("resource", ["cap", "cumulative"])
+@pytest.mark.parametrize("hinted", [False, True])
+def test_the_model_alone_agrees_with_brute_force(cases: int, resource: str, hinted: bool) -> None:
+    """Without heuristics and bounds before it; with a deadline at, and just below, the optimum."""
+    rng = random.Random(f"model {resource} {hinted}")
+    for _ in range(cases // 2):
+        instance = replace(random_instance(rng), objective="time", deadline_s=None)
+        graph, best = PassGraph(instance), optimum(instance)
+        assert graph.is_possible() == (best is not None)
+        whole = all(stage.forward_s.is_integer() for stage in instance.stages)
+        if best is None or (resource == "cumulative" and not whole):
+            continue  # CP-SAT steps through all values where a unit is fine
+        orders = list(run(graph).orders(len(instance.stages))) if hinted else None
+        built = cpsat_model.build(graph, orders, resource=resource)
+        built.model.minimize(built.iteration)
+        found = cpsat.run(built.model, LIMITS)
+        assert found.stop is Stop.PROVED and found.objective is not None
+        assert best * (1 - 1e-6) <= built.units.seconds(found.objective) <= best
+        assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
+        at = cpsat_model.build(graph, deadline_s=best, resource=resource)
+        below = cpsat_model.build(graph, deadline_s=best * (1 - 1e-5), resource=resource)
+        assert cpsat.run(at.model, LIMITS).values is not None
+        assert cpsat.run(below.model, LIMITS).infeasible
+
+
+@pytest.mark.parametrize("name", ["greedy", "1f1b", "kfkb", "best-of"])
+def test_heuristics_bracket_the_optimum(cases: int, name: str) -> None:
+    rng = random.Random(name)
+    found = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        answer = BY_NAME[name].solve(instance, LIMITS, Watch(LIMITS))
+        assert not answer.infeasible or best is None, instance
+        if answer.bound is not None and best is not None:
+            assert answer.bound <= best * (1 + 1e-12) + 1e-12, instance
+        if answer.plan is not None:
+            found += 1
+            assert best is not None and not violations(instance, answer.plan)
+            assert evaluate(instance, answer.plan) >= best * (1 - 1e-9)
+        if answer.plan is None and not answer.infeasible:
+            assert answer.reason
+    assert found > cases // 4
+
+
+def test_best_of_finds_the_optimum_of_nearly_all_small_instances(cases: int) -> None:
+    rng = random.Random("best")
+    missed = solvable = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        answer = BY_NAME["best-of"].solve(instance, LIMITS, Watch(LIMITS))
+        if best is not None:
+            solvable += 1
+            missed += answer.plan is None or evaluate(instance, answer.plan) > best * (1 + 1e-9)
+    assert missed <= solvable // 10
+
+
+def test_a_schedule_exists_exactly_if_precedences_form_no_cycle(cases: int) -> None:
+    rng = random.Random("stuck")
+    for _ in range(cases):
+        instance = random_instance(rng)
+        graph = PassGraph(instance)
+        assert graph.is_possible() == (not run(graph).stuck)
+
+
+@pytest.mark.parametrize(("stages", "batch"), [(1, 3), (2, 16), (5, 8), (8, 16)])
+def test_equal_stages_in_a_row_take_m_plus_n_minus_1_turns(stages: int, batch: int) -> None:
+    instance = chain(stages, batch)
+    for name in ("greedy", "1f1b", "cpsat"):
+        capped = chain(stages, batch) if name != "greedy" else chain(stages, batch, in_flight=stages)
+        answer = BY_NAME[name].solve(capped, LIMITS, Watch(LIMITS))
+        assert answer.plan is not None
+        assert evaluate(instance, answer.plan) == (batch + stages - 1) * 3
+    peaks = BY_NAME["1f1b"].solve(instance, LIMITS, Watch(LIMITS)).stats["peak_in_flight"]
+    assert peaks == [min(batch, stages - stage) for stage in range(stages)]
+
+
+def test_bounds_are_close_where_rooms_are_tight() -> None:
+    """Where the greedy schedule meets the bound, that proves it."""
+    met = 0
+    for seed in range(20):
+        graph = PassGraph(generate(5, 16, tight=0.5, seed=seed))
+        met += math.isclose(run(graph).iteration_s, iteration_bound(graph))
+    assert met >= 10
