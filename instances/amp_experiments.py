@@ -6,12 +6,16 @@ Source: AMP's supplement, section 6.5; bandwidths, volumes and parameters are re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from instances.amp_strategy import AmpInstance, ModelLayer, Node
 from instances.layer_assignment import TiedParameters
 
 EXPERIMENTS = ("homogeneous", "het_cluster", "het_model")
+
+#: The published files: layer times, and logged runs.
+PROFILES_FILE, RUNS_FILE = "layer_forward_times.json", "released_predictions.jsonl"
 
 #: Forward seconds of each layer by "model/gpu/tmp<degree>".
 Profiles = Mapping[str, Sequence[float]]
@@ -33,6 +37,35 @@ _ALL_REDUCE_BYTES_PER_S = 10e9
 _WINDOW = 256
 
 
+#: The nodes' kinds of GPU, and the model, of each experiment.
+_CLUSTERS = {"homogeneous": ["G4"] * 4, "het_cluster": ["P3"] * 3 + ["G4"], "het_model": ["P3"] * 4}
+_MODELS = {"homogeneous": "gpt2", "het_cluster": "gpt2", "het_model": "transgan"}
+_PROFILED_LAYERS = {"gpt2": 30, "transgan": _TRANSGAN_END}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A strategy as the authors logged it: what was predicted, and measured where it was run.
+
+    ``partition``: layers in front of each stage and all of them, as in `printed_cuts`.
+    """
+
+    experiment: str
+    microbatch: int
+    tp_degree: int
+    dp_degree: int
+    pp_degree: int
+    partition: tuple[int, ...]
+    predicted_s: float
+    measured_s: float | None = None
+
+
+def profile_lengths(name: str) -> dict[str, int]:
+    """The profiles that an experiment needs, and how many layers each has."""
+    kinds, model = sorted(set(_CLUSTERS[name])), _MODELS[name]
+    return {f"{model}/{kind}/tmp{degree}": _PROFILED_LAYERS[model] for kind in kinds for degree in _DEGREES}
+
+
 def experiment(name: str, profiles: Profiles) -> AmpInstance:
     """One of `EXPERIMENTS`, with these layer times.
 
@@ -41,7 +74,7 @@ def experiment(name: str, profiles: Profiles) -> AmpInstance:
     KeyError
         If a profile is missing.
     """
-    kinds = {"homogeneous": ["G4"] * 4, "het_cluster": ["P3"] * 3 + ["G4"], "het_model": ["P3"] * 4}[name]
+    kinds = _CLUSTERS[name]
     nodes = tuple(_node(kind, alone=name == "homogeneous") for kind in kinds)
     if name == "het_model":
         return AmpInstance(

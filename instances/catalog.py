@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from instances import amp_experiments, layer_assignment, mesh_tiling, microbatch_schedule, transformer
+from instances import amp_experiments, branching, layer_assignment, mesh_tiling, microbatch_schedule, transformer
 from instances.amp_strategy import AmpInstance
 from instances.errors import InstanceError
 from instances.layer_assignment import LayerAssignmentInstance
 from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag
 from instances.stage_edits import MAX_LAYERS
+from instances.stage_graph import StageGraph
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.transformer import Architecture
 
@@ -35,6 +36,14 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Published:
+    """A published file that an entry is made from where it is at hand: ``make(content, where)``, its parsed content."""
+
+    file: str
+    make: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
 class Entry:
     """A catalog instance.
 
@@ -49,6 +58,7 @@ class Entry:
     source: str
     parameters: tuple[Parameter, ...] = ()
     best_known: tuple[Bound, ...] = ()
+    published: Published | None = None
 
 
 def _layer_count(value: Any) -> int:
@@ -215,8 +225,26 @@ def _layers(**given: Any) -> LayerAssignmentInstance:
     return layer_assignment.generate(**{names.get(name, name): value for name, value in given.items()})
 
 
-def _amp(name: str) -> Callable[[], AmpInstance]:
-    return lambda: amp_experiments.experiment(name, amp_experiments.analytic_profiles())
+def _amp(name: str, times: str, profiles: amp_experiments.Profiles) -> AmpInstance:
+    """An experiment that remembers where its layer times come from."""
+    return replace(amp_experiments.experiment(name, profiles), options={"layer-times": times})
+
+
+def _amp_entry(name: str) -> Entry:
+    def published(content: Any, where: str) -> AmpInstance:
+        from instances.readers.amp_published import read_profiles
+
+        return _amp(name, "published", read_profiles(content, where, name))
+
+    return Entry(
+        f"amp-{name.replace('_', '-')}",
+        "amp_strategy",
+        lambda: _amp(name, "analytic", amp_experiments.analytic_profiles()),
+        f"AMP's experiment {name}, four nodes of four GPUs",
+        "AMP, supplement, section 6.5; layer times as published if they are at hand, else analytic "
+        "(instances/amp_experiments.py)",
+        published=Published(amp_experiments.PROFILES_FILE, published),
+    )
 
 
 _SEED = Parameter("seed", _seed, "of the random numbers", "0", metavar="N")
@@ -250,16 +278,7 @@ _AMP_ENTRIES = (
             _SEED,
         ),
     ),
-    *(
-        Entry(
-            f"amp-{name.replace('_', '-')}",
-            "amp_strategy",
-            _amp(name),
-            f"AMP's experiment {name}, four nodes of four GPUs",
-            "AMP, supplement, section 6.5; layer times analytic (instances/amp_experiments.py)",
-        )
-        for name in amp_experiments.EXPERIMENTS
-    ),
+    *(_amp_entry(name) for name in amp_experiments.EXPERIMENTS),
 )
 
 _SCHEDULE_ENTRIES = (
@@ -300,4 +319,74 @@ _SCHEDULE_ENTRIES = (
     ),
 )
 
-CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in (*_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES)}
+def _branching(generate: Callable[..., StageGraph]) -> Callable[..., StageGraph]:
+    """A generator that records what it was given."""
+
+    def make(**given: Any) -> StageGraph:
+        options = {key.replace("_", "-"): value for key, value in given.items()}
+        return replace(generate(**given), options=options)
+
+    return make
+
+
+_GRAPHPIPE = "GraphPipe, Appendix A.2 (shapes and mini-batches; times analytic, instances/branching.py)"
+
+
+def _branching_entry(
+    name: str, generate: Callable[..., StageGraph], help: str, per_device: int, sizes: Mapping[str, int], source: str
+) -> Entry:
+    own = tuple(
+        Parameter(size, _mesh_side, f"number of {size.replace('-', ' ')}", str(count), metavar="N")
+        for size, count in sizes.items()
+    )
+    shared = (
+        Parameter("devices", _mesh_side, "devices like a V100", "8", metavar="D"),
+        Parameter("minibatch", parse_count, "samples of an iteration", f"{per_device} for each device", metavar="B"),
+    )
+    return Entry(name, "stage_graph", _branching(generate), help, source, own + shared)
+
+
+_BRANCHING_ENTRIES = (
+    _branching_entry(
+        "mmt",
+        branching.mmt,
+        "multi-modal transformer; the text of section 7.2 has --branches 2",
+        16,
+        {"branches": 4, "layers": 8},
+        _GRAPHPIPE,
+    ),
+    _branching_entry(
+        "dlrm",
+        branching.dlrm,
+        "DLRM: branches of linear layers and of embeddings; the text of section 7.2 has eight branches",
+        64,
+        {"dense": 7, "sparse": 7, "layers": 4, "top-layers": 4},
+        _GRAPHPIPE,
+    ),
+    _branching_entry(
+        "candle-uno",
+        branching.candle_uno,
+        "CANDLE-Uno; the text of section 7.2 has --branches 8",
+        1024,
+        {"branches": 7, "layers": 4},
+        _GRAPHPIPE,
+    ),
+    _branching_entry(
+        "graphpipe-case-study",
+        branching.case_study,
+        "two branches of four transformer layers",
+        16,
+        {"branches": 2, "layers": 4},
+        "GraphPipe, section 7.5 and Fig. 10; sizes as in mmt",
+    ),
+    _branching_entry(
+        "sequential-transformer",
+        branching.sequential_transformer,
+        "transformer layers in a row",
+        16,
+        {"layers": 32},
+        "GraphPipe, Appendix A.3",
+    ),
+)
+
+CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in (*_ENTRIES, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES)}

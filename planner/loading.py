@@ -44,7 +44,7 @@ def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **o
     name = os.fspath(path_or_name)
     known = catalog()
     if name in known:
-        return _from_catalog(name, known[name], overrides)
+        return _from_catalog(name, known[name], inputs, overrides)
     name, row = split_row(name)
     path = _find(name, inputs, list(known))
     content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
@@ -117,12 +117,24 @@ def published_file(name: str, inputs: str | None) -> Path | None:
     return next((Path(home, name) for home in homes if os.path.isfile(os.path.join(home, name))), None)
 
 
-def _from_catalog(name: str, entry: Any, overrides: Mapping[str, Any]) -> Any:
+def published_input(name: str, inputs: str | None) -> Path | None:
+    """The same, but a folder that was given must have it: `UsageError` if it has not."""
+    found = published_file(name, inputs)
+    if found is None and inputs is not None:
+        raise UsageError.at("--inputs", inputs, f"a folder that holds {name}, or has a folder that does")
+    return found
+
+
+def _from_catalog(name: str, entry: Any, inputs: str | None, overrides: Mapping[str, Any]) -> Any:
     """Make a catalog instance: the entry's own parameters first, the family's overrides on top."""
     given = {key.replace("_", "-"): value for key, value in overrides.items()}
     own = {parameter.name for parameter in entry.parameters}
     parameters = settings.parse(entry.parameters, {key: value for key, value in given.items() if key in own})
-    made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})
+    file = None if entry.published is None else published_input(entry.published.file, inputs)
+    if file is None:
+        made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})
+    else:
+        made = entry.published.make(read_content(file), str(file))
     family = next(family for family in formulations.FAMILIES if family.name == entry.family)
     rest = settings.parse(family.overrides, {key: value for key, value in given.items() if key not in own})
     return family.read(made, name, rest)

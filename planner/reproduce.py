@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from planner import report
@@ -13,6 +13,9 @@ from planner.claims.claim import Note
 from planner.errors import UsageError
 from planner.run import silent
 from planner.settings import parse
+
+#: Longer lists are shown as first and last.
+_SHOWN_CUTS = 9
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Reproduction:
             "matched": found.matched,
             "rows": [dict(row) for row in found.rows],
             "notes": list(found.notes),
+            "tables": None if found.tables is None else asdict(found.tables),
             "seconds": self.seconds,
         }
 
@@ -96,22 +100,38 @@ def show_claims(found: Mapping[str, Any]) -> None:
 def show_reproduction(found: Reproduction) -> None:
     """Print the rows, and below them what follows."""
     from rich.markup import escape
-    from rich.table import Table
 
     console = report.console()
     evidence = found.evidence
     console.print(f"[bold]{found.claim.name}[/bold]  {escape(found.claim.paper)}: {escape(found.claim.summary)}")
     console.print(f"inputs: {evidence.inputs}", markup=False)
-    if evidence.rows:
-        table = Table(*map(str, evidence.rows[0]), box=None)
-        for row in evidence.rows:
-            table.add_row(*(escape(_cell(value)) for value in row.values()))
-        console.print(table)
+    _show_rows(evidence.rows)
     if evidence.compared:
         console.print(f"{evidence.matched} of {evidence.compared} printed numbers are met", markup=False)
     for sentence in evidence.notes:
         console.print(sentence, markup=False)
+    if evidence.tables is not None:
+        console.print("printed tables:")
+        _show_rows(evidence.tables.rows)
+        for sentence in evidence.tables.notes:
+            console.print(sentence, markup=False)
+
+
+def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table whose columns are the keys of the rows."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    if rows:
+        table = Table(*map(str, rows[0]), box=None)
+        for row in rows:
+            table.add_row(*(escape(_cell(value)) for value in row.values()))
+        report.console().print(table)
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and len(value) <= _SHOWN_CUTS:
+        return ",".join(map(str, value))
     return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else report.brief(value)

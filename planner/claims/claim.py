@@ -16,12 +16,27 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Tables:
+    """Printed tables made again: a row for each of theirs, all with the same keys, and how many are as printed.
+
+    Cuts of layers and seconds are counted apart; ``notes`` are sentences below the table.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    cuts_compared: int
+    cuts_matched: int
+    seconds_compared: int
+    seconds_matched: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What examining a claim gave.
 
     ``rows`` all have the same keys, which are the columns; absent numbers are ``None``. ``inputs`` says in words where
     the instances came from. ``compared`` printed numbers were compared, ``matched`` of them were met to the last
-    printed digit. ``notes`` are sentences below the table.
+    printed digit. ``notes`` are sentences below the table. ``tables`` are apart from ``rows``, and so are their counts.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -29,6 +44,7 @@ class Evidence:
     compared: int = 0
     matched: int = 0
     notes: tuple[str, ...] = ()
+    tables: Tables | None = None
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import planner
 from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, lengths_between, printed_cuts
 from instances.errors import InstanceError
-from planner.claims.amp_experiment import examine, spearman
+from planner.claims.amp_notes import spearman
+from planner.claims.amp_strategies import examine
 from planner.claims.amp_tables import TABLES
 from planner.errors import UsageError
-from planner.reproduce import Reproduction, reproduce
+from planner.reproduce import reproduce
 
-NAMES = {"amp-homogeneous": (53, 10, 10), "amp-het-cluster": (53, 10, 9), "amp-het-model": (65, 7, 4)}
+#: Strategies; printed rows; of those, the same cuts, and equivalent ones.
+NAMES = {"amp-homogeneous": (53, 10, 10, 0), "amp-het-cluster": (53, 10, 9, 0), "amp-het-model": (65, 7, 2, 2)}
+#: The keys that a row has whatever else it has.
+KEYS = (
+    *("microbatch", "tp_degree", "dp_degree", "pp_degree", "partition"),
+    *("predicted_s", "exact_s", "exact_joint_s", "measured_s"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,50 +39,168 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_without_inputs_an_analytic_profile_stands_in_and_says_so(name: str) -> None:
     found = reproduce(name).evidence
-    assert "analytic" in found.inputs and (found.compared, found.matched) == (0, 0)
+    assert "analytic" in found.inputs and (found.compared, found.matched, found.tables) == (0, 0, None)
     assert len(found.rows) == NAMES[name][0]
     for row in found.rows:
         assert row["exact_joint_s"] <= min(row["exact_s"], row["predicted_s"]) * (1 + 1e-12)
-        assert row["measured_s"] is None and row["match"] is None
+        assert row["exact_pipeline_s"] <= row["predicted_pipeline_s"] * (1 + 1e-12)
+        assert row["exact_pipeline_s"] <= row["exact_s"] and row["predicted_pipeline_s"] <= row["predicted_s"]
+        assert row["measured_s"] is None and row["cuts"] is None and row["predicted_met"] is None
 
 
 @pytest.mark.paper
 @pytest.mark.parametrize("name", NAMES)
 def test_published_predictions_and_tables(name: str, published: Path) -> None:
-    strategies, printed, met = NAMES[name]
-    found: Reproduction = reproduce(name, inputs=str(published / "amp"))
-    rows = [row for row in found.evidence.rows if row["table"] is None]
-    tables = [row for row in found.evidence.rows if row["table"] is not None]
-    assert found.evidence.inputs == "published"
-    assert len(rows) == strategies and len(tables) == printed
-    assert all(row["match"] is not False for row in rows) and sum(row["match"] is True for row in rows) >= 20
-    assert sum(row["match"] for row in tables) == met
-    assert found.evidence.compared - found.evidence.matched == printed - met
-    assert len({tuple(row) for row in found.evidence.rows}) == 1
+    strategies, printed, same, equivalent = NAMES[name]
+    told = reproduce(name, inputs=str(published / "amp")).to_json()
+    rows, tables = told["rows"], told["tables"]
+    assert told["inputs"] == "published"
+    assert len(rows) == strategies == len({tuple(row[key] for key in KEYS[:4]) for row in rows})
+    assert {tuple(row)[: len(KEYS)] for row in rows} == {KEYS}
+    logged = [row for row in rows if row["predicted_met"] is not None]
+    assert len(logged) == told["compared"] == told["matched"] >= 20
+    assert all(row["predicted_met"] and row["cuts"] == "match" for row in logged)
     assert [row["predicted_s"] for row in rows] == sorted(row["predicted_s"] for row in rows)
-    assert found.to_json()["matched"] == found.evidence.matched
+    words = [row["cuts"] for row in tables["rows"]]
+    assert (words.count("match"), words.count("equivalent")) == (same, equivalent)
+    assert (tables["cuts_compared"], tables["cuts_matched"]) == (printed, same + equivalent)
+    assert len(tables["rows"]) == printed and tables["seconds_compared"] < printed
+    for row in tables["rows"]:
+        assert (row["partition"] == row["printed_partition"]) is (row["cuts"] == "match")
+
+
+@pytest.mark.paper
+def test_cuts_among_layers_that_do_nothing_are_called_equivalent(published: Path) -> None:
+    found = reproduce("amp-het-model", inputs=str(published / "amp")).evidence
+    assert found.tables is not None
+    rows = [row for row in found.tables.rows if row["table"] == 10]
+    assert [row["partition"] for row in rows] == [[0, 15, 56], [0, 9, 15, 47, 56]]
+    assert [row["printed_partition"] for row in rows] == [[0, 41, 56], [0, 9, 41, 47, 56]]
+    assert {row["cuts"] for row in rows} == {"equivalent"}
 
 
 @pytest.mark.paper
 def test_how_many_strategies_the_exact_assignment_improves(published: Path) -> None:
-    import json
-
     profiles = json.loads((published / "amp" / "layer_forward_times.json").read_text())["profiles"]
     better = {}
     for name in EXPERIMENTS:
         found = examine(experiment(name, profiles))
-        ratios = [each.released_pipeline_s / each.exact_pipeline_s for each in found]
+        ratios = [each.predicted_pipeline_s / each.exact_pipeline_s for each in found]
         assert min(ratios) >= 1 - 1e-12
         better[name] = sum(ratio > 1 + 1e-9 for ratio in ratios), round(100 * (max(ratios) - 1), 2)
     assert better == {"homogeneous": (4, 0.10), "het_cluster": (12, 0.53), "het_model": (5, 0.07)}
 
 
-def test_bad_inputs_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--inputs is .*layer_forward_times\.json"):
-        reproduce("amp-homogeneous", inputs=str(tmp_path))
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., str]:
+    """Writes files like the published ones, made of analytic times; returns their folder."""
+
+    def write(change: dict[str, Any] | None = None, *lines: dict[str, Any] | str) -> str:
+        profiles = {**analytic_profiles(), **(change or {})}
+        (tmp_path / "layer_forward_times.json").write_text(json.dumps({"what": "times", "profiles": profiles}))
+        text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        (tmp_path / "released_predictions.jsonl").write_text("\n".join(text))
+        return str(tmp_path)
+
+    return write
+
+
+LINE = {
+    **{"experiment": "homogeneous", "microbatch": 1, "tp_degree": 1, "dp_degree": 8, "pp_degree": 2},
+    **{"partition": [0, 15, 30], "predicted_s": 1.4, "measured_s": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "lines", "message"),
+    [
+        ({"gpt2/G4/tmp1": [0.1] * 29}, [], "layer_forward_times.json: len(profiles.gpt2/G4/tmp1) is 29; expected 30"),
+        ({"gpt2/G4/tmp1": [0.1] * 29 + ["x"]}, [], "profiles.gpt2/G4/tmp1[29] is 'x'; expected a number, not text"),
+        (
+            {"gpt2/G4/tmp1": [0.1] * 29 + [-0.1]},
+            [],
+            "profiles.gpt2/G4/tmp1[29] is -0.1; expected a finite number from 0",
+        ),
+        ({"gpt2/G4/tmp2": None}, [], "profiles.gpt2/G4/tmp2 is None; expected a list"),
+        ({}, ["nonsense"], "released_predictions.jsonl: line 1: line 1 column 1 is"),
+        ({}, [LINE, []], "line 2: content is []; expected an object"),
+        ({}, [{**LINE, "microbatch": 3}], "line 1: strategy is 'microbatch 3, tp_degree 1"),
+        ({}, [{**LINE, "dp_degree": 16}], "expected one of the 53 strategies of homogeneous"),
+        ({}, [{**LINE, "dp_degree": "8"}], "line 1: dp_degree is '8'; expected an integer, not text"),
+        (
+            {},
+            [LINE, "", LINE],
+            "line 3: strategy is 'microbatch 1, tp_degree 1, dp_degree 8, pp_degree 2'; expected no",
+        ),
+        ({}, [{**LINE, "predicted_s": -1}], "line 1: predicted_s is -1"),
+        ({}, [{**LINE, "measured_s": "1.2"}], "line 1: measured_s is '1.2'"),
+        ({}, [{**LINE, "partition": [0, -1]}], "line 1: partition[1] is -1"),
+        ({}, [{**LINE, "experiment": "other"}], "line 1: experiment is 'other'; expected homogeneous or"),
+        ({}, [{key: value for key, value in LINE.items() if key != "partition"}], "line 1: partition is missing"),
+    ],
+)
+def test_malformed_files_are_one_line(
+    change: dict[str, Any], lines: list[Any], message: str, folder: Callable[..., str]
+) -> None:
+    with pytest.raises(InstanceError) as error:
+        reproduce("amp-homogeneous", inputs=folder(change, *lines))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_malformed_files_end_the_command_with_2(folder: Callable[..., str]) -> None:
+    inputs = folder({"gpt2/G4/tmp1": ["x"] * 30})
+    for command in (["reproduce"], ["solve"]):
+        script = [sys.executable, "-m", "planner", *command, "amp-homogeneous", "--inputs", inputs]
+        done = subprocess.run(script, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert len(done.stderr.strip().splitlines()) == 1 and "gpt2/G4/tmp1[0]" in done.stderr
+
+
+def test_a_logged_run_is_compared_whatever_it_says(folder: Callable[..., str]) -> None:
+    found = reproduce("amp-homogeneous", inputs=folder({}, LINE, {**LINE, "experiment": "het_model"})).evidence
+    logged = [row for row in found.rows if row["cuts"] is not None]
+    assert (found.compared, found.matched, len(logged)) == (1, 0, 1)
+    assert logged[0]["predicted_met"] is False and found.tables is not None
+
+
+def test_times_of_nothing_are_priced(folder: Callable[..., str]) -> None:
+    nothing = {name: [0.0] * len(times) for name, times in analytic_profiles().items()}
+    assert len(reproduce("amp-homogeneous", inputs=folder(nothing)).evidence.rows) == 53
+
+
+def test_a_folder_without_layer_times_is_refused(tmp_path: Path) -> None:
+    for ask in (lambda: reproduce("amp-homogeneous", inputs=str(tmp_path)), lambda: load_from(tmp_path)):
+        with pytest.raises(UsageError, match=r"--inputs is .*layer_forward_times\.json"):
+            ask()
     (tmp_path / "layer_forward_times.json").write_text('{"profiles": {}}')
-    with pytest.raises(InstanceError, match="profiles is"):
-        reproduce("amp-homogeneous", inputs=str(tmp_path))
+    for ask in (lambda: reproduce("amp-homogeneous", inputs=str(tmp_path)), lambda: load_from(tmp_path)):
+        with pytest.raises(InstanceError, match=r"profiles\.gpt2/G4/tmp1 is missing"):
+            ask()
+
+
+def load_from(path: Path) -> Any:
+    return planner.load("amp-homogeneous", inputs=str(path))
+
+
+def test_catalog_entries_take_published_times_and_tell(
+    folder: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = folder({"gpt2/G4/tmp1": [0.5] * 30})
+    analytic, given = planner.load("amp-homogeneous"), planner.load("amp-homogeneous", inputs=inputs)
+    monkeypatch.setenv("PLANNER_PUBLISHED", inputs)
+    found = planner.load("amp-homogeneous", global_batch=8)
+    assert [each.options["layer-times"] for each in (analytic, given, found)] == ["analytic", "published", "published"]
+    assert {layer.forward_s["G4"][1] for layer in given.layers} == {0.5}
+    assert given.layers == found.layers and found.global_batch == 8
+    assert planner.solve(given).options["layer-times"] == "published"
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("name", NAMES)
+def test_solving_published_experiments_finds_what_reproducing_them_does(name: str, published: Path) -> None:
+    found = planner.solve(planner.load(name, inputs=str(published)), exact=True)
+    rows = reproduce(name, inputs=str(published)).evidence.rows
+    assert found.objective == pytest.approx(min(row["exact_joint_s"] for row in rows), rel=1e-9)
 
 
 def test_printed_cuts_and_lengths_are_inverse() -> None:

@@ -1,0 +1,55 @@
+"""What AMP's authors published of their experiments: layer times by model, kind of GPU and degree, and logged runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainValidator
+
+from instances.amp_experiments import EXPERIMENTS, Prediction, profile_lengths
+from instances.errors import InstanceError
+from instances.parameters import one_of
+from instances.readers.fields import Amount, Count, validated
+from instances.readers.layer_assignment_json import Index
+
+
+class _Profiles(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    profiles: dict[str, list[Amount]]
+
+
+class _Run(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    experiment: Annotated[str, PlainValidator(one_of(*EXPERIMENTS))]
+    microbatch: Count
+    tp_degree: Count
+    dp_degree: Count
+    pp_degree: Count
+    partition: list[Index]
+    predicted_s: Amount
+    measured_s: Amount | None = None
+
+
+def read_profiles(content: Any, where: str, experiment: str) -> Mapping[str, list[float]]:
+    """Forward seconds of each layer by "model/gpu/tmp<degree>".
+
+    Raises
+    ------
+    InstanceError
+        One line: what the experiment needs is missing or of the wrong length, or a time is no number, negative or
+        infinite.
+    """
+    found = validated(_Profiles, content, where).profiles
+    for name, length in profile_lengths(experiment).items():
+        if name not in found:
+            raise InstanceError.missing(where, f"profiles.{name}", f"the times of {length} layers")
+        if len(found[name]) != length:
+            raise InstanceError.at(where, f"len(profiles.{name})", len(found[name]), f"{length} layers")
+    return found
+
+
+def read_prediction(content: Any, where: str) -> Prediction:
+    """A logged run; `InstanceError` if a field is missing or of the wrong kind."""
+    run = validated(_Run, content, where)
+    return Prediction(**run.model_dump(exclude={"partition", *(run.model_extra or {})}), partition=tuple(run.partition))
