@@ -60,11 +60,13 @@ def show_result(result: Result, figures: Mapping[str, Any]) -> None:
         table.add_row("why", escape(result.reason))
     if result.options:
         table.add_row("options", escape(facts(result.options)))
+    lists = {name: part for name, part in result.stats.items() if _is_table(part)}
     if result.stats:
-        table.add_row("stats", escape(facts(result.stats)))
+        table.add_row("stats", escape(facts({k: v for k, v in result.stats.items() if k not in lists})))
     out.print(table)
     if result.plan is not None:
-        _show_plan(result.plan)
+        _show_parts(result.plan)
+    _show_parts(lists)
 
 
 def show_report(report: Report) -> None:
@@ -156,13 +158,18 @@ def brief(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-def _show_plan(plan: Mapping[str, Any]) -> None:
-    """Print a plan of any family: lists of alike objects as tables, anything else as a line."""
+def _is_table(part: Any) -> bool:
+    """Whether this is a list of objects."""
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(row, Mapping) for row in part)
+
+
+def _show_parts(parts: Mapping[str, Any]) -> None:
+    """Print a plan or figures of any family: lists of alike objects as tables, anything else as a line."""
     from rich.table import Table
 
     out = console()
-    for name, part in plan.items():
-        if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
+    for name, part in parts.items():
+        if _is_table(part):
             table = Table("#", *map(str, part[0]), box=None, title=str(name), title_justify="left")
             for position, row in enumerate(part):
                 table.add_row(str(position), *(brief(row.get(column)) for column in part[0]))
