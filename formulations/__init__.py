@@ -10,6 +10,7 @@ from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
 from formulations.mesh_tiling import FAMILY as MESH_TILING
 from formulations.microbatch_schedule import FAMILY as MICROBATCH_SCHEDULE
 from formulations.operator_partitioning import FAMILY as OPERATOR_PARTITIONING
+from formulations.stage_graph import FAMILY as STAGE_GRAPH
 from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
 from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
 
@@ -23,4 +24,5 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     FLUSHED_PARTITIONING,
     MICROBATCH_SCHEDULE,
     OPERATOR_PARTITIONING,
+    STAGE_GRAPH,
 )

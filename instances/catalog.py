@@ -319,6 +319,7 @@ _SCHEDULE_ENTRIES = (
     ),
 )
 
+
 def _branching(generate: Callable[..., StageGraph]) -> Callable[..., StageGraph]:
     """A generator that records what it was given."""
 
@@ -389,4 +390,6 @@ _BRANCHING_ENTRIES = (
     ),
 )
 
-CATALOG: Mapping[str, Entry] = {entry.name: entry for entry in (*_ENTRIES, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES)}
+CATALOG: Mapping[str, Entry] = {
+    entry.name: entry for entry in (*_ENTRIES, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES)
+}

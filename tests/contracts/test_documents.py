@@ -44,7 +44,15 @@ def test_doctests() -> None:
 
 @pytest.mark.parametrize(
     "family",
-    ["stage_partitioning", "tmpc_knapsack", "layer_assignment", "mesh_tiling", "amp_strategy", "operator_partitioning"],
+    [
+        "stage_partitioning",
+        "tmpc_knapsack",
+        "layer_assignment",
+        "mesh_tiling",
+        "amp_strategy",
+        "operator_partitioning",
+        "stage_graph",
+    ],
 )
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
     section = (ROOT / "docs" / "interface.md").read_text().partition(f"### `{family}`")[2].partition("\n### ")[0]

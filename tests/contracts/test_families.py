@@ -103,6 +103,31 @@ SCHEDULE = {
 }
 
 
+GRAPH = {
+    "problem": "stage_graph",
+    "schema_version": 1,
+    "num_devices": 3,
+    "memory_bytes": 100,
+    "bandwidth_bytes_per_s": 4,
+    "latency_s": 0.25,
+    "minibatch": 4,
+    "operators": [
+        {
+            "id": name,
+            "forward": {"fixed_s": 1, "per_sample_s": 2},
+            "backward": {"samples": [1, 2, 4], "seconds": [3, 5, 9]},
+            "weight_bytes": 3,
+            "activation_bytes": 2,
+        }
+        for name in ("sink", "left", "right", "source")
+    ],
+    "edges": [
+        {"source": u, "target": v, "bytes_per_sample": 1}
+        for u, v in (("source", "left"), ("source", "right"), ("left", "sink"), ("right", "sink"))
+    ],
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -131,6 +156,10 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "operator_partitioning": (
         lambda **given: _family("operator_partitioning").read(OPERATORS, "example", given),
         lambda **given: _family("operator_partitioning").read(OPERATORS, "example", {"at-most": True, **given}),
+    ),
+    "stage_graph": (
+        lambda **given: _family("stage_graph").read(GRAPH, "example", given),
+        lambda **given: _family("stage_graph").read({**GRAPH, "num_devices": 4, "memory_bytes": 56}, "example", given),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "flushed_partitioning": (
