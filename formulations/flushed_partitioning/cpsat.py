@@ -1,7 +1,7 @@
 """Flushed stage partitioning in CP-SAT: the flat assignment model with depth, bottleneck and synchronisation apart.
 
-Source: this project; symbols as in the flat family's model. C is the slowest step, R the longest synchronisation, L
-the number of stages, m the micro-batches of a batch; the objective is (m + L - 1) C + m R, all times m.
+Source: this project; symbols as in the flat family's model. C is the slowest step, R the longest synchronisation, L the
+stages on the longest path, m the micro-batches of a batch; the objective is (m + L - 1) C + m R, all times m.
 """
 
 from __future__ import annotations
@@ -38,10 +38,27 @@ class Model(flat_cpsat.Model):
         self.total = cp.new_int_var(0, (m + len(self.terms.stages)) * self.upper + m * most, "total")
         for j in self.terms.stages:
             self._synchronise(j)
-            # With j + 1 stages, a micro-batch meets the bottleneck m + j times.
-            last = [self.used[j], *([~self.used[j + 1]] if j + 1 < len(self.terms.stages) else [])]
-            cp.add(self.total >= (m + j) * self.time + m * self.synchronisation).only_enforce_if(last)
+        for depth, reached in enumerate(self._depths(), start=1):
+            # With that many stages on a path, a batch takes m + depth - 1 steps of the bottleneck.
+            cp.add(self.total >= (m + depth - 1) * self.time + m * self.synchronisation).only_enforce_if(reached)
         cp.minimize(self.total)
+
+    def _depths(self) -> list[Any]:
+        """For every depth from 1 on whether some path has that many stages; the first is always true."""
+        cp, stages = self.cp, self.terms.stages
+        # Stages on the longest path from a position on, itself included.
+        level = [cp.new_int_var(1, len(stages), "") for _ in stages]
+        for u, v in self.instance.flat.edge_indices:
+            for j in stages:
+                for after in range(j + 1, len(stages)):
+                    # An edge from position j to a later one puts j in front of it.
+                    ends = [self.holds[u, j], self.holds[v, after]]
+                    cp.add(level[j] >= level[after] + 1).only_enforce_if(ends)
+        reached = [cp.new_constant(1), *(cp.new_bool_var("") for _ in stages[1:])]
+        for depth in range(2, len(stages) + 1):
+            for j in stages:
+                cp.add(level[j] <= depth - 1).only_enforce_if(~reached[depth - 1])
+        return reached
 
     def _largest_weight(self) -> float:
         return sum(option.tmpc.weight_bytes for option in self.weighted.options)

@@ -1,12 +1,13 @@
 """Stage partitioning for flushed pipelines: the definition, naively and without any solver.
 
-With m micro-batches in a batch and L stages, a micro-batch meets the bottleneck m + L - 1 times, and weights are
-synchronised once, after the batch::
+With m micro-batches in a batch and L stages on the longest path from stage to stage, a batch takes m + L - 1 steps of
+the bottleneck, and weights are synchronised once, after it::
 
     (1 + (L - 1) / m) * max (compute + communication) + max 4 (d-1)/d * W / (B m)
 
-Source: reconstructed; Piper leaves flushes to future work (section 6). L counts all stages: plans are sequences of
-stages, also where the layer graph has branches, so two stages that do not depend on each other still add to the depth.
+Source: reconstructed; Piper leaves flushes to future work (section 6). Two stages without a path between them run side
+by side and count once in L; the memory of a stage still goes by s, the degrees of it and of all stages behind it in the
+plan, as in Piper.
 """
 
 from __future__ import annotations
@@ -38,8 +39,25 @@ def synchronisation_time(instance: FlushedInstance, stage: Stage) -> float:
     return 4 * (d - 1) / d * math.fsum(weights) / flat.bandwidth / flat.num_microbatches
 
 
+def depth(instance: FlushedInstance, plan: StagePlan) -> int:
+    """L: the number of stages on the longest path of the stage graph, which has an edge where a layer edge crosses.
+
+    Edges that run backwards or leave the plan (which break other rules) are not followed.
+    """
+    stage_of = {node: position for position, stage in enumerate(plan.stages) for node in stage.nodes}
+    behind: list[set[int]] = [set() for _ in plan.stages]
+    for edge in instance.flat.edges:
+        source, target = stage_of.get(edge.source), stage_of.get(edge.target)
+        if source is not None and target is not None and source < target:
+            behind[source].add(target)
+    longest = [1] * len(plan.stages)
+    for position in reversed(range(len(plan.stages))):
+        longest[position] += max((longest[after] for after in behind[position]), default=0)
+    return max(longest, default=0)
+
+
 def objective(instance: FlushedInstance, depth: int, bottleneck: float, synchronisation: float) -> float:
-    """Time per sample of a pipeline of ``depth`` stages."""
+    """Time per sample of a pipeline whose longest path has ``depth`` stages."""
     return (1 + (depth - 1) / instance.flat.num_microbatches) * bottleneck + synchronisation
 
 
@@ -55,16 +73,16 @@ def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
         raise ValueError("the plan has no stage")
     return objective(
         instance,
-        len(plan.stages),
+        depth(instance, plan),
         max(step_time(instance, stage) for stage in plan.stages),
         max(synchronisation_time(instance, stage) for stage in plan.stages),
     )
 
 
 def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, ...]:
-    """The rules that a plan breaks: those of the flat problem; under GPipe with ceil(m/d) micro-batches in flight.
+    """The rules that a plan breaks: those of the flat problem, with the schedule's micro-batches in flight.
 
-    Under 1F1B ceil(s/d) are in flight, as without flushes: degrees sum to at most m, so that is the smaller number.
+    Under 1F1B min(ceil(s/d), ceil(m/d)): ceil(s/d) as without flushes, as degrees sum to at most m. GPipe: ceil(m/d).
     """
     if instance.schedule is Schedule.ONE_F_ONE_B:
         return flat_problem.violations(instance.flat, plan)

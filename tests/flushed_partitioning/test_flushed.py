@@ -29,7 +29,7 @@ def random_flushed(seed: int, **fixed) -> FlushedInstance:
 
 
 def brute_force(instance: FlushedInstance) -> float | None:
-    """Every plan, by formulas of its own."""
+    """Every plan, by formulas of its own; stages from the output side on, ``level``: stages on the longest way on."""
     flat, m = instance.flat, instance.flat.num_microbatches
     nodes = [layer.id for layer in flat.layers]
     tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
@@ -49,31 +49,26 @@ def brute_force(instance: FlushedInstance) -> float | None:
                         time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
             yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / (flat.bandwidth * m)
 
-    def walk(done: frozenset, devices: int, s: int, depth: int, slowest: float, longest: float) -> None:
+    def walk(level: dict, devices: int, s: int, slowest: float, longest: float) -> None:
         nonlocal best
-        if len(done) == len(nodes):
-            best = min(best, (1 + (depth - 1) / m) * slowest + longest)
+        if len(level) == len(nodes):
+            best = min(best, (1 + (max(level.values()) - 1) / m) * slowest + longest)
             return
-        left = [v for v in nodes if v not in done]
+        left = [v for v in nodes if v not in level]
         for size in range(1, len(left) + 1):
             for stage in combinations(left, size):
-                if any(e.source in stage and e.target not in done and e.target not in stage for e in flat.edges):
+                if any(e.source in stage and e.target not in level and e.target not in stage for e in flat.edges):
                     continue
+                after = [level[e.target] for e in flat.edges if e.source in stage and e.target not in stage]
+                own = dict.fromkeys(stage, 1 + max(after, default=0))
                 for d in range(1, m - s + 1):
                     if (flat.cost_model == "released" and m % d) or d > (flat.max_dp_degree or d):
                         continue
                     for t in range(1, (flat.num_devices - devices) // d + 1):
                         for time, sync in price(stage, d, t, s + d):
-                            walk(
-                                done | set(stage),
-                                devices + d * t,
-                                s + d,
-                                depth + 1,
-                                max(slowest, time),
-                                max(longest, sync),
-                            )
+                            walk(level | own, devices + d * t, s + d, max(slowest, time), max(longest, sync))
 
-    walk(frozenset(), 0, 0, 0, 0.0, 0.0)
+    walk({}, 0, 0, 0.0, 0.0)
     return None if math.isinf(best) else best
 
 
