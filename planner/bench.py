@@ -1,49 +1,40 @@
-"""Measure: cases x methods x repeats -> rows, as a table and as JSON lines."""
+"""Measure: cases x methods x seeds -> rows, as a table and as JSON lines."""
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from instances.errors import InstanceError
-from planner.dispatch import AUTO
-from planner.errors import UsageError
-from planner.loading import load, published_file
+from planner.comparison import sane
+from planner.dispatch import pick
+from planner.files import plain
+from planner.loading import family_of, load
 from planner.options import split
-from planner.reading import parse_json, read_text
-from planner.report import console, number, percent
+from planner.report import as_json, console, number, percent
 from planner.run import solve
-from planner.versions import versions
+from planner.suites import EVERY, RELEASED, Case
+from planner.versions import machine, today, versions
 from solvers.outcome import Limits
-
-_RELEASED = {"cost_model": "released", "bandwidth": "25GiB/s"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """An instance, how it is declared, and the methods to measure; ``reference_s`` is another program's CPU time."""
-
-    instance: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    methods: tuple[str, ...] = (AUTO,)
-    reference_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one case: the median of ``all_seconds``, and the outcome of the last run.
+    """One method on one case with one seed: the median of ``all_seconds``, and the outcome of the last run.
 
+    ``case`` is the file or catalog name that was asked for, ``instance`` what the instance is called;
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
     ``speedup`` is ``reference_s / seconds``.
     """
 
+    case: str
     instance: str
     settings: Mapping[str, Any]
     method: str
+    seed: int
+    threads: int
+    time_limit_s: float | None
     seconds: float
     all_seconds: tuple[float, ...]
     compile_seconds: float
@@ -54,7 +45,15 @@ class Row:
     stop: str
     unit: str
     reference_s: float | None
+    date: str = ""
+    machine: str = ""
+    versions: Mapping[str, str] | None = None
     signal: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What was measured, whatever came of it: two rows with one key can be compared."""
+        return as_json([self.case, self.settings, self.method, self.seed, self.threads, self.time_limit_s])
 
     @property
     def speedup(self) -> float | None:
@@ -62,67 +61,109 @@ class Row:
         return self.reference_s / self.seconds if self.reference_s and self.seconds else None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON line, with versions so that it can be compared later."""
+        """The JSON line, with date, machine and versions so that it can be compared later."""
         shown = {name: value for name, value in vars(self).items() if name != "signal"}
-        return {**shown, "speedup": self.speedup, "versions": versions()}
+        return {**shown, "speedup": self.speedup}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Row:
+        """The row of a JSON line; ``KeyError`` if a field is missing."""
+        known = {each.name: content[each.name] for each in fields(cls) if each.name != "signal"}
+        return cls(**{**known, "all_seconds": tuple(known["all_seconds"])})
 
 
-def cases(
-    instances: Sequence[str],
-    suite: str | None,
-    methods: Sequence[str] | None,
-    settings: Mapping[str, Any],
+def measure(
+    found: Sequence[Case],
+    limits: Limits,
+    repeats: int,
     inputs: str | None,
-) -> list[Case]:
-    """The cases asked for: every instance with the same settings, and those of the suite.
+    seeds: Sequence[int] | None = None,
+    known: Collection[str] = (),
+) -> Iterator[Row]:
+    """Rows, one after the other; a signal ends the measurement with the row it interrupted.
 
-    ``suite`` is ``"piper"`` or a file of JSON lines ``{"instance", "settings", "methods"}``; ``methods``, if given,
-    replace the suite's own.
+    Parameters
+    ----------
+    seeds
+        Every case is measured with each of them; default: the one of ``limits``.
+    known
+        Keys of rows that are there already and are not measured again.
     """
-    given = {name: value for name, value in settings.items() if value is not None and value is not False}
-    found = [Case(name, given, tuple(methods or (AUTO,))) for name in instances]
-    if suite is not None:
-        of_suite = piper_suite(inputs) if suite == "piper" else list(_read_suite(suite))
-        found += [
-            replace(case, settings={**case.settings, **given}, methods=tuple(methods or case.methods))
-            for case in of_suite
-        ]
-    if not found:
-        raise UsageError.at("bench", "nothing", "an INSTANCE or --suite")
-    return found
-
-
-def piper_suite(inputs: str | None) -> list[Case]:
-    """Piper's published inputs at the sizes where speed is judged, with the released program's CPU time if known."""
-    both, exact = ("exact", "piper"), ("exact",)
-    bert, resnet, gnmt = "bert32a100.json", "resnet.json", "gnmt.json"
-    sized = [
-        (bert, {"devices": 64, "memory": "8GiB", "microbatches": 512}, both),
-        (bert, {"devices": 512, "memory": "8GiB", "microbatches": 1920}, both),
-        (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 1920}, exact),
-        (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 512, "layers": 64}, exact),
-        (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 64}, exact),
-        (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 96}, exact),
-        (resnet, {"devices": 32, "memory": "2GiB", "microbatches": 7680}, both),
-        (resnet, {"devices": 128, "memory": "1GiB", "microbatches": 7680}, both),
-        (resnet, {"devices": 128, "memory": "2GiB", "microbatches": 7680}, both),
-        (gnmt, {"devices": 8, "memory": "1.2GiB"}, exact),
-        (gnmt, {"devices": 2, "memory": "2.5GiB"}, exact),
-    ]
-    released = _released_times(inputs)
-    return [Case(name, {**_RELEASED, **size}, methods, released.get(_key(name, size))) for name, size, methods in sized]
-
-
-def measure(found: Sequence[Case], limits: Limits, repeats: int, inputs: str | None) -> Iterator[Row]:
-    """Rows, one after the other; a signal ends the measurement with the row it interrupted."""
     for case in found:
         overrides, options = split(case.settings)
         instance = load(case.instance, inputs=inputs, **overrides)
-        for method in case.methods:
-            row = _row(case, instance, method, options, limits, repeats)
-            yield row
-            if row.signal:
-                return
+        for method in _methods(case, instance, limits):
+            for seed in seeds or (limits.seed,):
+                planned = _Planned(replace(case, methods=(method,)), instance, options, replace(limits, seed=seed))
+                if planned.key in known:
+                    continue
+                row = planned.row(repeats)
+                yield row
+                if row.signal:
+                    return
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A case with one method and one seed, not measured yet."""
+
+    case: Case
+    instance: Any
+    options: Mapping[str, Any]
+    limits: Limits
+
+    @property
+    def key(self) -> str:
+        """As `Row.key`."""
+        case, limits = self.case, self.limits
+        settings = plain(case.settings)
+        return as_json([case.instance, settings, case.methods[0], limits.seed, limits.threads, limits.time_s])
+
+    def row(self, repeats: int) -> Row:
+        """Measure it."""
+        results = []
+        for _ in range(repeats):
+            method = self.case.methods[0]
+            results.append(solve(self.instance, method=method, limits=self.limits, options=self.options))
+            if results[-1].signal:
+                break
+        last = results[-1]
+        times = tuple(result.seconds for result in results)
+        return Row(
+            case=self.case.instance,
+            instance=last.instance,
+            settings=self.case.settings,
+            method=last.method,
+            seed=self.limits.seed,
+            threads=self.limits.threads,
+            time_limit_s=self.limits.time_s,
+            seconds=statistics.median(times),
+            all_seconds=times,
+            compile_seconds=max(result.stats["compile_seconds"] for result in results),
+            objective=last.objective,
+            bound=last.bound,
+            gap=last.gap,
+            status=last.status.value,
+            stop=last.stop.value,
+            unit=last.unit,
+            reference_s=self.case.reference_s,
+            date=today(),
+            machine=machine(),
+            versions=versions(),
+            signal=last.signal,
+        )
+
+
+def _methods(case: Case, instance: Any, limits: Limits) -> list[str]:
+    """The case's methods by name, `EVERY` spelled out and ``auto`` resolved, so that a row can be found again."""
+    family = family_of(instance)
+    found: list[str] = []
+    for name in case.methods:
+        if name == EVERY:
+            found += [method.name for method in sane(family, instance)]
+        else:
+            found.append(pick(family, instance, limits, name, False)[0].name)
+    return list(dict.fromkeys(found))
 
 
 def show_rows(rows: Sequence[Row]) -> None:
@@ -136,76 +177,9 @@ def show_rows(rows: Sequence[Row]) -> None:
         table.add_column("speed-up")
     for row in rows:
         settings = " ".join(
-            f"{name}={value}" for name, value in row.settings.items() if (name, value) not in _RELEASED.items()
+            f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
         )
         cells = [row.instance, settings, row.method, f"{row.seconds:.4g}", number(row.objective), number(row.bound)]
         more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
         table.add_row(*cells, percent(row.gap), row.status, *more)
     console().print(table)
-
-
-def _row(case: Case, instance: Any, method: str, options: Mapping[str, Any], limits: Limits, repeats: int) -> Row:
-    results = []
-    for _ in range(repeats):
-        results.append(solve(instance, method=method, limits=limits, options=options))
-        if results[-1].signal:
-            break
-    last = results[-1]
-    times = tuple(result.seconds for result in results)
-    return Row(
-        instance=last.instance,
-        settings=case.settings,
-        method=last.method,
-        seconds=statistics.median(times),
-        all_seconds=times,
-        compile_seconds=max(result.stats["compile_seconds"] for result in results),
-        objective=last.objective,
-        bound=last.bound,
-        gap=last.gap,
-        status=last.status.value,
-        stop=last.stop.value,
-        unit=last.unit,
-        reference_s=case.reference_s,
-        signal=last.signal,
-    )
-
-
-def _read_suite(path: str) -> Iterator[Case]:
-    for count, line in enumerate(read_text(Path(path)).splitlines(), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {count}"
-        content = parse_json(line, where)
-        if not isinstance(content, dict) or not isinstance(content.get("instance"), str):
-            raise InstanceError.at(where, "case", line, 'an object with "instance"')
-        settings, methods = content.get("settings", {}), content.get("methods", [AUTO])
-        if not isinstance(settings, dict):
-            raise InstanceError.at(where, "settings", settings, "an object")
-        if not isinstance(methods, list) or not methods or not all(isinstance(name, str) for name in methods):
-            raise InstanceError.at(where, "methods", methods, "a list of names")
-        yield Case(
-            content["instance"], {name.replace("-", "_"): value for name, value in settings.items()}, tuple(methods)
-        )
-
-
-def _released_times(inputs: str | None) -> dict[tuple[Any, ...], float]:
-    """CPU seconds of the released program by size, where the published measurements are to be had."""
-    path = published_file("released_results.jsonl", inputs)
-    if path is None:
-        return {}
-    rows = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
-    return {
-        (
-            f"{row['instance']}.json",
-            row["num_devices"],
-            f"{row['memory_gib']}GiB",
-            row["num_microbatches"],
-            row["transformer_layers"] or 32,
-        ): row["released_cpu_s"]
-        for row in rows
-        if row["mode"] == "full"
-    }
-
-
-def _key(name: str, size: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (name, size["devices"], size["memory"], size.get("microbatches"), size.get("layers", 32))

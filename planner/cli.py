@@ -19,13 +19,13 @@ import typer
 
 from instances.errors import InstanceError
 from planner import options
+from planner.cli_bench import bench_command
 from planner.cli_census import census_command, extract_command
 from planner.cli_common import BAD_INPUT, CONTRADICTION, catalog_of_all
 from planner.cli_frontier import frontier_command
 from planner.cli_hierarchy import hierarchy_command
 from planner.cli_solve import check_command, crosscheck_command, solve_command
 from planner.cli_tools import (
-    bench_command,
     doctor_command,
     list_command,
     make_command,
@@ -113,6 +113,8 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench": (
         "planner bench bert32 chain8 --methods exact,piper --repeats 5 --out rows.jsonl",
         "planner bench --suite piper --inputs DIR",
+        "planner bench --suite all --time-limit 3 --repeats 1 --out before",
+        "planner bench --compare before after",
     ),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),

@@ -58,45 +58,6 @@ def make_command(
         write_atomically(Path(out), text + "\n")
 
 
-def bench_command(
-    instances: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="files or names")] = None,
-    suite: Annotated[str | None, typer.Option(metavar="FILE|piper", help="JSON lines of cases, or piper")] = None,
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto")] = None,
-    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs of each; medians are shown")] = 3,
-    time_limit: TimeLimit = 60.0,
-    gap: Gap = 1e-6,
-    seed: Seed = 0,
-    threads: Threads = 1,
-    out: Annotated[str | None, typer.Option(metavar="ROWS.jsonl", help="write a JSON line for each row")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
-    **settings: Any,
-) -> None:
-    """Measure methods on instances: seconds, objective, bound and gap."""
-    from planner.bench import cases, measure, show_rows
-    from planner.files import refuse_overwriting, write_atomically
-    from planner.progress import note
-    from planner.report import as_json
-
-    limits = limits_of(time_limit, gap, seed, threads)
-    if out is not None:
-        refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
-    rows = []
-    for row in measure(cases(instances or [], suite, names_of(methods), settings, inputs), limits, repeats, inputs):
-        note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
-        rows.append(row)
-    lines = [as_json(row.to_json()) for row in rows]
-    if out is not None:
-        write_atomically(Path(out), "".join(line + "\n" for line in lines))
-    if json:
-        print(as_json({"rows": [row.to_json() for row in rows]}))
-    else:
-        show_rows(rows)
-    signalled = next((row.signal for row in rows if row.signal), None)
-    raise typer.Exit(128 + signalled if signalled else 0)
-
-
 def doctor_command(json: Json = False) -> None:
     """Examine the installation: versions, canary models, kernels (compiled if need be); exit 1 if one is ill."""
     from planner.doctor import examine, show_findings

@@ -1,0 +1,76 @@
+"""The command that measures: ``bench``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli_common import Gap, Inputs, Json, Quiet, Seed, Threads, TimeLimit, limits_of, names_of
+from planner.errors import UsageError
+
+
+def bench_command(
+    instances: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="files or names")] = None,
+    suite: Annotated[
+        str | None, typer.Option(metavar="FILE|all|piper", help="JSON lines of cases, the whole catalog, or piper")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto, or the suite's own")] = None,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs of each; medians are shown")] = 3,
+    seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of these seeds")] = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|ROWS.jsonl", help="a folder to go on in (rows and a markdown table), or one file"),
+    ] = None,
+    compare: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="two folders or files of rows: what changed")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Measure methods on instances: seconds, objective, bound and gap."""
+    from planner import bench_folder
+    from planner.bench import measure, show_rows
+    from planner.files import refuse_overwriting, write_atomically
+    from planner.progress import note
+    from planner.report import as_json
+    from planner.suites import cases
+
+    if compare is not None:
+        found = bench_folder.compare(*(bench_folder.rows_of(place) for place in compare))
+        print(as_json(found)) if json else bench_folder.show_comparison(found)
+        return
+    limits = limits_of(time_limit, gap, seed, threads)
+    every_seed = None if seeds is None else _seeds(seeds)
+    wanted = cases(instances or [], suite, names_of(methods), settings, inputs)
+    one_file = out is not None and Path(out).suffix == ".jsonl"
+    if out is not None and one_file:
+        refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
+    folder = None if out is None or one_file else bench_folder.opened(out)
+    rows = [] if folder is None else bench_folder.kept(folder)
+    for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}):
+        note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
+        if folder is not None and not row.signal:
+            bench_folder.keep(folder, row)
+        rows.append(row)
+    if folder is not None:
+        bench_folder.write_table(folder, [row for row in rows if not row.signal])
+    elif out is not None:
+        write_atomically(Path(out), "".join(as_json(row.to_json()) + "\n" for row in rows))
+    print(as_json({"rows": [row.to_json() for row in rows]})) if json else show_rows(rows)
+    signalled = next((row.signal for row in rows if row.signal), None)
+    raise typer.Exit(128 + signalled if signalled else 0)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError.at("--seeds", text, "integers, such as 0,1,2") from None

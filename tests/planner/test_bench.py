@@ -1,0 +1,98 @@
+"""Measurements in a folder: resumed where they stopped, dated, and compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import bench, bench_folder
+from planner.bench import Row
+from planner.cli import main
+from planner.errors import UsageError
+from planner.loading import catalog
+from planner.suites import EVERY, SUITES
+
+ARGUMENTS = ["bench", "chain8", "diamond", "--methods", "exact,equi", "--seeds", "0,1", "--repeats", "1", "--quiet"]
+ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)
+
+
+def test_a_folder_of_rows_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "rows"
+    assert main([*ARGUMENTS, "--out", str(out)]) == 0
+    whole = (out / "rows.jsonl").read_text().splitlines()
+    assert len(whole) == 2 * 2 * 2
+    assert {(row["case"], row["method"], row["seed"]) for row in map(json.loads, whole)} == {
+        (case, method, seed) for case in ("chain8", "diamond") for method in ("exact", "equi") for seed in (0, 1)
+    }
+    (out / "rows.jsonl").write_text("\n".join([*whole[:5], whole[5][:40]]))  # killed while it wrote the sixth
+    measured: list[Any] = []
+    honest = bench.solve
+    monkeypatch.setattr(bench, "solve", lambda *given, **more: measured.append(more) or honest(*given, **more))
+    assert main([*ARGUMENTS, "--out", str(out)]) == 0
+    assert len(measured) == 3
+    again = (out / "rows.jsonl").read_text().splitlines()
+    assert again[:5] == whole[:5] and len(again) == len(whole)
+    assert [row.key for row in bench_folder.rows_of(out)] == [Row.from_json(json.loads(line)).key for line in whole]
+
+
+def test_the_table_names_dates_versions_and_hardware(tmp_path: Path) -> None:
+    out = tmp_path / "rows"
+    assert main([*ARGUMENTS, "--out", str(out), "--time-limit", "7"]) == 0
+    row = bench_folder.rows_of(out)[0]
+    table = (out / "table.md").read_text()
+    assert table.count("\n| chain8 |") == 4
+    for words in (row.date, row.machine, "ortools 9.15", "highspy 1.12.0", "time limit 7 s"):
+        assert words and words in table
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({}, "same"),
+        ({"seconds": 1.2}, "same"),
+        ({"seconds": 0.5}, "faster"),
+        ({"seconds": 2.0}, "slower"),
+        ({"objective": 3.0}, "better"),
+        ({"objective": 5.0, "seconds": 0.1}, "worse"),
+        ({"objective": None, "gap": None}, "worse"),
+        ({"gap": 0.1}, "worse"),
+        ({"gap": 5e-7}, "same"),
+    ],
+)
+def test_what_changed(change: dict[str, Any], verdict: str) -> None:
+    found = bench_folder.compare([ROW], [replace(ROW, **change)])
+    assert [row["verdict"] for row in found["rows"]] == [verdict]
+    assert found["counts"] == {verdict: 1}
+
+
+def test_only_rows_of_the_same_case_are_compared() -> None:
+    other = replace(ROW, seed=1)
+    found = bench_folder.compare([ROW, other], [replace(ROW, seconds=0.25)])
+    assert (len(found["rows"]), found["only_first"], found["only_second"]) == (1, [other.key], [])
+    assert found["mean_speedup"] == pytest.approx(4.0)
+
+
+def test_compare_from_the_command_line(tmp_path: Path, capsys: Any) -> None:
+    for name, seconds in (("a", 1.0), ("b", 4.0)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(replace(ROW, seconds=seconds).to_json()) + "\n")
+    given = ["bench", "--compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
+    assert main(given) == 0
+    assert "slower" in capsys.readouterr().out
+    assert main([*given, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_speedup"] == pytest.approx(0.25)
+    assert main(["bench", "--compare", str(tmp_path / "a.jsonl"), str(tmp_path / "none")]) == 2
+
+
+def test_a_broken_row_is_told() -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        bench_folder.rows_of("none.jsonl")
+
+
+def test_the_suite_of_everything_is_the_catalog() -> None:
+    cases = SUITES["all"](None)
+    assert [case.instance for case in cases] == list(catalog())
+    assert all(case.methods == (EVERY,) for case in cases)
