@@ -110,6 +110,22 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         prepare=_PREPARE,
     ),
     Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="assignment model in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        effort=lazy(f"{_ROOM}.effort:model_effort"),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="assignment model in Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.milp:solve"),
+        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        effort=lazy(f"{_ROOM}.effort:model_effort"),
+    ),
+    Method(
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: the best intervals of one topological order",

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_oracle import optimum, random_instance
+from operator_oracle import optimum, random_instance, stage_memory
 
 import planner
-from formulations.operator_partitioning import FAMILY, exact, paper
+from formulations.operator_partitioning import FAMILY, cpsat, exact, milp, paper
 from formulations.operator_partitioning.clustering import default_clusters, fuse
 from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.refinement import refine
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
 from solvers.outcome import Limits, Stop, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)
@@ -57,6 +57,45 @@ def test_chains_of_downsets_agree_with_brute_force(cases: int) -> None:
 @pytest.mark.slow
 def test_chains_of_downsets_agree_with_brute_force_by_the_thousand(cases: int) -> None:
     check_labels("slow", cases)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
+    for case in range(cases // 2):
+        instance = random_instance(random.Random(f"model {case}"), 5)
+        if instance.num_stages is not None:
+            check_exact(room.solve, instance, 1e-6)
+
+
+def test_models_agree_with_chains_of_downsets_on_more_operators(cases: int) -> None:
+    for seed in range(cases // 20):
+        instance = replace(wide(14, seed), num_stages=3, memory_bytes=6e7, training=TrainingMemory())
+        best = solve(exact.solve, instance)
+        value = evaluate(instance, best.plan)
+        assert evaluate(instance, solve(cpsat.solve, instance).plan) == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+@pytest.mark.parametrize("part", ["memory", "pooled", "stash", "additive"])
+def test_models_let_in_what_fits_exactly_and_nothing_above(room: Any, part: str) -> None:
+    operators = tuple(Operator(v, 1.0, 3.0, 5.0, 2.0) for v in range(4))
+    tensors = (Tensor(0, (1, 2), 1.0), Tensor(1, (3,), 1.0), Tensor(2, (3,), 1.0))
+    instance = OperatorInstance("four", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=1.0)
+    if part != "additive":
+        instance = replace(instance, training=TrainingMemory(2.0, 2, "1f1b", part != "stash"))
+    if part == "pooled":
+        instance = replace(instance, replicas=2, pooled_memory=True)
+    sizes = [stage_needs(instance, cut) for cut in ((0,), (0, 1), (0, 2), (0, 1, 2))]
+    least = min(sizes) / (2 if part == "pooled" else 1)
+    for memory, fits in ((least * (1 - 1e-6), False), (least, True), (least * (1 + 1e-6), True)):
+        answer = solve(room.solve, replace(instance, memory_bytes=memory))
+        assert (answer.plan is not None, answer.infeasible) == (fits, not fits), (part, memory)
+
+
+def stage_needs(instance: OperatorInstance, first: tuple[int, ...]) -> float:
+    """Bytes of the larger of two stages, by the oracle."""
+    home = tuple(0 if v in first else 1 for v in range(len(instance.operators)))
+    return max(stage_memory(instance, home, stage, 2) for stage in range(2))
 
 
 @pytest.mark.parametrize("name", HEURISTICS)

@@ -1,0 +1,135 @@
+"""Operator partitioning as a MILP (Pyomo, HiGHS): the assignment model of assignment.py."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pyomo.environ as pyo
+
+from formulations.family import Answer
+from formulations.operator_partitioning import assignment
+from formulations.operator_partitioning.assignment import Column, Row
+from formulations.operator_partitioning.costs import load_bound
+from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.shapes import shortage
+from instances.operator_partitioning import OperatorInstance
+from solvers import milp
+from solvers.outcome import Limits, Stop, Watch
+
+#: The largest possible stage in the model's units, and the memory of a device.
+_NATURAL = 1e3
+
+#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
+_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
+
+
+@dataclass
+class MilpModel:
+    """``model.chosen[column number]``; the objective is the slowest stage over its replicas in units of ``unit``."""
+
+    model: Any
+    names: list[Column]
+    unit: float
+    replicas: int
+
+    def chosen(self, values: Any) -> list[Column]:
+        """The columns that are 1."""
+        return [name for number, name in enumerate(self.names) if values[self.model.chosen[number]] > 0.5]
+
+    def seconds(self, bound: float) -> float:
+        """A bound in seconds, less HiGHS's tolerance."""
+        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit / self.replicas
+
+
+def build(instance: OperatorInstance) -> MilpModel:
+    """The model; its numbers are those of the instance but for their scale."""
+    rows = assignment.build(instance)
+    names = list(rows.columns)
+    place = {name: number for number, name in enumerate(names)}
+    free = instance.num_devices is not None
+    replicas = 1 if free else instance.replicas
+    top = assignment.largest_load(instance)
+    unit = top / _NATURAL or 1.0
+    model = pyo.ConcreteModel()
+    model.chosen = pyo.Var(range(len(names)), domain=pyo.Binary)
+    model.slowest = pyo.Var(bounds=(load_bound(instance) * replicas / unit, None))
+    model.rows = pyo.ConstraintList()
+
+    def total(terms: Any, scale: float = 1.0) -> Any:
+        return pyo.quicksum(value / scale * model.chosen[place[name]] for name, value in terms.items())
+
+    for choice in rows.choices:
+        model.rows.add(pyo.quicksum(model.chosen[place[name]] for name in choice) == 1)
+    for row in rows.counts:
+        model.rows.add(total(row.terms) <= row.limit)
+    for row in rows.sizes:
+        if any(row.terms.values()):
+            scale = _scale(row)
+            model.rows.add(total(row.terms, scale) <= row.limit / scale + _ABSOLUTE)
+    for s, load in enumerate(rows.loads):
+        if not free:
+            model.rows.add(total(load, unit) <= model.slowest)
+            continue
+        for name, count in assignment.replica_counts(instance, s):
+            # No load is above the largest one, so without this number of replicas the row says nothing.
+            slack = _NATURAL * (1 - model.chosen[place[name]])
+            model.rows.add(total(load, unit) <= count * model.slowest + slack)
+    model.objective = pyo.Objective(expr=model.slowest)
+    return MilpModel(model, names, unit, replicas)
+
+
+def _scale(row: Row) -> float:
+    return max(abs(value) for value in (*row.terms.values(), row.limit)) / _NATURAL or 1.0
+
+
+def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
+    """The best plan, with a bound some 1e-9 of it below."""
+    reason = shortage(instance)
+    if reason is not None:
+        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    built = build(instance)
+    while True:
+        wrong: list[list[Column]] = []
+
+        def listen(values: Any, wrong: list[list[Column]] = wrong) -> None:
+            chosen = built.chosen(values)
+            plan = assignment.plan_of(instance, chosen)
+            if violations(instance, plan):
+                wrong.append([name for name in chosen if name[0] in ("x", "many")])
+                return
+            watch.plan(plan, evaluate(instance, plan))
+
+        run = milp.run(
+            built.model,
+            limits,
+            watch,
+            on_solution=listen,
+            on_bound=lambda value: watch.bound(built.seconds(value)),
+            options={"mip_feasibility_tolerance": 1e-9},
+        )
+        if run.values is not None:
+            listen(run.values)
+        if not wrong or run.stop is not Stop.PROVED:
+            break
+        numbers = {name: number for number, name in enumerate(built.names)}
+        for chosen in wrong:  # within the tolerance of a row of sizes, yet too large: forbid it and go on
+            columns = pyo.quicksum(built.model.chosen[numbers[name]] for name in chosen)
+            built.model.rows.add(columns <= len(chosen) - 1)
+    if run.bound is not None and math.isfinite(run.bound):
+        watch.bound(built.seconds(run.bound))
+    infeasible = run.infeasible and watch.best_plan is None
+    if run.infeasible and watch.best_objective is not None:  # everything better was cut off
+        watch.bound(watch.best_objective)
+    return Answer(
+        watch.best_plan,
+        None if infeasible else watch.best_bound,
+        infeasible=infeasible,
+        stop=run.stop,
+        solver=run.solver,
+        reason="no assignment fits" if infeasible else "",
+        stats=run.stats,
+    )
