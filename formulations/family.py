@@ -161,6 +161,27 @@ class Family(Generic[Instance, Plan]):
         raise KeyError(name)
 
 
+class OwnJson(Generic[Instance]):
+    """The instances of a family that has no other form: built already, or the project's own JSON.
+
+    ``reader`` is the target (`lazy`) of ``read(content, where) -> Instance``, imported for files alone.
+    """
+
+    def __init__(self, problem: str, kind: type[Instance], reader: str) -> None:
+        self._problem, self._kind, self._reader = problem, kind, lazy(reader)
+
+    def recognise(self, content: Any) -> bool:
+        """Whether this is one of them (`Family.recognise`)."""
+        if isinstance(content, self._kind):
+            return True
+        return isinstance(content, dict) and content.get("problem") == self._problem
+
+    def read(self, content: Any, where: str) -> Instance:
+        """The instance as it was built or declared, before any overrides."""
+        found: Instance = content if isinstance(content, self._kind) else self._reader(content, where)
+        return found
+
+
 class Lazy:
     """A function that imports ``"package.module:name"`` when it is first called, or when it is told to ``resolve``.
 

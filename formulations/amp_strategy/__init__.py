@@ -8,12 +8,14 @@ from typing import Any
 
 from formulations.amp_strategy.plans import plan_from_json, plan_to_json
 from formulations.amp_strategy.problem import StrategyPlan, evaluate, strategies, violations
-from formulations.family import Claim, Family, Method, Setting, lazy
+from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
 from formulations.layer_assignment import JOINT_LAYERS, PROGRAM_STATES, program_states
 from instances.amp_strategy import PLACEMENTS, AmpInstance, to_json
 from instances.parameters import one_of, parse_count, within
 from instances.units import parse_bandwidth
 from solvers.outcome import Limits
+
+_JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json:read")
 
 _OVERRIDES = (
     Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
@@ -27,19 +29,9 @@ _OVERRIDES = (
 _TILED_DEVICES = 16
 
 
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    if isinstance(content, AmpInstance):
-        return True
-    return isinstance(content, dict) and content.get("problem") == "amp_strategy"
-
-
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> AmpInstance:
-    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
-    if isinstance(content, AmpInstance):
-        instance = content
-    else:
-        instance = lazy("instances.readers.amp_strategy_json:read")(content, where)
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = _JSON.read(content, where)
     rate = overrides.get("inter-bandwidth")
     return replace(
         instance,
@@ -128,7 +120,7 @@ METHODS = (
 
 FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     name="amp_strategy",
-    recognise=recognise,
+    recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
     to_json=to_json,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Claim, Family, Method, Setting, lazy
+from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
 from formulations.layer_assignment.plans import plan_from_json, plan_to_json
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from instances.errors import InstanceError
@@ -15,6 +15,8 @@ from instances.parameters import parse_count, parse_flag
 from solvers.outcome import Limits, Watch
 
 Instance = LayerAssignmentInstance
+
+_JSON = OwnJson("layer_assignment", LayerAssignmentInstance, "instances.readers.layer_assignment_json:read")
 
 _OVERRIDES = (
     Setting("stages", parse_count, "pipeline stages (cut costs must not depend on the stage)", metavar="S"),
@@ -26,20 +28,9 @@ _OVERRIDES = (
 _MODEL_BOOLEANS, _MODEL_ARCS, PROGRAM_STATES, _EXACT_STEPS, JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
 
 
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    if isinstance(content, LayerAssignmentInstance):
-        return True
-    return isinstance(content, dict) and content.get("problem") == "layer_assignment"
-
-
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Instance:
-    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
-    if isinstance(content, LayerAssignmentInstance):
-        instance = content
-    else:
-        instance = lazy("instances.readers.layer_assignment_json:read")(content, where)
-    return _overridden(instance, where, overrides)
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    return _overridden(_JSON.read(content, where), where, overrides)
 
 
 def _overridden(instance: Instance, where: str, overrides: Mapping[str, Any]) -> Instance:
@@ -202,7 +193,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
 
 FAMILY: Family[Instance, LayerPlan] = Family(
     name="layer_assignment",
-    recognise=recognise,
+    recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
     to_json=to_json,

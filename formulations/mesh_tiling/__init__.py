@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Claim, Family, Method, Setting, lazy
+from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
 from formulations.mesh_tiling.plans import plan_from_json, plan_to_json
 from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
 from instances.mesh_tiling import MeshInstance, to_json
 from instances.parameters import parse_count, parse_flag
 from solvers.outcome import Limits
+
+_JSON = OwnJson("mesh_tiling", MeshInstance, "instances.readers.mesh_tiling_json:read")
 
 _OVERRIDES = (
     Setting("tp-degree", parse_count, "tensor-parallel degree of every stage", metavar="T"),
@@ -24,19 +26,9 @@ _OVERRIDES = (
 _CPSAT_PLACES, _CPSAT_PAIRS, _MILP_PLACES, _MILP_PAIRS = 20_000, 20_000, 5_000, 3_000
 
 
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    if isinstance(content, MeshInstance):
-        return True
-    return isinstance(content, dict) and content.get("problem") == "mesh_tiling"
-
-
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> MeshInstance:
-    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
-    if isinstance(content, MeshInstance):
-        instance = content
-    else:
-        instance = lazy("instances.readers.mesh_tiling_json:read")(content, where)
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = _JSON.read(content, where)
     changed = {name.replace("-", "_"): value for name, value in overrides.items()}
     return replace(instance, **changed, options={**instance.options, **overrides})
 
@@ -111,7 +103,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
 
 FAMILY: Family[MeshInstance, TilingPlan] = Family(
     name="mesh_tiling",
-    recognise=recognise,
+    recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
     to_json=to_json,
