@@ -96,7 +96,7 @@ SCHEDULE = {
     "minibatch": 4,
     "stages": [
         {"forward_s": 1, "backward_s": 2, "in_flight": 2, "weight_bytes": 5, "activation_bytes": 3},
-        {"forward_s": 2, "backward_s": 3, "microbatch": 2, "k": 2, "activation_bytes": 1},
+        {"forward_s": 2, "backward_s": 3, "microbatch": 2, "activation_bytes": 1},
         {"forward_s": 1, "backward_s": 3, "in_flight": 1, "activation_bytes": 2},
     ],
     "edges": [{"source": 0, "target": 1, "delay_s": 1}, {"source": 0, "target": 2}],
