@@ -1,0 +1,54 @@
+"""Limits of a strategy search reach into the layer assignment of a single strategy."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+
+from formulations.amp_strategy import FAMILY
+from formulations.amp_strategy.problem import violations
+from instances.amp_strategy import AmpInstance, ModelLayer, Node
+from solvers.outcome import Limits, Stop, Watch
+
+
+def many_layers(count: int) -> AmpInstance:
+    """Sixteen devices and layers of which no two are alike: the published program has as many sums as it can have."""
+    rng = random.Random(count)
+    layers = [ModelLayer({"G": {1: rng.uniform(1, 2)}}, rng.uniform(0, 1), rng.uniform(0, 1)) for _ in range(count)]
+    return AmpInstance("many layers", (Node("G", 9.0, 2.0),) * 4, 4, tuple(layers), 32)
+
+
+@pytest.mark.parametrize("name", ["amp", "amp-released", "amp-sa"])
+def test_a_limit_ends_the_program_of_a_single_strategy(name: str) -> None:
+    method, instance, limits = FAMILY.method(name), many_layers(140), Limits(time_s=0.5)
+    method.prepare()
+    began = time.perf_counter()
+    answer = method.solve(instance, limits, Watch(limits))
+    assert time.perf_counter() - began < 1.1 * 0.5 + 1
+    assert answer.stop is Stop.TIME_LIMIT
+    assert answer.plan is not None and violations(instance, answer.plan) == ()
+
+
+def test_a_request_to_stop_is_heard_inside_a_strategy() -> None:
+    method, watch = FAMILY.method("amp"), Watch()
+    method.prepare()
+    timer = threading.Timer(0.5, watch.stop, [Stop.INTERRUPTED])
+    timer.start()
+    began = time.perf_counter()
+    answer = method.solve(many_layers(140), Limits(), watch)
+    assert time.perf_counter() - began < 1.5
+    assert answer.stop is Stop.INTERRUPTED and answer.plan is not None
+
+
+def test_programs_that_are_too_large_are_refused() -> None:
+    assert all(method.supports(many_layers(140)) is None for method in FAMILY.methods)
+    for name in ("amp", "amp-released", "amp-sa"):
+        assert "states of the published program at 16 stages" in str(FAMILY.method(name).supports(many_layers(400)))
+    assert FAMILY.method("exhaustive").supports(many_layers(400)) is None
+    vast = many_layers(4001)
+    assert "4001 layers" in str(FAMILY.method("exhaustive").supports(vast))
+    assert FAMILY.choose(vast, Limits(), False)[0] == "megatron"
+    assert FAMILY.choose(vast, Limits(), True)[0] == "exhaustive"
