@@ -58,4 +58,15 @@ CLAIMS: tuple[Claim, ...] = (
         lazy("planner.claims.piper_appendix_c:run"),
         options=(Setting("devices", parse_count, "K = N", metavar="K", default="512"),),
     ),
+    Claim(
+        "piper-flush",
+        f"{_PAPER}, section 6 (future work)",
+        "what flushes cost on BERT-32: the plan that is best without them, the best one with them, and a simulation",
+        lazy("planner.claims.piper_flush:run"),
+        options=(
+            Setting("devices", parse_count, "leave out larger clusters", metavar="K", default="512"),
+            Setting("memory", str, "memory per device", metavar="SIZE", default="8GiB"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60"),
+        ),
+    ),
 )
