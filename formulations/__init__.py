@@ -3,6 +3,7 @@
 from typing import Any
 
 from formulations.amp_strategy import FAMILY as AMP_STRATEGY
+from formulations.device_mapping import FAMILY as DEVICE_MAPPING
 from formulations.family import Family
 from formulations.flushed_partitioning import FAMILY as FLUSHED_PARTITIONING
 from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
@@ -25,4 +26,5 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     MICROBATCH_SCHEDULE,
     OPERATOR_PARTITIONING,
     STAGE_GRAPH,
+    DEVICE_MAPPING,
 )

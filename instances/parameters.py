@@ -54,6 +54,23 @@ def parse_amount(value: Any) -> float:
     return float(value)
 
 
+def parse_search_timeout(value: Any) -> float | None:
+    """Seconds above 0, or ``None`` for "none".
+
+    >>> parse_search_timeout("none"), parse_search_timeout("2.5")
+    (None, 2.5)
+    """
+    if value == "none":
+        return None
+    try:
+        seconds = parse_amount(value)
+    except ValueError:
+        seconds = 0.0
+    if not seconds:
+        raise ValueError("a number of seconds above 0, or none")
+    return seconds
+
+
 def parse_flag(value: Any) -> bool:
     """True or False, as such or as text."""
     text = str(value).lower()

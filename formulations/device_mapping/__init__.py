@@ -1,1 +1,153 @@
 """Device mapping: the stages of a pipeline and their replicas placed on devices linked at unlike bandwidths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dictionary
+from dataclasses import replace
+from typing import Any
+
+from formulations.device_mapping.plans import plan_from_json, plan_to_json
+from formulations.device_mapping.problem import Mapping, evaluate, violations
+from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
+from instances.device_mapping import AUTO, OBJECTIVES, RINGS, DeviceMapping, allreduce_ratio, to_json, with_objective
+from instances.parameters import one_of, parse_count, parse_search_timeout
+from solvers.outcome import Limits
+
+Instance = DeviceMapping
+
+_JSON = OwnJson("device_mapping", DeviceMapping, "instances.readers.device_mapping_json:read")
+
+_OVERRIDES = (
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES, AUTO),
+        "what of a stage's time counts: tensors between stages, the all-reduce, both, or by Parmesan's ratio rule",
+        metavar="p2p|allreduce|full|auto",
+        default="the file's, or auto",
+    ),
+    Setting(
+        "ring",
+        one_of(*RINGS),
+        "all-reduce rings by replica number, or in any order",
+        metavar="index|free",
+        default="index",
+    ),
+    Setting("microbatches", parse_count, "micro-batches of a step, for the ratio rule", metavar="N"),
+)
+
+
+def read(content: Any, where: str, overrides: Dictionary[str, Any]) -> Instance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = _JSON.read(content, where)
+    changed = replace(
+        instance,
+        ring=overrides.get("ring", instance.ring),
+        microbatches=overrides.get("microbatches", instance.microbatches),
+        options={**instance.options, **overrides},
+    )
+    by_rule = "chosen" in instance.options
+    return with_objective(changed, overrides.get("objective", AUTO if by_rule else instance.objective))
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "stages": instance.num_stages,
+        "edges": len(instance.edges),
+        "replicas": instance.replicas,
+        "devices": instance.num_devices,
+        "objective": instance.objective,
+        "ring": instance.ring,
+        "allreduce_ratio": round(allreduce_ratio(instance), 4),
+    }
+
+
+def choose(_instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """Annealing for a good plan, the published search to its end for a proof."""
+    if exact:
+        return "parmesan-no-timeout", "the published search proves optimality if its searches come to their end"
+    return "anneal", "a good plan in seconds"
+
+
+def _index_rings(instance: Instance) -> str | None:
+    if instance.objective == "full" and instance.ring == "free" and instance.replicas > 3:
+        return "it searches rings by replica number only, and free rings are declared"
+    return None
+
+
+_PREPARE_PAPER = lazy("formulations.device_mapping.paper:prepare")
+_TARGETS = Setting("targets", parse_count, "targets that are searched at a time", metavar="N", default="the threads")
+
+METHODS: tuple[Method[Instance, Mapping], ...] = (
+    Method(
+        name="consecutive",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, section 7: consecutive mapping, the replicas of a stage together",
+        solve=lazy("formulations.device_mapping.consecutive:solve_consecutive"),
+    ),
+    Method(
+        name="consecutive-pipeline-first",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, section 7: p2p-first, the stages of a replica together",
+        solve=lazy("formulations.device_mapping.consecutive:solve_pipeline_first"),
+    ),
+    Method(
+        name="random",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, section 5.2: the best of some random mappings",
+        solve=lazy("formulations.device_mapping.consecutive:solve_random"),
+        options=(Setting("mappings", parse_count, "random mappings that are tried", metavar="N", default="100"),),
+    ),
+    Method(
+        name="parmesan",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, Algorithms 1 and 2, with batches of targets and timeouts",
+        solve=lazy("formulations.device_mapping.paper:solve"),
+        options=(
+            Setting(
+                "search-timeout",
+                parse_search_timeout,
+                "seconds of one search, or none: no timeout",
+                metavar="SECONDS|none",
+                default="5",
+            ),
+            _TARGETS,
+        ),
+        prepare=_PREPARE_PAPER,
+    ),
+    Method(
+        name="parmesan-no-timeout",
+        claim=Claim.EXACT,
+        source="Parmesan, Algorithms 1 and 2 as Appendix A.3 proves them optimal: every search comes to its end",
+        solve=lazy("formulations.device_mapping.paper:solve_without_timeout"),
+        supports=_index_rings,
+        options=(_TARGETS,),
+        prepare=_PREPARE_PAPER,
+    ),
+    Method(
+        name="anneal",
+        claim=Claim.HEURISTIC,
+        source="swaps of devices towards falling targets (compiled)",
+        solve=lazy("formulations.device_mapping.anneal:solve"),
+        options=(
+            Setting("levels", parse_count, "levels of effort, each of four times the last", metavar="N", default="4"),
+        ),
+        prepare=lazy("formulations.device_mapping.anneal:prepare"),
+    ),
+)
+
+FAMILY: Family[Instance, Mapping] = Family(
+    name="device_mapping",
+    recognise=_JSON.recognise,
+    read=read,
+    overrides=_OVERRIDES,
+    to_json=to_json,
+    plan_from_json=plan_from_json,
+    plan_to_json=plan_to_json,
+    evaluate=evaluate,
+    violations=violations,
+    unit=lambda _: "s",
+    methods=METHODS,
+    choose=choose,
+    describe=describe,
+)

@@ -142,4 +142,5 @@ class _Search:
 
 def prepare() -> None:
     """Load or compile the kernels."""
-    solve(generate("two-level", 2, 2, per_node=2), Limits(), Watch(), levels=1)
+    instance = generate("two-level", 2, 2, per_node=2)
+    _Search(instance, tables(instance), stage_major(instance), 0, 0.0, Watch())._part(1e-3, 1e-3, 1e-4, 1)

@@ -1,0 +1,248 @@
+"""Parmesan's device mapping: Algorithm 1 (binary search on targets) over Algorithm 2 (depth-first search).
+
+| Paper                    | Here                                                             |
+|--------------------------|------------------------------------------------------------------|
+| V', s in V'              | nodes v = s R + r                                                |
+| p, B                     | ``device`` and ``bandwidth_bytes_per_s`` (``slowness`` is 1 / B) |
+| t_l, t_r                 | ``low``, ``high``                                                |
+| epsilon                  | ``PRECISION`` (relative)                                         |
+| targets of a batch       | ``_targets``                                                     |
+| checking scheme          | ``checking_scheme``                                              |
+
+A search that ran out of time counts as not found: ``low`` rises then, and is no bound. ``proved`` rises only by
+searches that came to their end.
+
+Source: Parmesan, section 5. The listings of its appendix are not public; the orders and the scheme are reconstructed.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from formulations.device_mapping import kernels_paper
+from formulations.device_mapping.consecutive import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
+from formulations.device_mapping.costs import ROUNDING, Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.problem import Mapping, evaluate
+from formulations.family import Answer
+from instances.device_mapping import DeviceMapping
+from instances.stage_graphs import generate
+from solvers.outcome import Limits, Stop, Watch
+
+#: Relative width of the interval at which the search ends: as published, and for a proof.
+PRECISION, PROOF_PRECISION = 1e-4, 1e-7
+#: Seconds that one search may take.
+SEARCH_TIMEOUT_S = 5.0
+#: Seconds between looks at whether a search should end.
+_POLL_S = 0.02
+
+
+def solve(
+    instance: DeviceMapping,
+    limits: Limits,
+    watch: Watch,
+    search_timeout: float | None = SEARCH_TIMEOUT_S,
+    targets: int | None = None,
+) -> Answer[Mapping]:
+    """Algorithm 1 with batches of targets and a timeout for each search (``None``: none, and then it is exact).
+
+    ``targets`` is the number of searches of a batch, by default one for each thread.
+    """
+    precision = PROOF_PRECISION if search_timeout is None else PRECISION
+    state = _Interval(instance, watch, limits.seed)
+    inner = _Searcher(instance, search_timeout, watch)
+    count = targets or limits.threads
+    with ThreadPoolExecutor(count) as pool:
+        while state.high - state.low > precision * state.high and not watch.stopped():
+            batch = _targets(state.low, state.high, count)
+            state.update(list(pool.map(inner.find, batch)))
+    return Answer(
+        plan=state.plan,
+        bound=state.proved,
+        stop=watch.why(Stop.COMPLETED),
+        solver="numba kernels",
+        reason=state.told(),
+        stats={
+            "searches": state.searches,
+            "searches_timed_out": state.timed_out,
+            "devices_tried": inner.tried,
+            "assumed_bound": state.low,
+        },
+        options={"search-timeout": search_timeout, "targets": count},
+    )
+
+
+def solve_without_timeout(
+    instance: DeviceMapping, limits: Limits, watch: Watch, targets: int | None = None
+) -> Answer[Mapping]:
+    """Algorithm 1 as its proof of optimality has it: every search comes to its end."""
+    return solve(instance, limits, watch, None, targets)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one search gave: its target, a mapping and its seconds, or none.
+
+    ``complete``: it came to its end; ``proves``: it would have found any mapping there is.
+    """
+
+    target: float
+    plan: Mapping | None
+    seconds: float
+    complete: bool
+    proves: bool = True
+
+
+class _Interval:
+    """The interval of Algorithm 1, its best mapping, and apart from it what is proved."""
+
+    def __init__(self, instance: DeviceMapping, watch: Watch, seed: int) -> None:
+        self._watch = watch
+        rng = random.Random(seed)
+        starts = [stage_major(instance), pipeline_major(instance)]
+        self.plan, self.high = starts[0], evaluate(instance, starts[0])
+        for _ in range(RANDOM_MAPPINGS):
+            starts.append(at_random(instance, rng))
+        for plan in starts:
+            if watch.stopped():
+                break
+            seconds = evaluate(instance, plan)
+            if seconds < self.high:
+                self.plan, self.high = plan, seconds
+        watch.plan(self.plan, self.high)
+        self.low = self.proved = simple_bound(instance)
+        watch.bound(self.proved)
+        self.searches = self.timed_out = 0
+
+    def update(self, outcomes: list[Outcome]) -> None:
+        """Narrow the interval by a batch of searches."""
+        for outcome in outcomes:
+            self.searches += 1
+            self.timed_out += not outcome.complete
+            if outcome.plan is None:
+                self.low = max(self.low, outcome.target)
+                if outcome.complete and outcome.proves:
+                    self.proved = max(self.proved, outcome.target * (1 - ROUNDING))
+            elif outcome.seconds < self.high:
+                self.plan, self.high = outcome.plan, outcome.seconds
+        self.low = min(self.low, self.high)
+        self._watch.plan(self.plan, self.high)
+        self._watch.bound(self.proved)
+
+    def told(self) -> str:
+        """How much of the lower end of the interval is no proof."""
+        if not self.timed_out:
+            return ""
+        return f"{self.timed_out} of {self.searches} searches ran out of time and count as not found, which is no proof"
+
+
+class _Searcher:
+    """Algorithm 2 for one instance, callable from several threads."""
+
+    def __init__(self, instance: DeviceMapping, timeout: float | None, watch: Watch) -> None:
+        self._instance, self._timeout, self._watch = instance, timeout, watch
+        self._table = tables(instance)
+        self._scheme = checking_scheme(instance, self._table)
+        # Rings are searched by replica number: with rings in any order, what is not found may exist beside tensors.
+        self._exhaustive = instance.ring == "index" or instance.objective != "full" or instance.replicas < 4
+        self._lock = threading.Lock()
+        self.tried = 0
+
+    def find(self, target: float) -> Outcome:
+        """Search for a mapping that meets the target."""
+        t = self._table
+        costs = (t.slowness, t.base, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas)
+        device, tried, flag = np.empty(len(t.slowness), np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+        with _clock(self._timeout, self._watch, flag):
+            found = kernels_paper.search(*costs, *self._scheme, target, device, tried, flag)
+        with self._lock:
+            self.tried += int(tried[0])
+        if found != kernels_paper.FOUND:
+            return Outcome(target, None, np.inf, found == kernels_paper.NONE, self._exhaustive)
+        plan = plan_of(device, t.replicas)
+        return Outcome(target, plan, evaluate(self._instance, plan), True)
+
+
+class _clock:  # noqa: N801 (read as a statement)
+    """Raises a search's flag when its time is up or the watch says so; looks in short intervals."""
+
+    def __init__(self, timeout: float | None, watch: Watch, flag: Any) -> None:
+        self._timeout, self._watch, self._flag = timeout, watch, flag
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        began = self._watch.elapsed_s()
+        while not self._over.wait(_POLL_S):
+            late = self._timeout is not None and self._watch.elapsed_s() - began >= self._timeout
+            if late or self._watch.stopped():
+                self._flag[0] = 1
+                return
+
+
+def _targets(low: float, high: float, count: int) -> list[float]:
+    """Targets that divide the interval evenly."""
+    return [low + (high - low) * i / (count + 1) for i in range(1, count + 1)]
+
+
+def checking_scheme(instance: DeviceMapping, table: Tables) -> tuple[Any, Any, Any]:
+    """The order of the nodes, and after each of them the nodes whose times are settled then.
+
+    Where only rings count, stage after stage, and each link of a ring is checked on its own: the slowest one decides.
+    Else replica after replica, its stages in topological order, and a node is settled with the last of itself, its
+    neighbours and, where rings count too, all replicas of its stage.
+    """
+    S, R = instance.num_stages, instance.replicas
+    sequence = topological_order(instance)
+    ring_only = table.links > 0 and len(table.other) == 0
+    if ring_only:
+        order = [stage * R + replica for stage in sequence for replica in range(R)]
+    else:
+        order = [stage * R + replica for replica in range(R) for stage in sequence]
+    at = {node: k for k, node in enumerate(order)}
+    settled: list[list[int]] = [[] for _ in order]
+
+    def settle(node: int, parts: list[int]) -> None:
+        settled[max(at[part] for part in parts)].append(node)
+
+    for stage in range(S):
+        near = table.other[table.start[stage] : table.start[stage + 1]]
+        for replica in range(R):
+            node = stage * R + replica
+            if ring_only:
+                after = stage * R + (replica + 1) % R
+                if replica < table.links:
+                    settle(node, [node, after])
+                continue
+            ring = [stage * R + each for each in range(R)] if table.links else []
+            settle(node, [node, *(int(s) * R + replica for s in near), *ring])
+    first = np.cumsum([0, *map(len, settled)])
+    return np.array(order), first, np.array([node for nodes in settled for node in nodes], np.int64)
+
+
+def topological_order(instance: DeviceMapping) -> list[int]:
+    """Stages with sources before targets, the least numbers first."""
+    order: list[int] = []
+    left = set(range(instance.num_stages))
+    while left:
+        ready = min(s for s in left if not any(e.target == s and e.source in left for e in instance.edges))
+        order.append(ready)
+        left.remove(ready)
+    return order
+
+
+def prepare() -> None:
+    """Load or compile the kernel."""
+    _Searcher(generate("two-level", 2, 2, per_node=2), None, Watch()).find(1.0)
