@@ -18,8 +18,8 @@
 # recompute their activations? This story asks for the best plan, looks at it, and at what stands behind the word
 # "optimal".
 #
-# Everything is computed here, in seconds, from models that the package contains. `PLANNER_FULL=1` takes the sizes of the
-# papers.
+# Everything is computed here, in seconds, from models that the package contains. `PLANNER_FULL=1` takes the sizes of
+# the papers.
 
 # %%
 import os
@@ -66,7 +66,8 @@ for panel, at in zip(plots.panels(instance, plan), axes, strict=True):
 
 # %% [markdown]
 # The dark stage is the bottleneck: the plan is as fast as that one. Stages near the input keep more micro-batches in
-# flight, and so more activations: the memory falls along the pipeline until another mix of configurations is affordable.
+# flight, and so more activations: the memory falls along the pipeline until another mix of configurations is
+# affordable.
 #
 # ## What the proof says
 #
