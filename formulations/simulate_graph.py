@@ -151,6 +151,18 @@ class PassGraph:
                     found.append(later)
         return found
 
+    def pin(self, stage: int, order: str) -> None:
+        """The stage keeps this order: each pass waits for the one before it."""
+        begun = {"F": 0, "B": 0}
+        earlier = -1
+        for kind in order:
+            number = self.number(stage, kind == "F", begun[kind])
+            begun[kind] += 1
+            if earlier >= 0:
+                self.before[number].append((earlier, 0.0))
+                self.after[earlier].append((number, 0.0))
+            earlier = number
+
     def mirrored(self) -> PassGraph:
         """The same iteration backwards in time: whoever waited is waited for."""
         made = copy.copy(self)

@@ -39,6 +39,7 @@ class Reproduction:
             "notes": list(found.notes),
             "tables": None if found.tables is None else asdict(found.tables),
             "seconds": self.seconds,
+            **found.figures,
         }
 
 

@@ -22,7 +22,7 @@ from formulations.microbatch_schedule.units import Units, scaled, units
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Run, Stop, Watch
 
 
 @dataclass
@@ -115,6 +115,18 @@ def _add_room(built: CpsatModel, whole: PassGraph, stage: int, latest: int) -> N
         size = built.model.new_int_var(0, latest, f"held_for[{forward}]")
         held.append(built.model.new_interval_var(built.start[forward], size, end, f"held[{forward}]"))
     built.model.add_cumulative(held, [1] * count, room)
+
+
+def proved_seconds(graph: PassGraph, limits: Limits) -> float | None:
+    """The seconds of the shortest iteration of a graph; ``None`` if there is none, or no proof within the limits."""
+    if not graph.is_possible():
+        return None
+    built = build(graph)
+    built.model.minimize(built.iteration)
+    outcome = cpsat.run(built.model, limits)
+    if outcome.stop is not Stop.PROVED or outcome.values is None:
+        return None
+    return run(graph, built.orders(outcome.values)).iteration_s
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch, *, resource: str = "cap") -> Answer[SchedulePlan]:

@@ -10,8 +10,9 @@ Source: GraphPipe, Appendix A.1 and Table 2. The rule is fitted to the exact pro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 #: Forward to backward time of a sample.
@@ -102,7 +103,16 @@ def exact(
         raise ValueError("expected positive micro-batches, k and times, and a delay >= 0")
     if sum(ratio) != f_y + g_y:
         raise ValueError(f"a sample takes {sum(ratio)} here and {f_y + g_y} at the successor; expected the same")
-    return _Steady(successor, microbatch, k, ratio, (f_y, g_y), delay).least(successor.in_flight)
+    return _Steady(successor, microbatch, k, ratio, (f_y, g_y), delay).least(successor.in_flight) * microbatch
+
+
+def exact_for(
+    in_flight: Sequence[int], successor_microbatch: int, successor_k: int, microbatch: int, k: int, ratio: Ratio
+) -> list[int]:
+    """What `exact` finds for a successor with each of these samples in flight, at hardly more than the price of one."""
+    common = math.gcd(microbatch, successor_microbatch)  # samples in larger units change nothing
+    steady = _steady(successor_microbatch // common, successor_k, microbatch // common, k, ratio)
+    return [steady.least(-(-samples // common)) * microbatch for samples in in_flight]
 
 
 class _Steady:
@@ -148,7 +158,12 @@ class _Steady:
         return found
 
     def least(self, in_flight: int) -> int:
-        """x's forward pass n runs in the block of its backward pass n - l, so l is the most that n is ahead."""
+        """Micro-batches: x's forward pass n runs in the block of backward pass n - l, so l is how far n is ahead."""
         i_y = -(-in_flight // self.b_y) * self.b_y
         ahead = max((i_y + samples - 1) // self.b_x - done for samples, done in self.ready)
-        return max(self.k_x, ahead) * self.b_x
+        return max(self.k_x, ahead)
+
+
+@lru_cache(maxsize=4096)
+def _steady(b_y: int, k_y: int, b_x: int, k_x: int, ratio: Ratio) -> _Steady:
+    return _Steady(Successor(0, b_y, k_y), b_x, k_x, ratio, ratio, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.family import Setting
@@ -37,6 +37,7 @@ class Evidence:
     ``rows`` all have the same keys, which are the columns; absent numbers are ``None``. ``inputs`` says in words where
     the instances came from. ``compared`` printed numbers were compared, ``matched`` of them were met to the last
     printed digit. ``notes`` are sentences below the table. ``tables`` are apart from ``rows``, and so are their counts.
+    ``figures`` are further keys of the JSON object.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -45,6 +46,7 @@ class Evidence:
     matched: int = 0
     notes: tuple[str, ...] = ()
     tables: Tables | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
