@@ -16,7 +16,8 @@
 #
 # Inside Piper's dynamic program, every candidate stage chooses for each of its layers among configurations that are
 # faster or smaller: a knapsack, solved by a heuristic. Appendix C of the paper reports that on a random sample the
-# heuristic was always optimal. Here **all** of the knapsacks of a run are solved exactly, and the heuristic beside them.
+# heuristic was always optimal. Here **all** of the knapsacks of a run are solved exactly, and the heuristic beside
+# them.
 
 # %%
 import json
