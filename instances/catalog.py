@@ -7,58 +7,20 @@ caller's overrides; a parameter of an entry wins over an override of the same na
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from instances import amp_experiments, branching, layer_assignment, mesh_tiling, microbatch_schedule, transformer
 from instances.amp_strategy import AmpInstance
+from instances.entry import Bound, Entry, Published
 from instances.errors import InstanceError
 from instances.layer_assignment import LayerAssignmentInstance
+from instances.mapping_catalog import ENTRIES as _MAPPING_ENTRIES
 from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag
 from instances.stage_edits import MAX_LAYERS
 from instances.stage_graph import StageGraph
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.transformer import Architecture
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The best value known for an instance under these overrides: what it is, how and when it was found.
-
-    ``kind`` is ``optimum`` (proved), ``upper`` (a plan) or ``lower`` (a bound); ``value`` is in the instance's unit.
-    """
-
-    kind: str
-    value: float
-    overrides: Mapping[str, str | int]
-    source: str
-    date: str
-
-
-@dataclass(frozen=True)
-class Published:
-    """A published file that an entry is made from where it is at hand: ``make(content, where)``, its parsed content."""
-
-    file: str
-    make: Callable[[Any, str], Any]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A catalog instance.
-
-    ``make(**values)`` takes parsed values of ``parameters`` (dashes as underscores) and returns the instance, or raises
-    `InstanceError`; values not given are the defaults.
-    """
-
-    name: str
-    family: str
-    make: Callable[..., Any]
-    help: str
-    source: str
-    parameters: tuple[Parameter, ...] = ()
-    best_known: tuple[Bound, ...] = ()
-    published: Published | None = None
 
 
 def _layer_count(value: Any) -> int:
@@ -391,5 +353,6 @@ _BRANCHING_ENTRIES = (
 )
 
 CATALOG: Mapping[str, Entry] = {
-    entry.name: entry for entry in (*_ENTRIES, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES)
+    entry.name: entry
+    for entry in (*_ENTRIES, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES, *_MAPPING_ENTRIES)
 }

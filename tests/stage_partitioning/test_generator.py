@@ -11,7 +11,8 @@ import pytest
 from oracles import brute_force
 
 from formulations.stage_partitioning import FAMILY
-from instances.catalog import CATALOG, Bound
+from instances.catalog import CATALOG
+from instances.entry import Bound
 from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
 from instances.transformer import PUBLISHED, Architecture, bert, gpt

@@ -1,0 +1,44 @@
+"""A plain matrix of bandwidths in CSV: a row for each device, numbers in bytes per second or with a unit."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from instances.errors import InstanceError
+from instances.readers.device_mapping_json import check_matrix
+from instances.units import parse_bandwidth
+
+#: Larger files are no matrix of the devices that can be mapped.
+MAX_FILE_BYTES = 2**27
+
+
+def read(path: str) -> tuple[tuple[float, ...], ...]:
+    """The matrix in a file; what stands on its diagonal is not looked at (it may be empty).
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read, a cell is no bandwidth ("12GB/s", "1.5e9"), or the matrix is not square and
+        symmetric.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(MAX_FILE_BYTES).decode("utf-8-sig")
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except OSError as error:
+        raise InstanceError.at(path, "file", error.strerror or str(error), "a readable file") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InstanceError.at(path, "content", str(error), "CSV in UTF-8") from None
+    matrix = tuple(
+        tuple(0.0 if a == b else _cell(cell, path, a, b) for b, cell in enumerate(row)) for a, row in enumerate(rows)
+    )
+    check_matrix(matrix, path, "matrix")
+    return matrix
+
+
+def _cell(text: str, path: str, row: int, column: int) -> float:
+    try:
+        return parse_bandwidth(text)
+    except ValueError as broken:
+        raise InstanceError.at(path, f"matrix[{row}][{column}]", text, str(broken)) from None
