@@ -16,6 +16,7 @@ from solvers.outcome import Limits, Stop
 SETTINGS = (
     *((layers, devices, 512) for layers in (32, 48, 64) for devices in (64, 128, 256, 512, 1024, 2048)),
     (64, 2048, 2048),
+    *((layers, 2048, 512) for layers in (96, 128)),
 )
 #: Seconds that the text prints: 13 minutes and 2 hours.
 _PRINTED = {(32, 2048, 512): 780.0, (64, 2048, 2048): 7200.0}
@@ -43,6 +44,7 @@ def run(inputs: str | None, note: Note, devices: int = 2048, limit: float = _LIM
         rows.append(
             {
                 "layers": layers,
+                "nodes": len(instance.layers),
                 "devices": count,
                 "microbatches": microbatches,
                 "paper_s": _PRINTED.get(setting),
