@@ -6,6 +6,7 @@ another, follow section 7 of this project's reading of it (formulations/microbat
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -105,6 +106,16 @@ class ScheduleInstance:
         """Forward and backward passes of an iteration."""
         return sum(2 * self.num_microbatches(stage) for stage in range(len(self.stages)))
 
+    @cached_property
+    def longest_s(self) -> float:
+        """Seconds of all passes and messages one after the other."""
+        passes = (
+            self.num_microbatches(number) * (stage.forward_s + stage.backward_s)
+            for number, stage in enumerate(self.stages)
+        )
+        ends = ((edge, end) for edge in self.edges for end in (edge.source, edge.target))
+        return math.fsum([*passes, *(self.num_microbatches(end) * self.delay(edge, end) for edge, end in ends)])
+
     def delay(self, edge: ScheduleEdge, sender: int) -> float:
         """Seconds of a message from ``sender``, either end of the edge."""
         wire = 0.0
@@ -179,11 +190,14 @@ def chain(
 
 
 def figure_5(uniform: bool = False) -> ScheduleInstance:
-    """Three stages in a row with micro-batches of 1, 2 and 4 samples (``uniform``: 4 throughout), and 8 samples.
+    """Three stages in a row with micro-batches of 1, 2 and 4 samples, and as many in flight as the rule says.
 
-    Source: GraphPipe, Fig. 5; 10 and 12 samples in flight at the first stage.
+    ``uniform``: 4 samples throughout. The first stage keeps 10 samples in flight, else 12.
+
+    Source: GraphPipe, Fig. 5.
     """
-    stages = tuple(ScheduleStage(1.0 * b, 2.0 * b, b) for b in ((4, 4, 4) if uniform else (1, 2, 4)))
+    sizes, rooms = ((4, 4, 4), (12, 8, 4)) if uniform else ((1, 2, 4), (10, 8, 4))
+    stages = tuple(ScheduleStage(1.0 * b, 2.0 * b, b, 1, room) for b, room in zip(sizes, rooms, strict=True))
     return ScheduleInstance("figure-5", 32, stages, (ScheduleEdge(0, 1), ScheduleEdge(1, 2)))
 
 

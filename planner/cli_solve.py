@@ -40,6 +40,7 @@ def solve_command(
     threads: Threads = 1,
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan (needs matplotlib)")] = None,
+    trace: Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as a Chrome trace")] = None,
     batch_size: Annotated[
         int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
     ] = None,
@@ -61,12 +62,13 @@ def solve_command(
     from planner.pictures import draw, refuse_undrawable
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
+    from planner.schedules import refuse_untraceable, write_trace
     from planner.sweep import Row, parse_counts, show_rows, sweep
 
     limits = limits_of(time_limit, gap, seed, threads)
     if out is not None:
         refuse_overwriting(out, instance)
-    for given_file in (plot, events):
+    for given_file in (plot, events, trace):
         if given_file is not None:
             refuse_overwriting(given_file, instance)
     overrides, given = options.split(settings)
@@ -81,6 +83,8 @@ def solve_command(
         warn(loaded, quiet)
         if plot is not None:
             refuse_undrawable(loaded, plot)  # refuses now rather than after the search
+        if trace is not None:
+            refuse_untraceable(loaded, trace)
     try:
         with progress_line(quiet) as shown, event_file(events, shown) as heard:
             run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
@@ -111,6 +115,8 @@ def solve_command(
             write_atomically(Path(out), plan_file(result))
     if plot is not None and result.plan is not None:
         draw(plot, loaded, result.plan)
+    if trace is not None and result.plan is not None:
+        write_trace(trace, result.plan, result.instance)
     raise typer.Exit(exit_code(result, exact, limits))
 
 

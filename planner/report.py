@@ -12,6 +12,7 @@ from planner.checking import Verdict
 from planner.comparison import Report
 from planner.files import plain
 from planner.result import Result
+from planner.schedules import text_gantt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -174,5 +175,8 @@ def _show_parts(parts: Mapping[str, Any]) -> None:
             for position, row in enumerate(part):
                 table.add_row(str(position), *(brief(row.get(column)) for column in part[0]))
             out.print(table)
+        elif name == "tasks":
+            for line in text_gantt(part):
+                out.print(line, markup=False)
         else:
             out.print(f"{name}: {brief(part)}", markup=False)

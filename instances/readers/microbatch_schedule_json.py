@@ -11,6 +11,8 @@ from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, Schedu
 from instances.parameters import MAX_AMOUNT, one_of
 from instances.readers.fields import Amount, Bandwidth, Count, Identifier, validated
 
+#: The shortest pass, as part of what all passes and delays take together: floats tell times apart that far.
+SHORTEST = 1e-12
 #: Passes of the largest instance.
 MAX_PASSES = 200_000
 
@@ -116,3 +118,6 @@ def check(instance: ScheduleInstance, where: str) -> None:
         raise InstanceError.at(where, "edges", sorted(seen), "edges without a cycle")
     if instance.num_passes > MAX_PASSES:
         raise InstanceError.at(where, "passes of an iteration", instance.num_passes, f"at most {MAX_PASSES}")
+    least, longest = min(min(stage.forward_s, stage.backward_s) for stage in instance.stages), instance.longest_s
+    if least < SHORTEST * longest:
+        raise InstanceError.at(where, "the shortest pass", least, f"at least {SHORTEST:g} of all, {longest:g} s")

@@ -7,12 +7,14 @@ to draw of a plan of each family; everything else draws plain numbers.
 from planner.plots.charts import bars, frontier, gap_histogram, gap_over_time
 from planner.plots.networks import bandwidth, graph, mapping, tiling, topology
 from planner.plots.panels import Panel, panels
+from planner.plots.schedules import gantt
 
 __all__ = [
     "Panel",
     "bandwidth",
     "bars",
     "frontier",
+    "gantt",
     "gap_histogram",
     "gap_over_time",
     "graph",

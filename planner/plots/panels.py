@@ -10,6 +10,7 @@ from typing import Any
 from planner.loading import family_of
 from planner.plots.charts import bars
 from planner.plots.networks import tiling
+from planner.plots.schedules import gantt
 
 _GIB = 2.0**30
 
@@ -61,6 +62,13 @@ def _mesh_tiling(instance: Any, plan: Any) -> list[Panel]:
     return [Panel("Tiling", lambda axes: tiling(axes, instance.rows, instance.columns, tiles))]
 
 
+def _microbatch_schedule(instance: Any, plan: Any) -> list[Panel]:
+    from formulations.microbatch_schedule.plans import plan_to_json
+
+    tasks = plan_to_json(instance, plan)["tasks"]
+    return [Panel("Schedule", lambda axes: gantt(axes, tasks, len(instance.stages)))]
+
+
 def _time(instance: Any) -> str:
     return f"time per sample, {family_of(instance).unit(instance)}"
 
@@ -69,4 +77,5 @@ _FAMILIES: dict[str, Callable[[Any, Any], list[Panel]]] = {
     "stage_partitioning": _stage_partitioning,
     "layer_assignment": _layer_assignment,
     "mesh_tiling": _mesh_tiling,
+    "microbatch_schedule": _microbatch_schedule,
 }
