@@ -1,0 +1,76 @@
+"""Brute force for device mapping; shares no code with the room."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import permutations
+
+from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
+
+
+def node_seconds(instance: DeviceMapping, device: dict[tuple[int, int], int], stage: int, replica: int) -> float:
+    """One node's seconds, once more; ``device[stage, replica]``."""
+    R, B = instance.replicas, instance.bandwidth_bytes_per_s
+    here = device[stage, replica]
+    seconds = instance.stages[stage].compute_s
+    if instance.objective in ("p2p", "full"):
+        for edge in instance.edges:
+            if stage in (edge.source, edge.target):
+                other = edge.target if stage == edge.source else edge.source
+                seconds += edge.volume_bytes / B[here][device[other, replica]]
+    if instance.objective in ("allreduce", "full") and R > 1:
+        orders = permutations(range(R)) if instance.ring == "free" else [tuple(range(R))]
+        speed = max(
+            min(B[device[stage, order[i]]][device[stage, order[(i + 1) % R]]] for i in range(R)) for order in orders
+        )
+        seconds += 2 * (R - 1) / R * instance.stages[stage].parameter_bytes / speed
+    return seconds
+
+
+def seconds_of(instance: DeviceMapping, device: dict[tuple[int, int], int]) -> float:
+    """The slowest node."""
+    return max(node_seconds(instance, device, stage, replica) for stage, replica in device)
+
+
+def mappings(instance: DeviceMapping) -> Iterator[dict[tuple[int, int], int]]:
+    """Every way to give the nodes a device each."""
+    nodes = [(stage, replica) for stage in range(len(instance.stages)) for replica in range(instance.replicas)]
+    for devices in permutations(range(len(nodes))):
+        yield dict(zip(nodes, devices, strict=True))
+
+
+def least_seconds(instance: DeviceMapping) -> float:
+    """The optimum."""
+    return min(seconds_of(instance, device) for device in mappings(instance))
+
+
+def random_mapping(
+    rng: random.Random, max_devices: int = 6, objective: str | None = None, ring: str | None = None
+) -> DeviceMapping:
+    """A small instance: any acyclic stage graph, small whole numbers with many ties."""
+    shapes = [(s, r) for s in range(1, max_devices + 1) for r in range(1, max_devices // s + 1)]
+    num_stages, replicas = rng.choice(shapes)
+    density = rng.choice([0.0, 0.4, 1.0])
+    edges = [
+        MappingEdge(a, b, float(rng.randint(0, 9)))
+        for a in range(num_stages)
+        for b in range(a + 1, num_stages)
+        if b == a + 1 or rng.random() < density
+    ]
+    rng.shuffle(edges)
+    speeds = rng.sample(range(1, 20), rng.choice([1, 2, 3, 8]))
+    size = num_stages * replicas
+    matrix = [[0.0] * size for _ in range(size)]
+    for a in range(size):
+        for b in range(a + 1, size):
+            matrix[a][b] = matrix[b][a] = float(rng.choice(speeds))
+    return DeviceMapping(
+        name="random",
+        stages=tuple(MappingStage(float(rng.randint(0, 5)), float(rng.randint(0, 30))) for _ in range(num_stages)),
+        edges=tuple(edges),
+        replicas=replicas,
+        bandwidth_bytes_per_s=tuple(tuple(row) for row in matrix),
+        objective=objective or rng.choice(["p2p", "allreduce", "full"]),
+        ring=ring or rng.choice(["index", "free"]),
+    )
