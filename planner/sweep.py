@@ -3,6 +3,9 @@
 A batch of at most B' sequences is g * s * b' of them, s being the sum of data-parallel degrees; so for every (g, b')
 the sum is bounded by N = B' / (g b'), rounded down, and the layers are profiled at b'. Plans of different b' are
 compared by time per sequence: time per sample over b'.
+
+That is all that g does in the paper: a stage's weights are synchronised every d micro-batches whatever g is, so with
+its cost model a larger g is never faster. The table shows what it costs.
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ from typing import Any
 
 from instances.parameters import parse_count
 from planner.errors import UsageError
-from planner.loading import catalog, load
+from planner.loading import catalog, family_of, load
 from planner.result import Result
-from planner.run import solve
-from solvers.outcome import Limits
+from planner.run import silent, solve
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
 
 _SIZE = "{b}"
+
+#: The problems whose number of micro-batches is Piper's N, and whose objective is time per sample.
+_PROBLEMS = ("stage_partitioning", "hierarchical_partitioning", "flushed_partitioning")
 
 
 @dataclass(frozen=True)
@@ -67,28 +73,32 @@ def sweep(
     limits
         The time is shared: a combination gets what the ones before it left.
     **arguments
-        As for `planner.solve`.
+        As for `planner.solve`; ``notice`` is told each warning of the instances once.
 
     Returns
     -------
     tuple
-        The result of least time per sequence (its ``stats["sweep"]`` has all rows), its instance, the rows. A
-        combination with g b' > B' is left out.
+        The result of least time per sequence, its instance, the rows. Bound, gap and status of the result are those
+        of the whole sweep (in its own time per sample); its ``stats["sweep"]`` has all rows. A combination with
+        g b' > B' is left out.
 
     Raises
     ------
     UsageError
-        If no combination fits the batch, ``microbatches`` is given, or there is no profile for a b'.
+        If no combination fits the batch, ``microbatches`` or ``microbatch_size`` is given, there is no profile for a
+        b', or the instance is of another problem than Piper's.
     """
     given = dict(overrides or {})
-    if given.get("microbatches") is not None:
-        raise UsageError.at("--microbatches", given["microbatches"], "nothing: --batch-size sets it")
+    for setting, sets in (("microbatches", "--batch-size"), ("microbatch_size", "--microbatch-sizes")):
+        if given.get(setting) is not None:
+            raise UsageError.at(f"--{setting.replace('_', '-')}", given[setting], f"nothing: {sets} sets it")
     fitting = [(g, b) for b in microbatch_sizes for g in grad_accum if g * b <= batch_size]
     if not fitting:
         raise UsageError.at("--batch-size", batch_size, "at least one --grad-accum times --microbatch-sizes")
     left = limits or Limits()
-    rows: list[Row] = []
-    best: tuple[Result, Any, Row] | None = None
+    tried: list[_Tried] = []
+    warned: set[str] = set()
+    notice = arguments.get("notice", silent)
     for g, b in fitting:
         count = batch_size // (g * b)
         instance = load(
@@ -98,27 +108,66 @@ def sweep(
             **_profile(name, b, len(set(microbatch_sizes)) > 1),
             microbatches=count,
         )
+        family = family_of(instance)
+        if family.name not in _PROBLEMS:
+            raise UsageError.at("--batch-size", batch_size, f"an instance of {', '.join(_PROBLEMS)}")
+        for warning in family.warnings(instance):
+            if warning not in warned:
+                warned.add(warning)
+                notice(f"warning: {warning}")
         result = solve(instance, limits=left, **arguments)
         time = None if result.objective is None else result.objective / b
         row = Row(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
-        rows.append(row)
-        if best is None or _height(row) < _height(best[2]):
-            best = result, instance, row
+        tried.append(_Tried(row, result, instance))
         if result.signal:
-            best = (replace(best[0], signal=result.signal), *best[1:])
             break
         if left.time_s is not None:
             left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
-    assert best is not None
-    told, instance, row = best
-    reason = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
-    told = replace(
-        told,
-        reason="; ".join(part for part in (told.reason, reason if row.objective is not None else "") if part),
-        options={**told.options, "batch-size": batch_size},
-        stats={**told.stats, "sweep": [vars(each) for each in rows]},
+    # Without any plan, what is still open speaks for the sweep.
+    best = min(tried, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
+    told = _united(best, tried, whole=len(tried) == len(fitting))
+    return replace(told, options={**told.options, "batch-size": batch_size}), best.instance, [one.row for one in tried]
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A combination, the result for it and its instance."""
+
+    row: Row
+    result: Result
+    instance: Any
+
+    def bound(self, size: int) -> float | None:
+        """The result's bound, as time per sample of ``size`` sequences."""
+        return None if self.result.bound is None else self.result.bound * size / self.row.microbatch_size
+
+
+def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
+    """The best result with what all say about bound, status, seconds and signal; ``whole``: all combinations ran."""
+    row, every = best.row, [one.result for one in tried]
+    bounds = [one.bound(row.microbatch_size) for one in tried if one.result.status is not Status.INFEASIBLE]
+    known = [bound for bound in bounds if bound is not None]
+    bound = min(known) if whole and known and len(known) == len(bounds) else None
+    gap = relative_gap(best.result.objective, bound)
+    if best.result.objective is not None:
+        status = Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+    else:
+        proved = whole and all(result.status is Status.INFEASIBLE for result in every)
+        status = Status.INFEASIBLE if proved else Status.UNKNOWN
+    stop = next((result.stop for result in every if result.stop is not Stop.PROVED), Stop.PROVED)
+    told = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
+    return replace(
+        best.result,
+        status=status,
+        stop=Stop.PROVED if status in (Status.OPTIMAL, Status.INFEASIBLE) else stop,
+        bound=bound,
+        gap=gap,
+        seconds=sum(result.seconds for result in every),
+        reason="; ".join(part for part in (best.result.reason, told if row.objective is not None else "") if part),
+        options={**best.result.options, "grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size},
+        stats={**best.result.stats, "sweep": [vars(one.row) for one in tried]},
+        signal=next((result.signal for result in every if result.signal), None),
     )
-    return told, instance, rows
 
 
 def show_rows(rows: Sequence[Row], unit: str) -> None:

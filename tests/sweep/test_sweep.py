@@ -10,8 +10,10 @@ import pytest
 import planner
 from planner.cli import main
 from planner.errors import UsageError
+from planner.loading import family_of
+from planner.result import Result
 from planner.sweep import parse_counts, sweep
-from solvers.outcome import Status
+from solvers.outcome import Limits, Status, Stop
 
 SMALL = {"layers": 2, "hidden_size": 256, "heads": 4, "sequence_length": 128, "vocabulary": 1024, "devices": 8}
 
@@ -35,6 +37,19 @@ def test_a_smaller_bound_on_the_sum_is_never_faster() -> None:
     assert times == sorted(times) and times[0] < times[-1]
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_pipelines_with_flushes(schedule: str, tmp_path) -> None:
+    content = {"problem": "flushed_partitioning", "schema_version": 1, "schedule": schedule}
+    file = tmp_path / "flushed.json"
+    flat = planner.load("chain8", devices=4)
+    file.write_text(json.dumps({**content, "flat": family_of(flat).to_json(flat)}))
+    best, instance, rows = sweep(str(file), 8, [1, 2], exact=True)
+    assert [row.microbatches for row in rows] == [8, 4] and best.status is Status.OPTIMAL
+    assert (
+        instance.flat.num_microbatches == {row.grad_accum: row.microbatches for row in rows}[best.options["grad-accum"]]
+    )
+
+
 def test_files_of_several_profiles(tmp_path) -> None:
     for b in (1, 2):
         assert (
@@ -50,10 +65,78 @@ def test_what_cannot_be_swept_is_refused() -> None:
             sweep("chain8", **arguments)
     with pytest.raises(UsageError, match="microbatches"):
         sweep("chain8", 4, overrides={"microbatches": 3})
+    with pytest.raises(UsageError, match="--microbatch-size"):
+        sweep("bert", 4, overrides={"microbatch_size": 3})
+    with pytest.raises(UsageError, match="hierarchical_partitioning"):
+        sweep("mmt", 4)  # its micro-batches are counted in samples
     assert parse_counts("--grad-accum", "1, 2,2") == [1, 2]
     for wrong in ("0", "", "1,x"):
         with pytest.raises(UsageError, match="grad-accum"):
             parse_counts("--grad-accum", wrong)
+
+
+def test_warnings_are_told_once(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance = planner.load("chain8")
+    content = {**family_of(instance).to_json(instance), "warnings": ["mind the gap"]}
+    file = tmp_path / "warned.json"
+    file.write_text(json.dumps(content))
+    arguments = ["solve", str(file), "--batch-size", "4", "--grad-accum", "1,2"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().err.count("warning: mind the gap") == 1
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    sweep(str(file), 4)  # nobody listens
+
+
+def result(status: Status, objective: float | None, bound: float | None, **given) -> Result:
+    stop = Stop.PROVED if status in (Status.OPTIMAL, Status.INFEASIBLE) else Stop.TIME_LIMIT
+    gap = None if objective is None or bound is None else (objective - bound) / objective
+    return Result("p", "i", "m", "exact", status, stop, objective, bound, gap, "s", 1.0, **given)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        # g = 1 at b' = 1 and 2: all proved; the one at b' = 2 is better per sequence
+        ([(Status.OPTIMAL, 4.0, 4.0), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
+        # the other one might still be better than 3 per sequence: its bound, at two sequences a sample
+        ([(Status.FEASIBLE, 4.0, 2.0), (Status.OPTIMAL, 6.0, 6.0)], (Status.FEASIBLE, Stop.TIME_LIMIT, 6.0, 4.0)),
+        ([(Status.FEASIBLE, 4.0, 3.5), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
+        ([(Status.UNKNOWN, None, None), (Status.OPTIMAL, 6.0, 6.0)], (Status.FEASIBLE, Stop.TIME_LIMIT, 6.0, None)),
+        ([(Status.INFEASIBLE, None, None), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
+        ([(Status.INFEASIBLE, None, None), (Status.UNKNOWN, None, 1.0)], (Status.UNKNOWN, Stop.TIME_LIMIT, None, 1.0)),
+        ([(Status.INFEASIBLE, None, None)] * 2, (Status.INFEASIBLE, Stop.PROVED, None, None)),
+    ],
+)
+def test_a_sweep_is_proved_as_a_whole(results, expected, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([result(*one) for one in results])
+    monkeypatch.setattr("planner.sweep.solve", lambda *_args, **_given: next(answers))
+    told, _, rows = sweep("bert", 2, [1], [1, 2], overrides=SMALL)
+    status, stop, objective, bound = expected
+    assert (told.status, told.stop, told.objective) == (status, stop, objective)
+    assert told.bound == bound and told.seconds == 2.0 and len(rows) == 2
+    if objective is not None:
+        assert told.options["grad-accum"] == 1 and told.options["microbatch-sizes"] == 2
+
+
+def test_a_signal_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([result(Status.OPTIMAL, 4.0, 4.0), result(Status.FEASIBLE, 6.0, 1.0, signal=2)])
+    monkeypatch.setattr("planner.sweep.solve", lambda *_args, **_given: next(answers))
+    told, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
+    assert len(rows) == 2 and told.signal == 2 and told.objective == 4.0
+    assert told.status is Status.FEASIBLE and told.bound is None  # the third one was never asked
+
+
+def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def answer(*_args, limits, **_given):
+        given.append(limits.time_s)
+        return result(Status.OPTIMAL, 4.0, 4.0)
+
+    monkeypatch.setattr("planner.sweep.solve", answer)
+    sweep("chain8", 8, [1, 2, 4], [1], limits=Limits(time_s=1.5))
+    assert given == [1.5, 0.5, 0.0]
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
