@@ -73,10 +73,10 @@ def describe(instance: StageGraph) -> dict[str, Any]:
 
 
 def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """All partitions where the model is small, GraphPipe's planner where it is not."""
+    """All partitions where the model is small, the wide recursion where it is not."""
     if exact or (_uniform(instance) is None and instance.num_operators <= _SMALL):
         return "levels", f"{instance.num_operators} operators: all partitions, level by level"
-    return "graphpipe", f"{instance.num_operators} operators"
+    return "graphpipe-plus", f"{instance.num_operators} operators"
 
 
 def _alike(instance: StageGraph) -> str | None:
@@ -94,7 +94,7 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
-_prepare = lazy("formulations.stage_graph.paper:prepare")
+_prepare = lazy("formulations.stage_graph.prepare:prepare")
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
@@ -115,6 +115,15 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
                 default="branch",
             ),
         ),
+        prepare=_prepare,
+    ),
+    Method(
+        name="graphpipe-plus",
+        claim=Claim.HEURISTIC,
+        source="all partitions of small models, else the recursion with stages that reach into branches",
+        solve=lazy("formulations.stage_graph.plus:solve"),
+        supports=_alike,
+        effort=_effort(2),
         prepare=_prepare,
     ),
     Method(

@@ -52,6 +52,8 @@ class Costs:
         ``above[v]`` is the bitset of all operators that v leads to, ``below[v]`` of all that lead to v; v left out.
     everything
         The bitset of all operators.
+    affine
+        Fixed seconds and seconds per sample of both passes of each operator; ``None`` where a table gives them.
     """
 
     def __init__(self, instance: StageGraph) -> None:
@@ -73,7 +75,7 @@ class Costs:
         for node in range(count):
             for other in bits(self.below[node]):
                 self.above[other] |= 1 << node
-        self._affine = [_affine(each.forward, each.backward) for each in instance.operators]
+        self.affine = [_affine(each.forward, each.backward) for each in instance.operators]
         self._sums: dict[int, Sums] = {}
 
     def sums(self, nodes: int) -> Sums:
@@ -86,13 +88,13 @@ class Costs:
     def _sum(self, nodes: int) -> Sums:
         members = list(bits(nodes))
         operators = self.instance.operators
-        affine = [each for v in members if (each := self._affine[v]) is not None]
+        affine = [each for v in members if (each := self.affine[v]) is not None]
         incoming = [size for v in members for u, size in self._in[v] if not nodes >> u & 1]
         outgoing = [size for v in members for w, size in self._out[v] if not nodes >> w & 1]
         return Sums(
             fixed_s=math.fsum(fixed for fixed, _ in affine),
             per_sample_s=math.fsum(per_sample for _, per_sample in affine),
-            tables=tuple(v for v in members if self._affine[v] is None),
+            tables=tuple(v for v in members if self.affine[v] is None),
             weight_bytes=math.fsum(operators[v].weight_bytes for v in members),
             kept_bytes=math.fsum([*(operators[v].activation_bytes for v in members), *incoming]),
             cut_bytes=math.fsum([*incoming, *outgoing]),

@@ -19,7 +19,7 @@ from numba import njit
 
 _STAGE, _CHAIN, _SPLIT, _GROUP, _FORK = range(5)
 #: More devices than any instance has.
-NONE = 1 << 30
+NONE = 1 << 28
 
 
 @njit(cache=True, nogil=True)
@@ -45,52 +45,71 @@ def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float
 
 @njit(cache=True, nogil=True)
 def fewest(
-    start: Any, kind: Any, stage: Any, first: Any, second: Any, need: Any, least: Any, pick: Any, middle: Any, flag: Any
+    start: Any,
+    kind: Any,
+    stage: Any,
+    first: Any,
+    second: Any,
+    need: Any,
+    devices: int,
+    least: Any,
+    pick: Any,
+    middle: Any,
+    flag: Any,
 ) -> int:
     """``least[s, j, v]``: fewest devices for state s with at most v in flight at its first stages, and the choices.
 
-    ``need[stage, i]``: fewest devices of a stage with i in flight. ``pick`` is the transition and ``middle`` the
-    micro-batches in flight between its two remainders. Returns the number of transitions looked at; -1 if stopped.
+    ``need[stage, i]``: fewest devices of a stage with i in flight; more than ``devices`` are never enough. ``pick`` is
+    the transition and ``middle`` the micro-batches in flight between its two remainders. Returns the number of
+    transitions looked at (each for all v at once); -1 if stopped.
     """
     most = least.shape[1] - 1
     looked = 0
+    least[:] = NONE
     for j in range(most + 1):
-        for v in range(most + 1):
-            least[0, j, v] = 0 if j <= v else NONE
+        for v in range(j, most + 1):
+            least[0, j, v] = 0
     for s in range(1, len(start) - 1):
         if flag[0]:
             return -1
-        for j in range(most + 1):
-            for v in range(most + 1):
-                best = NONE
-                if v > j:
-                    for x in range(start[s], start[s + 1]):
-                        a, b = first[x], second[x]
+        for j in range(most):
+            best, chosen = least[s, j], pick[s, j]
+            for x in range(start[s], start[s + 1]):
+                a, b, what = first[x], second[x], kind[x]
+                if what == _SPLIT:
+                    looked += 1
+                    one, other = least[a, j], least[b, j]
+                    for v in range(j + 1, most + 1):
+                        if one[v] + other[v] < best[v]:
+                            best[v] = one[v] + other[v]
+                            chosen[v] = x
+                elif what == _STAGE or what == _GROUP:
+                    own = need[stage[x], j + 1]
+                    if own > devices:
+                        continue
+                    looked += 1
+                    one = least[a, j + 1 if what == _STAGE or a == 0 else j]
+                    for v in range(j + 1, most + 1):
+                        if own + one[v] < best[v]:
+                            best[v] = own + one[v]
+                            chosen[v] = x
+                else:
+                    fork = 1 if what == _FORK else 0
+                    last = devices + 1
+                    for between in range(j + 1, most + 1 - fork):
+                        more = least[a, j, between]
+                        if fork:
+                            more += need[stage[x], between + 1]
+                        if more >= last:
+                            continue  # no better than with fewer in flight
+                        last = more
                         looked += 1
-                        if kind[x] == _STAGE:
-                            found = need[stage[x], j + 1] + least[a, j + 1, v]
-                        elif kind[x] == _SPLIT:
-                            found = least[a, j, v] + least[b, j, v]
-                        elif kind[x] == _GROUP:
-                            found = need[stage[x], j + 1] + (least[a, j, v] if a else 0)
-                        else:
-                            found = NONE
-                            fork = 1 if kind[x] == _FORK else 0
-                            for between in range(j + 1, v + 1 - fork):
-                                looked += 1
-                                more = least[a, j, between]
-                                if fork:
-                                    more += need[stage[x], between + 1]
-                                if more < found:
-                                    more += least[b, between + fork, v]
-                                    if more < found:
-                                        found = more
-                                        if found < best:
-                                            middle[s, j, v] = between
-                        if found < best:
-                            best = found
-                            pick[s, j, v] = x
-                least[s, j, v] = min(best, NONE)
+                        one = least[b, between + fork]
+                        for v in range(between + fork, most + 1):
+                            if more + one[v] < best[v]:
+                                best[v] = more + one[v]
+                                chosen[v] = x
+                                middle[s, j, v] = between
     return looked
 
 

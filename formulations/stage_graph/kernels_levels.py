@@ -9,7 +9,7 @@ from typing import Any
 from numba import njit
 
 #: More devices than any instance has.
-NONE = 1 << 30
+NONE = 1 << 28
 
 
 @njit(cache=True, nogil=True)

@@ -44,8 +44,8 @@ class Levels:
         If there are too many.
     """
 
-    def __init__(self, costs: Costs, watch: Watch) -> None:
-        self.costs, self.watch = costs, watch
+    def __init__(self, costs: Costs, watch: Watch, most_pairs: int = MAX_PAIRS) -> None:
+        self.costs, self.watch, self.most_pairs = costs, watch, most_pairs
         instance = costs.instance
         self._lay_out([(edge.source, edge.target) for edge in instance.edges])
         self.degrees = np.arange(1, instance.num_devices + 1)
@@ -71,8 +71,8 @@ class Levels:
             levels.append(self.upsets[larger] ^ self.upsets[index])
             after.append(larger)
             starts.append(starts[-1] + len(larger))
-            if starts[-1] > MAX_PAIRS:
-                raise TooManyError(f"more than {MAX_PAIRS} pairs of upsets")
+            if starts[-1] > self.most_pairs:
+                raise TooManyError(f"more than {self.most_pairs} pairs of upsets")
         self.start, self.after = np.array(starts), np.concatenate(after)
         distinct, self.level = np.unique(np.concatenate(levels), return_inverse=True)
         if len(distinct) > MAX_SETS:
@@ -112,6 +112,15 @@ class Levels:
             found.append(piece)
             nodes &= ~piece
         return found
+
+    def stats(self) -> dict[str, int]:
+        """Counts that explain the effort."""
+        return {
+            "upsets": len(self.upsets),
+            "transitions": len(self.after) * self.rounds,
+            "sets": len(self.masks),
+            "rounds": self.rounds,
+        }
 
     def targets(self, microbatch: int) -> Array:
         """All times per sample that a stage which fits can have, ascending."""
@@ -187,16 +196,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
             best, objective = found, value
             watch.plan(found, value)
         if watch.stopped():
-            return Answer(best, stop=watch.why(), stats=_stats(search))
+            return Answer(best, stop=watch.why(), stats=search.stats())
     if best is None:
-        return Answer(infeasible=True, stop=Stop.PROVED, stats=_stats(search), reason="no partition fits into memory")
-    return Answer(best, bound=objective * (1 - 1e-11), stop=Stop.PROVED, stats=_stats(search))
-
-
-def _stats(search: Levels) -> dict[str, int]:
-    return {
-        "upsets": len(search.upsets),
-        "transitions": len(search.after) * search.rounds,
-        "sets": len(search.masks),
-        "rounds": search.rounds,
-    }
+        return Answer(infeasible=True, stop=Stop.PROVED, stats=search.stats(), reason="no partition fits into memory")
+    return Answer(best, bound=objective * (1 - 1e-11), stop=Stop.PROVED, stats=search.stats())

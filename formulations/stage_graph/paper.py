@@ -14,25 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from formulations.family import Answer
-from formulations.stage_graph import levels
 from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.problem import StagePlan, depth, evaluate, memory_bytes
 from formulations.stage_graph.program import Reach, TooLargeError
 from formulations.stage_graph.search import TOLERANCE, Search, powers_of_two
 from formulations.stage_graph.series_parallel import chain, decompose
-from instances.stage_graph import AffineTime, Operator, StageGraph
+from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
-
-
-def prepare() -> None:
-    """Compile or load the kernels, on the smallest of instances."""
-    instance = StageGraph(
-        "", (Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, 1.0), 0.0, 0.0),), (), 1, 0.0, 1.0, 0.0, 1
-    )
-    solve_graphpipe(instance, Limits(), Watch())
-    levels.solve(instance, Limits(), Watch())
-
 
 _NO_PLAN = "no plan keeps the memory limit in the space that this method searches"
 

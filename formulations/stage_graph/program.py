@@ -12,6 +12,10 @@ Kinds of transitions, for a state behind which j micro-batches are in flight:
 - ``FORK`` (end, rest, stage): what remains of the trailing branches; then a stage of their beginnings and of what is
   before them; then the rest.
 
+With ``Reach.STRADDLE`` branches also go on by ``STAGE``: whole branches and the end of another are the last stage, and
+the branches that remain, one of them cut short, all have it behind them. So a plan may walk along a row of all
+operators, as a sequential pipeline does, and leave it where branches are better planned apart.
+
 Source: GraphPipe, Algorithm 1, lines 23 to 48; the last stages that reach into branches are choices of this project.
 """
 
@@ -89,6 +93,7 @@ class Program:
     limit: int
     transitions: list[list[Transition]] = field(default_factory=lambda: [[]])
     count: int = 0
+    _whole: set[Hashable] = field(default_factory=set)
     _states: dict[Hashable, int] = field(default_factory=dict)
 
     def state(self, remainder: Remainder) -> int:
@@ -118,9 +123,37 @@ class Program:
 
     def moves(self, remainder: Remainder) -> Iterator[Move]:
         """All ways to go on with a remainder, in the order of its state's transitions."""
-        if isinstance(remainder, Branches):
+        if not isinstance(remainder, Branches):
+            return self._segment_moves(remainder)
+        if self.reach is not Reach.STRADDLE:
             return _branch_moves(remainder.branches)
-        return self._segment_moves(remainder)
+        return itertools.chain(_branch_moves(remainder.branches), self._walks(remainder.branches))
+
+    def _walks(self, branches: tuple[Segment, ...]) -> Iterator[Move]:
+        """Stages of the end of a branch, with whole ones, that leave at most one branch cut short."""
+        short = [branch for branch in branches if key_of(branch) not in self._whole]
+        for branch in _distinct(list(branches)):
+            others = list(branches)
+            others.remove(branch)
+            first = [other for other in short if other is not branch]
+            rest = [other for other in others if other not in first]
+            for whole, left in _same(rest):
+                base = nodes_of(part for other in (*first, *whole) for part in other)
+                for cut in range(1, len(branch)):
+                    remainder = parallel([*left, branch[:cut]])
+                    yield Move(STAGE, base | nodes_of(branch[cut:]), _as_remainder(remainder))
+
+    def enter(self, segment: Segment) -> int:
+        """The state of everything: its branches are whole."""
+        self._note(segment)
+        return self.state(segment)
+
+    def _note(self, segment: Segment) -> None:
+        for component in segment:
+            if isinstance(component, Parallel):
+                for branch in component.branches:
+                    self._whole.add(key_of(branch))
+                    self._note(branch)
 
     def _segment_moves(self, segment: Segment) -> Iterator[Move]:
         for nodes, rest in self._last_stages(segment):
@@ -173,6 +206,22 @@ def _branch_moves(branches: tuple[Segment, ...]) -> Iterator[Move]:
         if whole:
             left: Remainder = Branches(tuple(rest)) if len(rest) > 1 else rest[0] if rest else ()
             yield Move(GROUP, nodes_of(part for branch in (first, *whole) for part in branch), left)
+
+
+def _as_remainder(segment: Segment) -> Remainder:
+    """Branches as such, where nothing else is left."""
+    only = segment[0] if len(segment) == 1 else None
+    return Branches(only.branches) if isinstance(only, Parallel) else segment
+
+
+def _same(branches: list[Segment]) -> Iterator[tuple[list[Segment], list[Segment]]]:
+    """No whole branch, or some of one kind, and the others."""
+    yield [], branches
+    for example in _distinct(branches):
+        alike = [branch for branch in branches if key_of(branch) == key_of(example)]
+        others = [branch for branch in branches if key_of(branch) != key_of(example)]
+        for taken in range(1, len(alike) + 1):
+            yield alike[:taken], others + alike[taken:]
 
 
 #: More groups of branches than this are not tried; then only branches that stand next to each other are grouped.

@@ -54,7 +54,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.program = Program(self.reach, MAX_TRANSITIONS)
-        self.root = self.program.state(self.segment)
+        self.root = self.program.enter(self.segment)
         self.tables = Tables(self.costs, self.program, self.degrees)
         instance = self.costs.instance
         shape = (self.tables.num_states, instance.num_devices + 1, instance.num_devices + 1)

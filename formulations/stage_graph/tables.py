@@ -14,6 +14,37 @@ from formulations.stage_graph.program import Program
 Array = Any
 
 
+class _Sums:
+    """Sums over many operator sets at once, as ``costs.Costs.sums`` has them one by one.
+
+    Sums of whole numbers of bytes are exact in any order; others are taken from ``Costs``, as what a device holds is
+    compared with its memory.
+    """
+
+    def __init__(self, costs: Costs, masks: Sequence[int]) -> None:
+        instance = costs.instance
+        width = (instance.num_operators + 7) // 8
+        packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in masks), np.uint8)
+        bits = np.unpackbits(packed.reshape(len(masks), width), axis=1, bitorder="little")
+        member = bits[:, : instance.num_operators].astype(bool)
+        affine = np.array([each or (0.0, 0.0) for each in costs.affine]).reshape(-1, 2)
+        self.fixed, self.per_sample = member @ affine[:, 0], member @ affine[:, 1]
+        self.listed = member @ np.array([each is None for each in costs.affine])
+        source = member[:, [edge.source for edge in instance.edges]]
+        target = member[:, [edge.target for edge in instance.edges]]
+        sizes = np.array([edge.bytes_per_sample for edge in instance.edges], dtype=np.float64)
+        self.cut_edges = (source != target).sum(axis=1)
+        self.cut_bytes = (source != target) @ sizes
+        weights = np.array([each.weight_bytes for each in instance.operators])
+        activations = np.array([each.activation_bytes for each in instance.operators])
+        self.weights = member @ weights
+        self.kept = member @ activations + (target & ~source) @ sizes
+        every = np.concatenate([weights, activations, sizes])
+        if every.sum() >= 2**53 or (every % 1).any():
+            self.weights = np.array([costs.sums(nodes).weight_bytes for nodes in masks])
+            self.kept = np.array([costs.sums(nodes).kept_bytes for nodes in masks])
+
+
 class StageTables:
     """What these stages (bitsets) cost on these data-parallel degrees.
 
@@ -27,16 +58,13 @@ class StageTables:
 
     def __init__(self, costs: Costs, masks: Sequence[int], degrees: Array) -> None:
         self.costs, self.masks, self.degrees = costs, masks, degrees
-        sums = [costs.sums(nodes) for nodes in masks]
-        self._weights = np.array([each.weight_bytes for each in sums])
+        sums = _Sums(costs, masks)
+        self._weights, self.kept = sums.weights, sums.kept
         self.base = costs.instance.weight_copies * self._weights
-        self.kept = np.array([each.kept_bytes for each in sums])
-        self._fixed = np.array([each.fixed_s for each in sums])
-        self._per_sample = np.array([each.per_sample_s for each in sums])
-        self._cut_bytes = np.array([each.cut_bytes for each in sums])
-        self._cut_edges = np.array([each.cut_edges for each in sums])
+        self._fixed, self._per_sample = sums.fixed, sums.per_sample
+        self._cut_bytes, self._cut_edges = sums.cut_bytes, sums.cut_edges
+        self._listed = [number for number, listed in enumerate(sums.listed) if listed]
         self._last: tuple[int, Array, Array] | None = None
-        self._listed = [(number, nodes) for number, nodes in enumerate(masks) if sums[number].tables]
 
     def at(self, microbatch: int) -> tuple[Array, Array]:
         """``tps`` and ``room`` of a micro-batch size; those of the last one are kept."""
@@ -53,8 +81,8 @@ class StageTables:
                 continue
             samples = -(-microbatch // degree)
             step = self._fixed + self._per_sample * samples
-            for number, nodes in self._listed:
-                step[number] = self.costs.compute_s(nodes, samples)
+            for number in self._listed:
+                step[number] = self.costs.compute_s(self.masks[number], samples)
             moved = self._cut_bytes * samples / instance.bandwidth_bytes_per_s
             step += 2 * (moved + self._cut_edges * instance.latency_s)
             found[:, column] = step / microbatch
