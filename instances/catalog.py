@@ -14,12 +14,13 @@ from instances import amp_experiments, branching, layer_assignment, mesh_tiling,
 from instances.amp_strategy import AmpInstance
 from instances.entry import Bound, Entry, Published
 from instances.errors import InstanceError
+from instances.first_looks import ENTRIES as _FIRST_LOOKS
 from instances.layer_assignment import LayerAssignmentInstance
 from instances.mapping_catalog import ENTRIES as _MAPPING_ENTRIES
-from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag
+from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag, parse_seed
 from instances.stage_edits import MAX_LAYERS
 from instances.stage_graph import StageGraph
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.stage_partitioning import StageInstance
 from instances.transformer import Architecture
 
 
@@ -110,27 +111,6 @@ def _transformer(
     return Entry(name, "stage_partitioning", make, help, source, _parameters(model), best_known)
 
 
-def _chain8() -> StageInstance:
-    """Eight layers in a row; each runs on one device or two, and may trade memory for time."""
-
-    def tmpcs(time: float, t: int) -> tuple[Tmpc, ...]:
-        keep = Tmpc("keep", time / t, 6e6 / t, 4e6 / t, 12e6 / t)
-        return keep, replace(keep, id="recompute", time=keep.time * 4 / 3, activation_bytes=1e6, static_bytes=15e6 / t)
-
-    times = (0.010, 0.012, 0.008, 0.016, 0.012, 0.010, 0.014, 0.006)
-    layers = tuple(Layer(v, {1: tmpcs(time, 1), 2: tmpcs(1.1 * time, 2)}, f"layer {v}") for v, time in enumerate(times))
-    edges = tuple(Edge(v, v + 1, 1e6) for v in range(7))
-    return StageInstance("chain8", layers, edges, 4, 64e6, 1e9, 8)
-
-
-def _diamond() -> StageInstance:
-    """A source, two branches of unequal weight, and a sink that joins them."""
-    times = {"source": 0.004, "left": 0.012, "right": 0.006, "sink": 0.008}
-    layers = tuple(Layer(v, {1: (Tmpc("only", time, 4e6, 2e6, 8e6),)}, v) for v, time in times.items())
-    ends = (("source", "left"), ("source", "right"), ("left", "sink"), ("right", "sink"))
-    return StageInstance("diamond", layers, tuple(Edge(u, v, 1e6) for u, v in ends), 3, 40e6, 1e9, 4)
-
-
 def _optimum(value: float, **overrides: str | int) -> Bound:
     return Bound("optimum", value, overrides, "method exact, PRECISION 1e-9", "2026-11-21")
 
@@ -158,27 +138,7 @@ _ENTRIES = (
         "gpt", transformer.gpt, Architecture(32, 4096, 32, 2048, 50304, 1), "GPT of any size; by default 6.7B", _GPT3
     ),
     _transformer("gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3),
-    Entry(
-        "chain8",
-        "stage_partitioning",
-        _chain8,
-        "eight layers in a row, for a first look",
-        "made for this project",
-        best_known=(_optimum(0.0273),),
-    ),
-    Entry(
-        "diamond",
-        "stage_partitioning",
-        _diamond,
-        "four nodes with two branches",
-        "made for this project",
-        best_known=(_optimum(0.016),),
-    ),
 )
-
-
-def _seed(value: Any) -> int:
-    return 0 if value in (0, "0") else parse_count(value)
 
 
 def _layers(**given: Any) -> LayerAssignmentInstance:
@@ -209,7 +169,7 @@ def _amp_entry(name: str) -> Entry:
     )
 
 
-_SEED = Parameter("seed", _seed, "of the random numbers", "0", metavar="N")
+_SEED = Parameter("seed", parse_seed, "of the random numbers", "0", metavar="N")
 _MADE = "made for this project"
 _AMP_ENTRIES = (
     Entry(
@@ -354,5 +314,5 @@ _BRANCHING_ENTRIES = (
 
 CATALOG: Mapping[str, Entry] = {
     entry.name: entry
-    for entry in (*_ENTRIES, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES, *_MAPPING_ENTRIES)
+    for entry in (*_ENTRIES, *_FIRST_LOOKS, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES, *_MAPPING_ENTRIES)
 }

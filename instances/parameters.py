@@ -106,6 +106,11 @@ def parse_names(value: Any) -> tuple[str, ...]:
     return names
 
 
+def parse_seed(value: Any) -> int:
+    """A seed: 0 or a count."""
+    return 0 if value in (0, "0") else parse_count(value)
+
+
 def one_of(*choices: str) -> Callable[[Any], str]:
     """A parser that accepts these words."""
 

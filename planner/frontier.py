@@ -134,7 +134,7 @@ def write(found: Frontier, out: str | None, picture: str | None) -> None:
     from planner.files import write_atomically
     from planner.plots.charts import frontier as chart
     from planner.plots.files import save
-    from planner.plots.panels import Panel
+    from planner.plots.panel import Panel
 
     if out is not None:
         write_atomically(Path(out), found.to_csv())

@@ -67,7 +67,8 @@ def _supported(method: Method[Any, Any]) -> str:
     """What the method supports: the first line that its ``supports`` says of itself, if it refuses anything."""
     if method.supports is Method.__dataclass_fields__["supports"].default:
         return "every instance"
-    return (inspect.getdoc(method.supports) or "some instances").partition("\n")[0]
+    own = inspect.getdoc(method.supports) if inspect.isfunction(method.supports) else None
+    return (own or "some instances").partition("\n")[0]
 
 
 def _setting(setting: Setting) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from planner.files import plain
 from planner.loading import family_of, load
 from planner.options import split
 from planner.plots.charts import gap_over_time
-from planner.plots.panels import Panel, panels
+from planner.plots.panel import Panel
+from planner.plots.panels import panels
 from planner.report import brief, facts, number, percent, plan_file, with_unit
 from planner.result import Result
 from planner.run import silent

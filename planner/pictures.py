@@ -14,7 +14,8 @@ from planner.files import write_atomically
 from planner.loading import family_of
 from planner.plots.charts import gap_over_time
 from planner.plots.files import require, save
-from planner.plots.panels import Panel, drawn_families, panels
+from planner.plots.panel import Panel
+from planner.plots.panels import drawn_families, panels
 
 
 def refuse_undrawable(instance: Any, path: str) -> None:

@@ -6,7 +6,8 @@ to draw of a plan of each family; everything else draws plain numbers.
 
 from planner.plots.charts import bars, frontier, gap_histogram, gap_over_time
 from planner.plots.networks import bandwidth, graph, mapping, tiling, topology
-from planner.plots.panels import Panel, panels
+from planner.plots.panel import Panel
+from planner.plots.panels import panels
 from planner.plots.schedules import gantt
 
 __all__ = [

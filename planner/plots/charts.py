@@ -16,7 +16,14 @@ GREYS = ("0.0", "0.35", "0.6")
 _LABELLED = 24
 
 
-def bars(axes: Any, labels: Sequence[str], values: Sequence[float], ylabel: str, limit: float | None = None) -> Any:
+def bars(
+    axes: Any,
+    labels: Sequence[str],
+    values: Sequence[float],
+    ylabel: str,
+    limit: float | None = None,
+    xlabel: str = "stage",
+) -> Any:
     """A bar for each value, the largest one dark; ``limit`` is a line that no bar may cross.
 
     Parameters
@@ -34,7 +41,7 @@ def bars(axes: Any, labels: Sequence[str], values: Sequence[float], ylabel: str,
         axes.axhline(limit, color="black", linestyle="--", label="limit")
         axes.legend(loc="best")
     axes.set_ylabel(ylabel)
-    axes.set_xlabel("stage")
+    axes.set_xlabel(xlabel)
     return axes
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
-from planner.plots.panels import Panel
+from planner.plots.panel import Panel
 
 #: What matplotlib writes, by the end of the name.
 SUFFIXES = (".png", ".svg", ".pdf")

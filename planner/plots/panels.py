@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from planner.loading import family_of
+from planner.plots import partitions
 from planner.plots.charts import bars
 from planner.plots.networks import tiling
+from planner.plots.panel import Panel
 from planner.plots.schedules import gantt
 
 _GIB = 2.0**30
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A titled picture: ``draw(axes)`` fills it."""
-
-    title: str
-    draw: Callable[[Any], Any]
 
 
 def panels(instance: Any, plan: Any) -> list[Panel]:
@@ -47,16 +39,6 @@ def _stage_partitioning(instance: Any, plan: Any) -> list[Panel]:
     ]
 
 
-def _layer_assignment(instance: Any, plan: Any) -> list[Panel]:
-    cuts = [0]
-    for length in plan.lengths:
-        cuts.append(cuts[-1] + length)
-    pairs = list(pairwise(cuts))
-    times = [sum(instance.layer_time_s[first:last]) for first, last in pairs]
-    labels = [f"{index}\n{last - first}" for index, (first, last) in enumerate(pairs)]
-    return [Panel("Stage times (layers of each stage below)", lambda axes: bars(axes, labels, times, "time, s"))]
-
-
 def _mesh_tiling(instance: Any, plan: Any) -> list[Panel]:
     tiles = [vars(tile) for tile in plan.tiles]
     return [Panel("Tiling", lambda axes: tiling(axes, instance.rows, instance.columns, tiles))]
@@ -75,7 +57,14 @@ def _time(instance: Any) -> str:
 
 _FAMILIES: dict[str, Callable[[Any, Any], list[Panel]]] = {
     "stage_partitioning": _stage_partitioning,
-    "layer_assignment": _layer_assignment,
+    "tmpc_knapsack": partitions.tmpc_knapsack,
+    "hierarchical_partitioning": partitions.hierarchical_partitioning,
+    "flushed_partitioning": partitions.flushed_partitioning,
+    "layer_assignment": partitions.layer_assignment,
+    "amp_strategy": partitions.amp_strategy,
+    "operator_partitioning": partitions.operator_partitioning,
+    "stage_graph": partitions.stage_graph,
+    "device_mapping": partitions.device_mapping,
     "mesh_tiling": _mesh_tiling,
     "microbatch_schedule": _microbatch_schedule,
 }

@@ -9,13 +9,17 @@ from xml.etree import ElementTree
 import pytest
 
 import planner
+from formulations import FAMILIES
+from instances.catalog import CATALOG
 from planner import plots
 from planner.cli import main
 from planner.events import Event
-from planner.loading import family_of
 from planner.plots.panels import drawn_families, panels
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+#: Catalog entries that would take seconds.
+LARGE = ("bert32", "bert", "gpt", "gpt3-175b", "mmt", "dlrm")
 
 EVENTS = [
     Event("p", "i", "a", 0.1, None, 1.0),
@@ -101,12 +105,17 @@ def test_a_graph_stands_in_the_order_of_its_edges(axes: Any) -> None:
     assert at["a"][1] != at["b"][1]
 
 
-@pytest.mark.parametrize("name", ["chain8", "layers", "mesh"])
-def test_every_panel_of_a_plan_can_be_drawn(name: str, axes: Any) -> None:
+def test_every_family_has_pictures() -> None:
+    assert drawn_families() == sorted(family.name for family in FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_panel_of_a_plan_can_be_drawn(family: Any, axes: Any) -> None:
+    name = next(entry.name for entry in CATALOG.values() if entry.family == family.name and entry.name not in LARGE)
     instance = planner.load(name)
-    result = planner.solve(instance, limits=planner.Limits(time_s=10))
-    found = panels(instance, family_of(instance).plan_from_json(instance, result.plan))
-    assert family_of(instance).name in drawn_families() and found
+    result = planner.solve(instance, limits=planner.Limits(time_s=5))
+    found = panels(instance, family.plan_from_json(instance, result.plan))
+    assert found
     for panel in found:
         axes.clear()
         panel.draw(axes)
