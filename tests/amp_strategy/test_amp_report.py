@@ -8,7 +8,8 @@ import planner
 from planner.report import show_result
 
 
-def test_the_ranked_list_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ranked_list_is_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     result = planner.solve(planner.load("amp-homogeneous"), options={"top": 3})
     show_result(result, {})
     shown = capsys.readouterr().out.splitlines()
