@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from dataclasses import replace
-from itertools import combinations, product
 
 import pytest
-from strategies import random_stage_instance
+from flushed_oracle import brute_force, random_flushed
 
 import planner
 from formulations.flushed_partitioning import FAMILY, cpsat, labels
@@ -20,56 +18,6 @@ from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.graph import topological_order
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Watch
-
-
-def random_flushed(seed: int, **fixed) -> FlushedInstance:
-    rng = random.Random(seed)
-    given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, "exactly": False, **fixed}
-    return flushed(random_stage_instance(rng, **given), rng.choice(list(Schedule)))
-
-
-def brute_force(instance: FlushedInstance) -> float | None:
-    """Every plan, by formulas of its own; stages from the output side on, ``level``: stages on the longest way on."""
-    flat, m = instance.flat, instance.flat.num_microbatches
-    nodes = [layer.id for layer in flat.layers]
-    tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
-    best = math.inf
-
-    def price(stage: tuple, d: int, t: int, s: int):
-        flying = math.ceil(m / d) if instance.schedule == "gpipe" else min(math.ceil(s / d), math.ceil(m / d))
-        for choice in product(*(tmpcs[v].get(t, ()) for v in stage)):
-            if sum(x.activation_bytes * flying + x.static_bytes for x in choice) > flat.memory_bytes * (1 + 1e-12):
-                continue
-            time = sum(x.time for x in choice)
-            for v, x in zip(stage, choice, strict=True):
-                for e in flat.edges:
-                    if e.target == v and e.source not in stage:
-                        time += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0)) / flat.bandwidth
-                    if e.source == v and e.target not in stage:
-                        time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
-            yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / (flat.bandwidth * m)
-
-    def walk(level: dict, devices: int, s: int, slowest: float, longest: float) -> None:
-        nonlocal best
-        if len(level) == len(nodes):
-            best = min(best, (1 + (max(level.values()) - 1) / m) * slowest + longest)
-            return
-        left = [v for v in nodes if v not in level]
-        for size in range(1, len(left) + 1):
-            for stage in combinations(left, size):
-                if any(e.source in stage and e.target not in level and e.target not in stage for e in flat.edges):
-                    continue
-                after = [level[e.target] for e in flat.edges if e.source in stage and e.target not in stage]
-                own = dict.fromkeys(stage, 1 + max(after, default=0))
-                for d in range(1, m - s + 1):
-                    if (flat.cost_model == "released" and m % d) or d > (flat.max_dp_degree or d):
-                        continue
-                    for t in range(1, (flat.num_devices - devices) // d + 1):
-                        for time, sync in price(stage, d, t, s + d):
-                            walk(level | own, devices + d * t, s + d, max(slowest, time), max(longest, sync))
-
-    walk({}, 0, 0, 0.0, 0.0)
-    return None if math.isinf(best) else best
 
 
 def chain() -> FlushedInstance:
@@ -104,9 +52,8 @@ def test_other_rules_are_the_flat_ones(schedule: Schedule) -> None:
 def test_labels_agree_with_brute_force(cases: int) -> None:
     infeasible = 0
     for seed in range(cases):
-        instance = random_flushed(seed, uniform=True)
-        if not labels.uniform_weights(instance):
-            continue
+        instance = random_flushed(seed, same_weights=True)
+        assert labels.uniform_weights(instance)
         expected, answer = brute_force(instance), labels.solve(instance, Limits(), Watch())
         assert answer.infeasible == (expected is None), seed
         if expected is None:

@@ -1,0 +1,83 @@
+"""Brute force for tiny flushed pipelines: every plan, priced by formulas of its own. Shares no code with the room."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from itertools import combinations, product
+
+from strategies import random_stage_instance
+
+from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+
+
+def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> FlushedInstance:
+    """A random instance; ``same_weights``: TMPCs of a node differ in all but their weights."""
+    rng = random.Random(seed)
+    given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, "exactly": False, **fixed}
+    flat = random_stage_instance(rng, **given)
+    if same_weights:
+        layers = [
+            replace(
+                layer,
+                tmpcs={
+                    t: tuple(replace(x, weight_bytes=found[0].weight_bytes) for x in found)
+                    for t, found in layer.tmpcs.items()
+                },
+            )
+            for layer in flat.layers
+        ]
+        flat = replace(flat, layers=tuple(layers))
+    return flushed(flat, rng.choice(list(Schedule)))
+
+
+def brute_force(instance: FlushedInstance) -> float | None:
+    """Least time per sample of all plans.
+
+    Stages are put in place from the output side on; ``level`` is the number of stages on the longest way from a node to
+    the end. Only plans that are slower than the best one already are cut short.
+    """
+    flat, m = instance.flat, instance.flat.num_microbatches
+    nodes = [layer.id for layer in flat.layers]
+    tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
+    best = math.inf
+
+    def price(stage: tuple, d: int, t: int, s: int):
+        flying = math.ceil(m / d) if instance.schedule == "gpipe" else min(math.ceil(s / d), math.ceil(m / d))
+        for choice in product(*(tmpcs[v].get(t, ()) for v in stage)):
+            if sum(x.activation_bytes * flying + x.static_bytes for x in choice) > flat.memory_bytes * (1 + 1e-12):
+                continue
+            time = sum(x.time for x in choice)
+            for v, x in zip(stage, choice, strict=True):
+                for e in flat.edges:
+                    if e.target == v and e.source not in stage:
+                        time += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0)) / flat.bandwidth
+                    if e.source == v and e.target not in stage:
+                        time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
+            yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / (flat.bandwidth * m)
+
+    def walk(level: dict, devices: int, s: int, slowest: float, longest: float) -> None:
+        nonlocal best
+        time = (1 + (max(level.values(), default=1) - 1) / m) * slowest + longest
+        if time >= best:
+            return
+        if len(level) == len(nodes):
+            best = time
+            return
+        left = [v for v in nodes if v not in level]
+        for size in range(1, len(left) + 1):
+            for stage in combinations(left, size):
+                if any(e.source in stage and e.target not in level and e.target not in stage for e in flat.edges):
+                    continue
+                after = [level[e.target] for e in flat.edges if e.source in stage and e.target not in stage]
+                own = dict.fromkeys(stage, 1 + max(after, default=0))
+                for d in range(1, m - s + 1):
+                    if (flat.cost_model == "released" and m % d) or d > (flat.max_dp_degree or d):
+                        continue
+                    for t in range(1, (flat.num_devices - devices) // d + 1):
+                        for time, sync in price(stage, d, t, s + d):
+                            walk(level | own, devices + d * t, s + d, max(slowest, time), max(longest, sync))
+
+    walk({}, 0, 0, 0.0, 0.0)
+    return None if math.isinf(best) else best

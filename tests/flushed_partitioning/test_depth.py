@@ -1,0 +1,191 @@
+"""Depth on graphs with branches: by hand, slots by their definition, and two exact methods against each other."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flushed_oracle import brute_force, random_flushed
+from strategies import SHAPES, random_edges
+
+from formulations.flushed_partitioning import cpsat, labels
+from formulations.flushed_partitioning.problem import depth, evaluate, violations
+from formulations.flushed_partitioning.slots import find_slots, reachable
+from formulations.stage_partitioning.costs import pack
+from formulations.stage_partitioning.problem import Stage, StagePlan
+from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.graph import downsets
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Stop, Watch
+
+
+def diamond(devices: int = 4, m: int = 4, heavy: float = 0.0) -> FlushedInstance:
+    """a in front of b and c, both in front of d; no communication."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 8.0, heavy, 1.0, 0.0),)}) for v in "abcd")
+    edges = tuple(Edge(u, v, 0.0) for u, v in ("ab", "ac", "bd", "cd"))
+    return flushed(StageInstance("diamond", layers, edges, devices, 100.0, 10.0, m))
+
+
+def plan(*stages: str) -> StagePlan:
+    return StagePlan(tuple(Stage(tuple(nodes), 1, 1, dict.fromkeys(nodes, "x")) for nodes in stages))
+
+
+@pytest.mark.parametrize(
+    ("stages", "longest"),
+    [(("abcd",), 1), (("ab", "cd"), 2), (("a", "b", "c", "d"), 3), (("a", "bc", "d"), 3), (("ab", "c", "d"), 3)],
+)
+def test_depth_by_hand(stages: tuple[str, ...], longest: int) -> None:
+    assert depth(diamond(), plan(*stages)) == longest
+    slowest = 8.0 * max(map(len, stages))
+    assert evaluate(diamond(), plan(*stages)) == pytest.approx((1 + (longest - 1) / 4) * slowest)
+
+
+def test_nodes_without_edges_are_side_by_side() -> None:
+    instance = diamond()
+    apart = replace(instance, flat=replace(instance.flat, edges=()))
+    assert depth(apart, plan("a", "b", "c", "d")) == 1
+    # all four at once, each its own stage or replicated: a quarter of the work, without any fill
+    answer = labels.solve(apart, Limits(), Watch())
+    assert evaluate(apart, answer.plan) == pytest.approx(8.0)
+
+
+def test_stages_side_by_side_count_once() -> None:
+    """Weights forbid replicas: four stages take 3/2 * 8, where four in a row would take 7/4 * 8."""
+    instance = diamond(heavy=1e6)
+    answer = labels.solve(instance, Limits(), Watch())
+    assert evaluate(instance, answer.plan) == pytest.approx(12.0)
+    assert len(answer.plan.stages) == 4 and depth(instance, answer.plan) == 3
+
+
+def test_memory_counts_stages_side_by_side() -> None:
+    """Under 1F1B the first of four stages holds 4 micro-batches, whatever its depth."""
+    for memory, rules in ((4.0, set()), (3.0, {"memory"})):
+        instance = diamond()
+        limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
+        assert {broken.rule for broken in violations(limited, plan("a", "b", "c", "d"))} == rules
+
+
+def test_slots_tell_the_depth_of_every_stage(cases: int) -> None:
+    """Stages one after the other in front of a downset: depths from slots alone are those of the longest path."""
+    several = 0
+    for seed in range(3 * cases):
+        rng = random.Random(seed)
+        n = rng.randint(1, 8)
+        edges = random_edges(rng, rng.choice(SHAPES), n)
+        masks = sorted(downsets(n, edges, 10**6), key=int.bit_count)
+        found = find_slots(n, edges, pack(masks, n))
+        several += found.width.max() > 1
+        at, level, known = 0, [0] * n, {}
+        while masks[at] != masks[-1]:
+            after = rng.choice([i for i, mask in enumerate(masks) if mask != masks[at] and not masks[at] & ~mask])
+            stage = [v for v in range(n) if (masks[after] & ~masks[at]) >> v & 1]
+
+            def deepest(mask: int, known=known) -> int:
+                return max((known[u] for u in known if mask >> u & 1), default=0)
+
+            own = 1 + max(deepest(int(found.mask[at, v])) for v in stage)
+            behind = [level[w] for v, w in edges if v in stage and w not in stage]
+            assert own == 1 + max(behind, default=0)
+            for v in stage:
+                level[v] = own
+            known = {
+                u: max(
+                    deepest(int(found.mask[at, node])),
+                    own if any(int(found.reach[node, 0]) >> v & 1 for v in stage) else 0,
+                )
+                for u, node in enumerate(found.node[after, : found.width[after]])
+            }
+            at = after
+        assert known == {0: max(level)}
+    assert several > cases / 10
+
+
+def test_chains_have_one_slot_and_reach_what_is_behind() -> None:
+    edges = [(0, 1), (1, 2)]
+    assert reachable(3, edges) == [0b110, 0b100, 0]
+    found = find_slots(3, edges, pack([0b000, 0b100, 0b110, 0b111], 3))
+    assert found.width.tolist() == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("shape", ["diamond", "n-shaped", "two-sinks", "random", "empty"])
+def test_labels_agree_with_brute_force_on_branches(shape: str, cases: int) -> None:
+    for seed in range(max(10, cases // 5)):
+        instance = random_flushed(seed, same_weights=True, shape=shape, max_nodes=5, max_tmpcs=2, memory="planted")
+        expected, answer = brute_force(instance), labels.solve(instance, Limits(), Watch())
+        assert answer.infeasible == (expected is None), seed
+        if expected is not None:
+            assert violations(instance, answer.plan) == ()
+            assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-8, abs_tol=1e-9), seed
+            assert answer.bound <= expected * (1 + 1e-9) + 1e-12
+
+
+def test_labels_agree_with_cpsat_on_larger_graphs(cases: int) -> None:
+    for seed in range(max(8, cases // 10)):
+        instance = random_flushed(
+            seed, same_weights=True, shape=random.Random(seed).choice(["diamond", "random", "two-sources"]),
+            max_nodes=6, max_devices=6, max_tmpcs=2, memory="ample",
+        )  # fmt: skip
+        limits = Limits(time_s=20)
+        ours, theirs = labels.solve(instance, Limits(), Watch()), cpsat.solve(instance, limits, Watch(limits))
+        objective = evaluate(instance, ours.plan)
+        assert theirs.bound <= objective * (1 + 1e-6) + 1e-9, seed
+        if theirs.stop is not Stop.TIME_LIMIT:
+            assert math.isclose(evaluate(instance, theirs.plan), objective, rel_tol=1e-6, abs_tol=1e-6), seed
+
+
+def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_flushed(3, same_weights=True, memory="ample", shape="diamond")
+    expected = labels.solve(instance, Limits(), Watch())
+    monkeypatch.setattr(labels, "_POOL", 2)
+    assert labels.solve(instance, Limits(), Watch()).plan == expected.plan
+    monkeypatch.setattr(labels, "_MOST_LABELS", 2)
+    answer = labels.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.SIZE_LIMIT and "labels" in answer.reason and not answer.infeasible
+
+
+def test_too_many_slots_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("formulations.flushed_partitioning.slots.MOST_SLOTS", 1)
+    answer = labels.solve(diamond(), Limits(), Watch())
+    assert answer.stop is Stop.SIZE_LIMIT and "entries" in answer.reason
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_a_stopped_scan_has_a_true_bound(schedule: Schedule) -> None:
+    """Stopped after each number of passes: never a wrong bound, never infeasible."""
+    instance = replace(random_flushed(8, same_weights=True, shape="chain", memory="ample"), schedule=schedule)
+    best = evaluate(instance, labels.solve(instance, Limits(), Watch()).plan)
+    for most in range(12):
+        watch = Watch()
+        search = labels.Search(instance, labels.all_downsets(instance.flat, 10**6), watch)
+        passes = search.labels_at
+
+        def counted(T, most_sync, *, plain, passes=passes, search=search, watch=watch, most=most):
+            if search.passes >= most:
+                watch.flag[0] = 1
+            return passes(T, most_sync, plain=plain)
+
+        search.labels_at = counted
+        assert labels.scan(search, watch, 0.0) is False
+        assert watch.best_bound <= best * (1 + 1e-12)
+        assert watch.best_objective is None or watch.best_objective >= best * (1 - 1e-12)
+
+
+def test_a_coarse_gap_stops_early() -> None:
+    instance = diamond(devices=8, m=8, heavy=3.0)
+    exact, coarse = (labels.solve(instance, Limits(gap=gap), Watch()) for gap in (1e-6, 0.5))
+    assert coarse.stats["passes"] < exact.stats["passes"]
+    assert coarse.bound <= evaluate(instance, exact.plan) <= evaluate(instance, coarse.plan)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize(("schedule", "time"), [("1f1b", 0.0247079473), ("gpipe", 0.0278320750)])
+def test_bert_on_64_devices_is_proved(published, schedule: str, time: float) -> None:
+    import planner
+
+    flat = planner.load(published / "piper" / "bert32a100.json", devices=64, microbatches=64, memory="8GiB")
+    found = planner.solve(flushed(flat, Schedule(schedule)), method="labels")
+    assert found.objective == pytest.approx(time, rel=1e-8) and found.gap <= 1e-6 and found.seconds < 10
+    assert np.isfinite(found.bound)
