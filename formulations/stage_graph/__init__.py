@@ -137,6 +137,21 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         prepare=_prepare,
     ),
     Method(
+        name="piper-dp",
+        claim=Claim.HEURISTIC,
+        source="Piper with data parallelism only: chains of downsets, operators in a row merged if there are too many",
+        solve=lazy("formulations.stage_graph.piper:solve"),
+        supports=_alike,
+        effort=_effort(4),
+        options=(
+            _ANY_DEGREE,
+            Setting(
+                "merge", parse_count, "operators of a row that stay together", metavar="N", default="as few as fit"
+            ),
+        ),
+        prepare=_prepare,
+    ),
+    Method(
         name="data-parallel",
         claim=Claim.HEURISTIC,
         source="one stage",

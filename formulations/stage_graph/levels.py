@@ -13,167 +13,80 @@ Source: made for this project (Piper's downsets, with depths instead of a sequen
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from formulations.family import Answer
-from formulations.stage_graph.costs import Costs, assemble, bits
-from formulations.stage_graph.kernels_levels import needed, packed, placed
+from formulations.stage_graph.costs import Costs, bits
+from formulations.stage_graph.kernels_levels import packed
 from formulations.stage_graph.problem import StagePlan, evaluate
-from formulations.stage_graph.tables import StageTables
-from instances.graph import downsets
+from formulations.stage_graph.upsets import MAX_PAIRS, Array, Chains, TooManyError
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
 
-Array = Any
-#: Sizes that take a second or so to lay out.
-MAX_OPERATORS, MAX_UPSETS, MAX_PAIRS, MAX_SETS, MAX_OPTIONS = 62, 6_000, 3_000_000, 60_000, 1_000_000
+#: More ways to split sets into stages are not laid out.
+MAX_OPTIONS = 1_000_000
 
 
-class TooManyError(Exception):
-    """The model is too wide: too many upsets, sets or ways to pack them."""
-
-
-class Levels:
-    """Upsets, the sets between them and how these fall into stages; all arrays are laid out once.
+class Levels(Chains):
+    """Chains of upsets whose differences are levels: stages without a tensor between them.
 
     Raises
     ------
     TooManyError
-        If there are too many.
+        If there are too many upsets, or ways to split a level into stages.
     """
 
+    sequential = False
+
     def __init__(self, costs: Costs, watch: Watch, most_pairs: int = MAX_PAIRS) -> None:
-        self.costs, self.watch, self.most_pairs = costs, watch, most_pairs
         instance = costs.instance
-        self._lay_out([(edge.source, edge.target) for edge in instance.edges])
-        self.degrees = np.arange(1, instance.num_devices + 1)
-        self.tables = StageTables(costs, self.masks, self.degrees)
-        # A stage of depth i needs i devices or more together with what is behind it.
-        depth = min(instance.num_devices, instance.num_operators)
-        self._need = np.empty((len(self.masks), depth + 1), np.int64)
-        self._pack, self._choice = np.empty_like(self._need), np.empty_like(self._need)
-        self._least = np.empty((len(self.upsets), depth + 1), np.int64)
-        self._pick = np.empty_like(self._least)
-        self._flag = np.frombuffer(watch.flag, np.uint8)
-        self.rounds = 0
+        operators = [1 << node for node in range(instance.num_operators)]
+        super().__init__(costs, watch, operators, range(1, instance.num_devices + 1), most_pairs)
+        self._pack, self._choice = np.empty_like(self.need), np.empty_like(self.need)
 
-    def _lay_out(self, edges: list[tuple[int, int]]) -> None:
-        count = self.costs.instance.num_operators
-        found = downsets(count, edges, MAX_UPSETS) if count <= MAX_OPERATORS else None
-        if found is None:
-            raise TooManyError(f"more than {MAX_UPSETS} upsets or {MAX_OPERATORS} operators")
-        self.upsets = np.array(sorted(found, key=lambda each: (-each.bit_count(), each)), dtype=np.int64)
-        starts, levels, after = [0, 0], [], []  # the set of all operators comes first, nothing follows it
-        for index in range(1, len(self.upsets)):
-            larger = np.nonzero((self.upsets[:index] & self.upsets[index]) == self.upsets[index])[0]
-            levels.append(self.upsets[larger] ^ self.upsets[index])
-            after.append(larger)
-            starts.append(starts[-1] + len(larger))
-            if starts[-1] > self.most_pairs:
-                raise TooManyError(f"more than {self.most_pairs} pairs of upsets")
-        self.start, self.after = np.array(starts), np.concatenate(after)
-        distinct, self.level = np.unique(np.concatenate(levels), return_inverse=True)
-        if len(distinct) > MAX_SETS:
-            raise TooManyError(f"more than {MAX_SETS} sets between upsets")
-        self._lay_out_options(distinct.tolist())
-
-    def _lay_out_options(self, distinct: list[int]) -> None:
-        """Sets in an order in which parts come before wholes, and the ways to split each."""
-        order = sorted(range(len(distinct)), key=lambda number: distinct[number].bit_count())
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        self.level = rank[self.level]
-        self.masks = [distinct[number] for number in order]
-        self.index = {nodes: number for number, nodes in enumerate(self.masks)}
+    def lay_out_sets(self) -> None:
+        """The ways to split each set into a group with its first component, and the rest."""
+        index = {nodes: number for number, nodes in enumerate(self.masks)}
         starts, groups, rests = [0], [], []
         for nodes in self.masks:
-            for group in _groups(self._pieces(nodes)):
-                groups.append(self.index[group])
-                rests.append(self.index[nodes ^ group])
+            for group in _groups(_pieces(self.costs, nodes)):
+                groups.append(index[group])
+                rests.append(index[nodes ^ group])
             starts.append(len(groups))
             if len(groups) > MAX_OPTIONS:
                 raise TooManyError(f"more than {MAX_OPTIONS} ways to split sets")
-        self.option_start = np.array(starts)
-        self.group, self.rest = np.array(groups, dtype=np.int64), np.array(rests, dtype=np.int64)
+        self._option_start = np.array(starts)
+        self._group, self._rest = np.array(groups, dtype=np.int64), np.array(rests, dtype=np.int64)
 
-    def _pieces(self, nodes: int) -> list[int]:
-        """Connected components of a set."""
-        found = []
-        while nodes:
-            piece = front = nodes & -nodes
-            while front:
-                node = (front & -front).bit_length() - 1
-                front &= front - 1
-                fresh = (self.costs.successors[node] | self.costs.predecessors[node]) & nodes & ~piece
-                piece |= fresh
-                front |= fresh
-            found.append(piece)
-            nodes &= ~piece
-        return found
+    def pack(self) -> Array:
+        """Fewest devices of each level, as one stage or several."""
+        packed(self._option_start, self._group, self._rest, self.need, self._pack, self._choice)
+        return self._pack
 
-    def stats(self) -> dict[str, int]:
-        """Counts that explain the effort."""
-        return {
-            "upsets": len(self.upsets),
-            "transitions": len(self.after) * self.rounds,
-            "sets": len(self.masks),
-            "rounds": self.rounds,
-        }
-
-    def targets(self, microbatch: int) -> Array:
-        """All times per sample that a stage which fits can have, ascending."""
-        tps, room = self.tables.at(microbatch)
-        return np.unique(tps[(room > 0) & np.isfinite(tps)])
-
-    def plan(self, microbatch: int, target_s: float) -> StagePlan | None:
-        """A plan on the fewest devices, with every stage within the target; ``None`` if none has enough devices."""
-        self.rounds += 1
-        tps, room = self.tables.at(microbatch)
-        needed(tps, room, target_s, self.degrees, self._need)
-        packed(self.option_start, self.group, self.rest, self._need, self._pack, self._choice)
-        if not placed(self.start, self.level, self.after, self._pack, self._least, self._pick, self._flag):
-            return None
-        if self._least[-1, 1] > self.costs.instance.num_devices:
-            return None
-        parts = list(self._parts())[::-1]
-        return assemble(self.costs.instance, parts, microbatch)
-
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        upset, depth = len(self.upsets) - 1, 1
-        while upset:
-            move = int(self._pick[upset, depth])
-            yield from self._stages(int(self.level[move]), depth)
-            upset, depth = int(self.after[move]), depth + 1
-
-    def _stages(self, number: int, depth: int) -> Iterator[tuple[int, int]]:
+    def stages(self, number: int, depth: int) -> Iterator[tuple[int, int]]:
+        """Stages of a level."""
         while (option := int(self._choice[number, depth])) >= 0:
-            group = int(self.group[option])
-            yield self.masks[group], int(self._need[group, depth])
-            number = int(self.rest[option])
-        yield self.masks[number], int(self._need[number, depth])
+            group = int(self._group[option])
+            yield self.masks[group], int(self.need[group, depth])
+            number = int(self._rest[option])
+        yield self.masks[number], int(self.need[number, depth])
 
-    def best_at(self, microbatch: int, below_s: float = np.inf) -> StagePlan | None:
-        """The plan with the least slowest stage at a micro-batch size, if that is below ``below_s``.
 
-        ``None`` is a proof that there is none, unless the watch was stopped.
-        """
-        targets = self.targets(microbatch)
-        targets = targets[targets < below_s]
-        low, high = 0, len(targets)  # below low nothing is feasible, from high on everything (if there is a plan)
-        best: StagePlan | None = None
-        if not len(targets) or (best := self.plan(microbatch, targets[-1])) is None:
-            return None
-        high -= 1
-        while low < high and not self.watch.stopped():
-            middle = (low + high) // 2
-            found = self.plan(microbatch, targets[middle])
-            if found is None:
-                low = middle + 1
-            else:
-                best, high = found, middle
-        return best
+def _pieces(costs: Costs, nodes: int) -> list[int]:
+    """Connected components of a set, over the instance's edges."""
+    found = []
+    while nodes:
+        piece = front = nodes & -nodes
+        while front:
+            node = (front & -front).bit_length() - 1
+            front &= front - 1
+            fresh = (costs.successors[node] | costs.predecessors[node]) & nodes & ~piece
+            piece |= fresh
+            front |= fresh
+        found.append(piece)
+        nodes &= ~piece
+    return found
 
 
 def _groups(pieces: list[int]) -> Iterator[int]:

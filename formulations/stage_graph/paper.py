@@ -57,7 +57,7 @@ def solve_graphpipe(
     return _searched(
         instance,
         watch,
-        lambda: Search(costs, order.segment, reach, _degrees(instance, any_degree), rank == "memory", False, watch),
+        lambda: Search(costs, order.segment, reach, degrees_of(instance, any_degree), rank == "memory", False, watch),
         order.loss(),
     )
 
@@ -79,7 +79,7 @@ def solve_pipedream(
     return _searched(
         instance,
         watch,
-        lambda: Search(costs, chain(costs), Reach.NONE, _degrees(instance, any_degree), True, True, watch),
+        lambda: Search(costs, chain(costs), Reach.NONE, degrees_of(instance, any_degree), True, True, watch),
         {},
     )
 
@@ -109,7 +109,7 @@ def _searched(instance: StageGraph, watch: Watch, make: Any, stats: dict[str, An
     except TooLargeError as error:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
     plans = []
-    for microbatch in _published_sizes(instance):
+    for microbatch in published_sizes(instance):
         plan = search.best_at(microbatch)
         if plan is not None:
             plans.append(plan)
@@ -120,7 +120,8 @@ def _searched(instance: StageGraph, watch: Watch, make: Any, stats: dict[str, An
     return concluded(instance, watch, plans, {**counts, **stats})
 
 
-def _degrees(instance: StageGraph, any_degree: bool) -> Sequence[int]:
+def degrees_of(instance: StageGraph, any_degree: bool) -> Sequence[int]:
+    """Data-parallel degrees: powers of two, or all."""
     return range(1, instance.num_devices + 1) if any_degree else powers_of_two(instance.num_devices)
 
 
@@ -128,7 +129,7 @@ def _descending(instance: StageGraph) -> Iterable[int]:
     return reversed(instance.microbatch_sizes)
 
 
-def _published_sizes(instance: StageGraph) -> list[int]:
+def published_sizes(instance: StageGraph) -> list[int]:
     """Powers of two, from large to small; all sizes where the instance allows no power of two."""
     sizes = [size for size in _descending(instance) if size & (size - 1) == 0]
     return sizes or list(_descending(instance))

@@ -22,7 +22,7 @@ from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.kernels import fewest
 from formulations.stage_graph.kernels_levels import needed
-from formulations.stage_graph.levels import Levels, TooManyError
+from formulations.stage_graph.levels import Levels
 from formulations.stage_graph.paper import concluded
 from formulations.stage_graph.problem import StagePlan, depth, evaluate
 from formulations.stage_graph.program import (
@@ -39,6 +39,7 @@ from formulations.stage_graph.program import (
 from formulations.stage_graph.search import MAX_TRANSITIONS, Part
 from formulations.stage_graph.series_parallel import Segment, chain, decompose
 from formulations.stage_graph.tables import Tables
+from formulations.stage_graph.upsets import TooManyError
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
 
