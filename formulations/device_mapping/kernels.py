@@ -251,7 +251,8 @@ def anneal(
             else:
                 x, y = u + k * replicas, w + k * replicas
             step += 1
-            # What the swap changes: tensors of the two nodes and of their neighbours, and up to four links.
+            # What the swap changes: tensors of the two nodes and of their neighbours, and up to four links (a link
+            # between the two is looked at twice, but does not change).
             dx, dy = device[x], device[y]
             device[x], device[y] = dy, dx
             delta = 0.0
@@ -286,11 +287,6 @@ def anneal(
                         i = place[v] - back
                         k = q * replicas + (i if i >= 0 else replicas - 1)
                         if k - q * replicas >= links:
-                            continue
-                        known = False
-                        for j in range(num_links):
-                            known = known or old_link[j] == k
-                        if known:
                             continue
                         after = k + 1 if k + 1 < (q + 1) * replicas else q * replicas
                         cost = ring_bytes[q] * slowness[device[ring[k]], device[ring[after]]]

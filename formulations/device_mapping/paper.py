@@ -31,6 +31,7 @@ from formulations.device_mapping.costs import ROUNDING, Tables, plan_of, simple_
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
+from instances.graph import topological_order
 from instances.stage_graphs import generate
 from solvers.outcome import Limits, Stop, Watch
 
@@ -205,7 +206,7 @@ def checking_scheme(instance: DeviceMapping, table: Tables) -> tuple[Any, Any, A
     neighbours and, where rings count too, all replicas of its stage.
     """
     S, R = instance.num_stages, instance.replicas
-    sequence = topological_order(instance)
+    sequence = topological_order(S, [(edge.source, edge.target) for edge in instance.edges])
     ring_only = table.links > 0 and len(table.other) == 0
     if ring_only:
         order = [stage * R + replica for stage in sequence for replica in range(R)]
@@ -230,17 +231,6 @@ def checking_scheme(instance: DeviceMapping, table: Tables) -> tuple[Any, Any, A
             settle(node, [node, *(int(s) * R + replica for s in near), *ring])
     first = np.cumsum([0, *map(len, settled)])
     return np.array(order), first, np.array([node for nodes in settled for node in nodes], np.int64)
-
-
-def topological_order(instance: DeviceMapping) -> list[int]:
-    """Stages with sources before targets, the least numbers first."""
-    order: list[int] = []
-    left = set(range(instance.num_stages))
-    while left:
-        ready = min(s for s in left if not any(e.target == s and e.source in left for e in instance.edges))
-        order.append(ready)
-        left.remove(ready)
-    return order
 
 
 def prepare() -> None:

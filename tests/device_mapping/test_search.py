@@ -63,10 +63,12 @@ def test_seeds_repeat_and_time_does_not_matter() -> None:
 
 @pytest.mark.parametrize("ring", ["index", "free"])
 @pytest.mark.parametrize("objective", ["p2p", "allreduce", "full"])
-def test_what_is_kept_move_by_move_is_what_is_computed_anew(objective: str, ring: str) -> None:
+@pytest.mark.parametrize("replicas", [1, 2, 3, 5])
+def test_what_is_kept_move_by_move_is_what_is_computed_anew(objective: str, ring: str, replicas: int) -> None:
     """Thousands of swaps, blocks and turned rings: sums, links and the energy, towards two targets."""
-    instance = planner.load("random-blk-2", stages=5, replicas=5, graph="skip", objective=objective, ring=ring)
-    start = Mapping(tuple(tuple(range(s * 5, s * 5 + 5)) for s in range(5)))
+    instance = planner.load("random-blk-2", stages=6, replicas=replicas, graph="skip", objective=objective, ring=ring)
+    R = replicas
+    start = Mapping(tuple(tuple(range(s * R, s * R + R)) for s in range(6)))
     t = tables(instance)
     search = anneal._Search(instance, t, start, 3, 0.0, Watch())
     costs = (t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas)
@@ -84,11 +86,11 @@ def test_what_is_kept_move_by_move_is_what_is_computed_anew(objective: str, ring
         sending, link = search.sending.copy(), search.link.copy()
         kernels.refresh(*costs, search.device, search.ring, *sums)
         assert search.sending == pytest.approx(sending, rel=1e-9) and search.link == pytest.approx(link, rel=1e-9)
-        excess = np.maximum(0, sending.reshape(5, 5) - search.room[:, None]).sum()
-        excess += np.maximum(0, link.reshape(5, 5) - search.cap[:, None]).sum()
+        excess = np.maximum(0, sending.reshape(6, R) - search.room[:, None]).sum()
+        excess += np.maximum(0, link.reshape(6, R) - search.cap[:, None]).sum()
         assert energy == pytest.approx(excess, rel=1e-9, abs=1e-12)
-        assert sorted(search.device) == sorted(search.ring) == list(range(25))
-        assert all(search.place[node] == at % 5 and node // 5 == at // 5 for at, node in enumerate(search.ring))
+        assert sorted(search.device) == sorted(search.ring) == list(range(6 * R))
+        assert all(search.place[node] == at % R and node // R == at // R for at, node in enumerate(search.ring))
         search._keep_if_better()
         assert evaluate(instance, search.plan()) == pytest.approx(search.best, rel=1e-12)
 
