@@ -75,7 +75,8 @@ def test_the_published_program_sees_them(cases: int) -> None:
 
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
 def test_models_see_them(room: Any, cases: int) -> None:
-    for case in range(cases):
+    # The last has cuts of 1e20 s, beside which HiGHS overlooks the stages that the best assignment is made of.
+    for case in [*range(cases), 151]:
         check(room.solve, spread_instance(random.Random(f"model {case}"), max_layers=6), 1e-6)
 
 
