@@ -147,9 +147,9 @@ def exactly(
         memory[0, j, 0] = 0.0
     looked = 0
     for s in range(1, len(start) - 1):
-        if flag[0]:
-            return -1
         for j in range(devices):
+            if flag[0]:
+                return -1
             for d in range(1, devices - j + 1):
                 best_flight, best_memory = -1, np.inf
                 for x in range(start[s], start[s + 1]):

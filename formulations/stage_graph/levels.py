@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, bits
 from formulations.stage_graph.kernels_levels import packed
@@ -102,6 +103,11 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         search = Levels(Costs(instance), watch)
     except TooManyError as error:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+    with alarm(watch):
+        return _best(instance, search, watch)
+
+
+def _best(instance: StageGraph, search: Levels, watch: Watch) -> Answer[StagePlan]:
     best, objective = None, np.inf
     for microbatch in reversed(instance.microbatch_sizes):
         found = search.best_at(microbatch, objective * (1 - 1e-12))

@@ -10,9 +10,10 @@ Source: GraphPipe, Algorithms 1 and 2, section 7.1 and Appendix A.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.iteration import iteration_s
@@ -108,16 +109,25 @@ def _searched(instance: StageGraph, watch: Watch, make: Any, stats: dict[str, An
         search: Search = make()
     except TooLargeError as error:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+    with alarm(watch):
+        plans = each_size(instance, watch, search.best_at, published_sizes(instance))
+    counts = {"transitions": search.transitions, "rounds": search.rounds, "states": search.tables.num_states}
+    return concluded(instance, watch, plans, {**counts, **stats})
+
+
+def each_size(
+    instance: StageGraph, watch: Watch, best_at: Callable[[int], StagePlan | None], sizes: list[int]
+) -> list[StagePlan]:
+    """The plans that a search finds at these micro-batch sizes, reported as they are found."""
     plans = []
-    for microbatch in published_sizes(instance):
-        plan = search.best_at(microbatch)
+    for microbatch in sizes:
+        plan = best_at(microbatch)
         if plan is not None:
             plans.append(plan)
             watch.plan(plan, evaluate(instance, plan))
         if watch.stopped():
             break
-    counts = {"transitions": search.transitions, "rounds": search.rounds, "states": search.tables.num_states}
-    return concluded(instance, watch, plans, {**counts, **stats})
+    return plans
 
 
 def degrees_of(instance: StageGraph, any_degree: bool) -> Sequence[int]:

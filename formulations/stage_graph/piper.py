@@ -8,10 +8,11 @@ Source: GraphPipe, section 7.2; Piper, section 4 without tensor parallelism and 
 
 from __future__ import annotations
 
+from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.paper import concluded, degrees_of, published_sizes
-from formulations.stage_graph.problem import StagePlan, evaluate
+from formulations.stage_graph.paper import concluded, degrees_of, each_size, published_sizes
+from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.upsets import Chains, TooManyError
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
@@ -49,14 +50,8 @@ def solve(
             return Answer(stop=watch.why(), reason=reason)
     if search is None:
         return Answer(stop=Stop.SIZE_LIMIT, reason=reason)
-    plans = []
-    for microbatch in published_sizes(instance):
-        plan = search.best_at(microbatch)
-        if plan is not None:
-            plans.append(plan)
-            watch.plan(plan, evaluate(instance, plan))
-        if watch.stopped():
-            break
+    with alarm(watch):
+        plans = each_size(instance, watch, search.best_at, published_sizes(instance))
     merged = {"merged_operators": instance.num_operators, "merged_into": len(groups)} if size > 1 else {}
     return concluded(instance, watch, plans, {**search.stats(), **merged})
 

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.kernels import fewest
 from formulations.stage_graph.kernels_levels import needed
 from formulations.stage_graph.levels import Levels
-from formulations.stage_graph.paper import concluded
+from formulations.stage_graph.paper import concluded, each_size
 from formulations.stage_graph.problem import StagePlan, depth, evaluate
 from formulations.stage_graph.program import (
     EMPTY,
@@ -36,7 +37,7 @@ from formulations.stage_graph.program import (
     Remainder,
     TooLargeError,
 )
-from formulations.stage_graph.search import MAX_TRANSITIONS, Part
+from formulations.stage_graph.search import MAX_TRANSITIONS, Part, room_for
 from formulations.stage_graph.series_parallel import Segment, chain, decompose
 from formulations.stage_graph.tables import Tables
 from formulations.stage_graph.upsets import TooManyError
@@ -60,7 +61,7 @@ class _Room:
     most: int
 
     def __post_init__(self) -> None:
-        shape = (self.states, self.most + 1, self.most + 1)
+        shape = room_for(self.states, self.most)
         self.least = np.empty(shape, np.int32)
         self.pick, self.middle = np.empty(shape, np.int32), np.empty(shape, np.int32)
         self.need = np.empty((self.stages, self.most + 2), np.int32)
@@ -162,7 +163,8 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     """Plans of least bottleneck, and shallower ones where these may be quicker."""
     costs = Costs(instance)
     try:
-        return _small(instance, Levels(costs, watch, SMALL_PAIRS), watch)
+        with alarm(watch):
+            return _small(instance, Levels(costs, watch, SMALL_PAIRS), watch)
     except TooManyError:
         pass  # wide: the recursion below leaves some partitions out
     order = decompose(costs)
@@ -170,9 +172,10 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         searches = [Fewest(costs, order.segment, Reach.STRADDLE, watch)]
         if order.cuts:  # what the conversion lost, a row of operators may have
             searches.append(Fewest(costs, chain(costs), Reach.NONE, watch))
+        with alarm(watch):
+            plans = [plan for search in searches for plan in _sweep(instance, search, watch)]
     except TooLargeError as error:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
-    plans = [plan for search in searches for plan in _sweep(instance, search, watch)]
     stats = {
         "transitions": sum(search.transitions for search in searches),
         "rounds": sum(search.rounds for search in searches),
@@ -182,14 +185,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
 
 
 def _small(instance: StageGraph, search: Levels, watch: Watch) -> Answer[StagePlan]:
-    plans = []
-    for microbatch in reversed(instance.microbatch_sizes):
-        plan = search.best_at(microbatch)
-        if plan is not None:
-            plans.append(plan)
-            watch.plan(plan, evaluate(instance, plan))
-        if watch.stopped():
-            break
+    plans = each_size(instance, watch, search.best_at, list(reversed(instance.microbatch_sizes)))
     return concluded(instance, watch, plans, search.stats())
 
 

@@ -17,7 +17,18 @@ import numpy as np
 from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.kernels import exactly
 from formulations.stage_graph.problem import StagePlan
-from formulations.stage_graph.program import CHAIN, EMPTY, FORK, GROUP, SPLIT, STAGE, Program, Reach, Remainder
+from formulations.stage_graph.program import (
+    CHAIN,
+    EMPTY,
+    FORK,
+    GROUP,
+    SPLIT,
+    STAGE,
+    Program,
+    Reach,
+    Remainder,
+    TooLargeError,
+)
 from formulations.stage_graph.series_parallel import Segment
 from formulations.stage_graph.tables import Tables
 from solvers.outcome import Watch
@@ -26,6 +37,8 @@ from solvers.outcome import Watch
 TOLERANCE = 1e-4
 #: More transitions are not built.
 MAX_TRANSITIONS = 400_000
+#: Cells of an array of the recursion: half a gigabyte in all.
+MAX_CELLS = 20_000_000
 
 #: Operators of a stage as a bitset, and its devices.
 Part = tuple[int, int]
@@ -34,6 +47,13 @@ Part = tuple[int, int]
 def powers_of_two(most: int) -> list[int]:
     """1, 2, 4, ... up to ``most``."""
     return [1 << power for power in range(most.bit_length())]
+
+
+def room_for(states: int, most: int) -> tuple[int, int, int]:
+    """The shape of an array over states and two counts from 0 to ``most``; `TooLargeError` if it would be too large."""
+    if states * (most + 1) ** 2 > MAX_CELLS:
+        raise TooLargeError(f"{states} states times {most + 1} squared; expected at most {MAX_CELLS}")
+    return states, most + 1, most + 1
 
 
 @dataclass
@@ -57,7 +77,7 @@ class Search:
         self.root = self.program.enter(self.segment)
         self.tables = Tables(self.costs, self.program, self.degrees)
         instance = self.costs.instance
-        shape = (self.tables.num_states, instance.num_devices + 1, instance.num_devices + 1)
+        shape = room_for(self.tables.num_states, instance.num_devices)
         self._flight = np.empty(shape, np.int64)
         self._memory = np.empty(shape)
         self._pick, self._share = np.empty(shape, np.int64), np.empty(shape, np.int64)

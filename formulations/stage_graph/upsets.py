@@ -24,6 +24,8 @@ from solvers.outcome import Watch
 Array = Any
 #: Sizes that take a second or two to lay out.
 MAX_NODES, MAX_UPSETS, MAX_PAIRS, MAX_SETS = 62, 6_000, 3_000_000, 60_000
+#: Costs of sets on degrees: a tenth of a gigabyte for each array.
+MAX_CELLS = 10_000_000
 
 
 class TooManyError(Exception):
@@ -55,6 +57,8 @@ class Chains:
         self.costs, self.watch, self.groups, self.most_pairs = costs, watch, groups, most_pairs
         self._lay_out()
         self.lay_out_sets()
+        if len(self.masks) * len(degrees) > MAX_CELLS:
+            raise TooManyError(f"{len(self.masks)} sets times {len(degrees)} degrees; expected at most {MAX_CELLS}")
         self.degrees = np.array(degrees, dtype=np.int64)
         self.tables = StageTables(costs, self.masks, self.degrees)
         deepest = min(costs.instance.num_devices, len(groups))
