@@ -214,7 +214,7 @@ def test_what_cannot_be_drawn_is_refused(name: str, file: str, capsys: pytest.Ca
 
 def test_a_mesh_too_large_to_prove_has_a_regular_plan_and_a_bound() -> None:
     instance = generate(32, 48, 2, 4, ordered=True)
-    limits = Limits(time_s=0.5)
+    limits = Limits(time_s=2.0)
     watch = Watch(limits)
     cpsat.solve(instance, limits, watch)
     assert violations(instance, watch.best_plan) == ()
