@@ -1,0 +1,50 @@
+"""The claims of Parmesan that can be examined here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formulations.family import Setting, lazy
+from instances.parameters import one_of, parse_amount, parse_degrees
+from planner.claims.claim import Claim
+
+_NETWORKS = ("mesh2d", "torus2d", "mesh3d", "torus3d", "random-blk-1", "random-blk-2", "uniform-dist")
+
+
+def _networks(value: Any) -> tuple[str, ...]:
+    parse = one_of(*_NETWORKS)
+    try:
+        return tuple(parse(part.strip()) for part in str(value).split(","))
+    except ValueError:
+        raise ValueError(f"names separated by commas, of {', '.join(_NETWORKS)}") from None
+
+
+_TIME = Setting("time-limit", parse_amount, "seconds of each method on each cell", metavar="SECONDS", default="10")
+_OBJECTIVE = Setting(
+    "objective",
+    one_of("p2p", "allreduce", "full", "auto"),
+    "what of a stage's time counts; auto: the paper's ratio rule, cell by cell",
+    metavar="p2p|allreduce|full|auto",
+    default="auto",
+)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "parmesan-fig-2",
+        "Parmesan, Figure 2",
+        "consecutive mapping is not optimal on two machines of two devices",
+        lazy("planner.claims.parmesan_fig_2:run"),
+    ),
+    Claim(
+        "parmesan-table-2",
+        "Parmesan, Table 2",
+        "speedups over consecutive mapping on grids and random networks, with proved gaps",
+        lazy("planner.claims.parmesan_table_2:run"),
+        (
+            _TIME,
+            _OBJECTIVE,
+            Setting("devices", parse_degrees, "only cells with so many devices", metavar="64,256,512", default="all"),
+            Setting("topologies", _networks, "only these networks", metavar="KIND,...", default="all"),
+        ),
+    ),
+)

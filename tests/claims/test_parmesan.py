@@ -1,0 +1,47 @@
+"""The claims of Parmesan: Figure 2, and Table 2 where it is small."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.claims.parmesan_table_2 import PRINTED, SHAPES
+from planner.errors import UsageError
+from planner.reproduce import reproduce
+
+COLUMNS = ("topology", "stages", "replicas", "objective", "consecutive", "parmesan", "best", "bound", "gap")
+
+
+def test_figure_2_is_met() -> None:
+    found = reproduce("parmesan-fig-2").evidence
+    assert (found.compared, found.matched) == (1, 1)
+    (row,) = found.rows
+    assert tuple(row)[: len(COLUMNS)] == COLUMNS
+    assert row["consecutive"] == pytest.approx(13 / 3000) and row["best"] == pytest.approx(7 / 3000)
+    assert row["gap"] <= 1e-6
+
+
+def test_cells_of_table_2_can_be_chosen() -> None:
+    found = reproduce("parmesan-table-2", time_limit="0.5", devices="64", topologies="torus3d,mesh3d", objective="p2p")
+    rows = found.evidence.rows
+    assert [(row["topology"], row["stages"]) for row in rows] == [
+        (kind, stages) for kind in ("mesh3d", "torus3d") for stages in (4, 8, 16)
+    ]
+    for row in rows:
+        assert tuple(row)[: len(COLUMNS)] == COLUMNS and row["objective"] == "p2p"
+        assert row["bound"] <= row["best"] <= min(row["parmesan"], row["consecutive"])
+        assert row["bound_speedup"] >= row["best_speedup"] >= row["parmesan_speedup"] >= 1
+    assert "6 cells" in found.evidence.notes[-1]
+
+
+def test_grids_are_printed_where_they_exist() -> None:
+    for kind, printed in PRINTED.items():
+        for (stages, replicas), speedup in zip(SHAPES, printed, strict=True):
+            power = {"2d": 2, "3d": 3}.get(kind[-2:])
+            sides = range(1, 40)
+            assert (speedup is not None) == (power is None or stages * replicas in {side**power for side in sides})
+
+
+@pytest.mark.parametrize("wrong", [{"topologies": "ring"}, {"objective": "both"}, {"time_limit": "-1"}])
+def test_wrong_options_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        reproduce("parmesan-table-2", **wrong)
