@@ -24,6 +24,10 @@ from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Run, Stop, Watch
 
+#: Up to so many open pairs of passes a variable for each is worth its price: with little room proofs take a tenth of
+#: the conflicts, with much room they take several times as long.
+_DECIDED_PAIRS = 350
+
 
 @dataclass
 class CpsatModel:
@@ -83,8 +87,11 @@ def build(
         for earlier, lag in waits:
             model.add(start[number] >= start[earlier] + int(whole.seconds[earlier] + lag))
     built = CpsatModel(model, start, iteration, graph, unit)
+    pairs = sum(count * (room - 1) for count, room in zip(whole.counts, whole.rooms, strict=True))
     for stage in range(len(whole.counts)):
         _add_stage(built, whole, stage)
+        if pairs <= _DECIDED_PAIRS or resource == "cumulative":
+            _add_order(built, whole, stage)
         if resource == "cumulative":
             _add_room(built, whole, stage, max(0, int(latest)))
     if first is not None:
@@ -104,6 +111,25 @@ def _add_stage(built: CpsatModel, whole: PassGraph, stage: int) -> None:
     # The iteration lasts until the last backward pass of every stage.
     last = first + 2 * count - 1
     built.model.add(built.iteration >= built.start[last] + int(whole.seconds[last]))
+
+
+def _add_order(built: CpsatModel, whole: PassGraph, stage: int) -> None:
+    """The same once more as what is decided: whether backward pass j comes before forward pass i.
+
+    Only for pairs that precedences leave open; and with it any later forward and any earlier backward pass.
+    """
+    model, start, count, room = built.model, built.start, whole.counts[stage], whole.rooms[stage]
+    before: dict[tuple[int, int], cp_model.IntVar] = {}
+    for j in range(count):
+        for i in range(j + 1, min(count, j + room)):
+            forward, backward = whole.number(stage, True, i), whole.number(stage, False, j)
+            literal = before[i, j] = model.new_bool_var(f"before[{backward},{forward}]")
+            model.add(start[forward] >= start[backward] + int(whole.seconds[backward])).only_enforce_if(literal)
+            model.add(start[backward] >= start[forward] + int(whole.seconds[forward])).only_enforce_if(~literal)
+    for (i, j), literal in before.items():
+        for implied in ((i + 1, j), (i, j - 1)):
+            if implied in before:
+                model.add_implication(literal, before[implied])
 
 
 def _add_room(built: CpsatModel, whole: PassGraph, stage: int, latest: int) -> None:

@@ -8,7 +8,7 @@ from formulations.family import Answer
 from formulations.microbatch_schedule.common import figures, impossible, lower_bound, offer
 from formulations.microbatch_schedule.memory import least_memory
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.search import search
+from formulations.microbatch_schedule.search import EFFORT, search
 from formulations.simulate_graph import GraphTrace, PassGraph
 from instances.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Run, Stop, Watch
@@ -47,7 +47,7 @@ def prove(instance: ScheduleInstance, limits: Limits, watch: Watch, backend: Bac
         offer(instance, watch, trace)
 
     goal = bound * (1 + 1e-9)
-    best = search(graph, watch, limits.seed, found, goal)
+    best = search(graph, watch, limits.seed, found, goal, EFFORT // 3)
     if watch.stopped() or (watch.best_objective is not None and watch.best_objective <= goal):
         stats = figures(instance, watch.best_plan)
         return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), solver=backend.version, stats=stats)
