@@ -69,8 +69,8 @@ def _starts(lengths: Iterable[int]) -> NDArray[np.int64]:
 class Rows:
     """A family of downsets (sets closed under predecessors), by rising seconds; shape (D, words) and (D,).
 
-    ``edge_start``, ``edge``: the tensors that cross the border of each; ``feed_start``, ``feed``: the operators in it
-    that feed others outside (only where memory is limited).
+    ``edge_start``, ``edge``: the tensors that cross the border of each, ``border`` their seconds; ``feed_start``,
+    ``feed``: the operators in it that feed others outside (only where memory is limited).
     """
 
     bits: Words
@@ -78,6 +78,7 @@ class Rows:
     fixed: NDArray[np.float64]
     activation: NDArray[np.float64]
     parameters: NDArray[np.float64]
+    border: NDArray[np.float64]
     edge_start: NDArray[np.int64]
     edge: NDArray[np.int64]
     feed_start: NDArray[np.int64]
@@ -97,7 +98,9 @@ def rows(instance: OperatorInstance, table: Graph, bits: Words) -> Rows:
         every = np.arange(len(instance.operators), dtype=np.int64)
         feed_start, feed = kernels.borders(bits, every, table.after_start, table.after)
     compute, fixed, activation, parameters = (each[order] for each in sums)
-    return Rows(bits, compute, fixed, activation, parameters, edge_start, edge, feed_start, feed)
+    crossing = np.concatenate([np.zeros(1), np.cumsum(table.seconds[edge])])
+    border = crossing[edge_start[1:]] - crossing[edge_start[:-1]]
+    return Rows(bits, compute, fixed, activation, parameters, border, edge_start, edge, feed_start, feed)
 
 
 def memory_rules(instance: OperatorInstance) -> NDArray[np.float64]:

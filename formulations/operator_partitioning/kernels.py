@@ -159,32 +159,40 @@ def _keeps(room, from_end, rules):
 
 @njit(**OUTER)
 def fill_table(
-    bits, compute, fixed, activity, edge_start, edge, feed_start, feed, source, start, target, seconds, activation,
-    after_start, after, num_stages, replicas, at_most, rules, ceiling, best, before, flag
+    bits, compute, fixed, activity, border, edge_start, edge, feed_start, feed, source, start, target, seconds,
+    activation, after_start, after, num_stages, replicas, at_most, rules, ceiling, best, before, flag
 ):  # fmt: skip
     """Equation 2 with d - d' = R for every stage.
 
     ``best[F, s]``: least slowest stage of row F in s stages; ``before[F, s]``: the row in front of stage s. Both of
-    shape (D, S + 1). Stages above ``ceiling`` are not looked at. Every tensor must have one target: then Equation 3 is
-    a matter of the stage alone. Returns the steps done, negative if the flag ended it.
+    shape (D, S + 1). Stages above ``ceiling`` are not looked at. A tensor that leaves a stage counts once, whatever
+    stages it goes to: where tensors have one target, as in Equation 3, that is a matter of the stage alone; elsewhere
+    the values are lower bounds. Returns the steps done, negative if the flag ended it.
     """
     limit = rules[0] * (replicas if rules[1] != 0 else 1)
     last = np.empty(len(activation), np.int64)
     steps = ZERO
+    reached = np.zeros(bits.shape[0], np.bool_)
     for r in range(bits.shape[0]):
         for s in range(num_stages + 1):
             best[r, s] = np.inf
             before[r, s] = -1
     for s in range(num_stages + 1 if at_most else 1):
         best[0, s] = 0.0
+    reached[0] = True
+    most = ceiling * replicas * (1 + _NOISE)
+    end = compute[bits.shape[0] - 1]
     for high in range(1, bits.shape[0]):
         if flag[0]:
             return -1 - steps
         sent_start, sent_end = edge_start[high], edge_start[high + 1]
         for low in range(high - 1, -1, -1):
             spent = compute[high] - compute[low]
-            if spent / replicas > ceiling:
+            if spent > most:
                 break
+            # A tensor across one of two borders is across the other too, or the stage sends or receives it.
+            if not reached[low] or spent + abs(border[high] - border[low]) * (1 - _NOISE) > most:
+                continue
             if not _within(bits, low, high):
                 continue
             steps += 1
@@ -203,17 +211,21 @@ def fill_table(
                 )  # fmt: skip
             for s in range(1, num_stages + 1):
                 value = max(best[low, s - 1], load)
-                if value < best[high, s] and _keeps(room, num_stages - s + 1, rules):
+                # What is left behind must fit the stages that are left.
+                if value >= best[high, s] or (s < num_stages and end - compute[high] > (num_stages - s) * most):
+                    continue
+                if _keeps(room, num_stages - s + 1, rules):
                     best[high, s] = value
                     before[high, s] = low
+                    reached[high] = True
     return steps
 
 
 @njit(**OUTER)
 def labels(
-    bits, compute, fixed, activity, parameters, edge_start, edge, feed_start, feed, source, start, target, seconds,
-    activation, after_start, after, num_stages, replicas, devices, at_most, rules, threshold, cap, blind, most_labels,
-    chain, chain_replicas, flag, report
+    bits, compute, fixed, activity, parameters, border, edge_start, edge, feed_start, feed, source, start, target,
+    seconds, activation, after_start, after, num_stages, replicas, devices, at_most, rules, threshold, cap, blind,
+    ahead, most_labels, chain, chain_replicas, flag, report
 ):  # fmt: skip
     """Look for a plan whose slowest stage takes at most ``threshold``.
 
@@ -225,11 +237,16 @@ def labels(
         Most parameter bytes of a stage.
     blind
         Count every tensor that leaves a stage once, whatever stages it goes to: a relaxation.
+    ahead
+        Lower bounds, shape (D, S + 1): the slowest of s stages that make up row F.
     most_labels
         More are not kept: TOO_MANY.
     chain, chain_replicas
         Output: the rows of the plan with the empty set first, shape (S + 1,), and replicas, shape (S,), from the input
-        side on; ``report[0]`` is the number of stages. ``report[1]`` counts steps, ``report[2]`` labels.
+        side on; ``report[0]`` is the number of stages. ``report[1]`` counts steps, ``report[2]`` labels;
+        ``report[3]`` is the least threshold under which anything would have gone otherwise (only if NONE).
+
+    ``border[r]`` are the seconds of all tensors that cross the border of row r.
 
     From the last stage to the first. A label of row F is a way to do all that is outside F: ``uses[label, s]`` devices
     with s stages, and for each tensor across the border the number of stages that take it. A label that needs no more
@@ -256,20 +273,42 @@ def labels(
     total = ZERO + 1
     widest = np.float64(replicas) if replicas > 0 else np.float64(devices)
     bound = threshold * (1 + _NOISE)
+    most = bound * widest
+    least, next_load = np.inf, np.inf  # the least threshold and the least load that were refused
+    done = False
+    soonest = np.full(bits.shape[0], np.inf)
+    for r in range(bits.shape[0]):
+        for s in range(num_stages + 1):
+            soonest[r] = min(soonest[r], ahead[r, s])
     for high in range(top, 0, -1):
         if head[high] < 0:
             continue
         if flag[0]:
             return STOPPED
-        for low in range(high - 1, -1, -1):
+        # What is left in front must fit the stages or devices that are left.
+        rest = _rest(head[high], follow, uses, num_stages, replicas, devices)
+        begin = _begin(compute, high, rest * bound)
+        if begin + 1 < high:
+            least = min(least, compute[begin + 1] / rest if rest > 0 else np.inf)
+        for low in range(begin, -1, -1):
             spent = compute[high] - compute[low]
-            if spent > bound * widest:
+            if spent > most:
+                next_load = min(next_load, spent)
                 break
+            if soonest[low] > bound:
+                least = min(least, soonest[low])
+                continue
+            # A tensor across one of two borders is across the other too, or the stage sends or receives it.
+            at_least = spent + abs(border[high] - border[low]) * (1 - _NOISE)
+            if at_least > most * (1 + _NOISE):
+                next_load = min(next_load, at_least)
+                continue
             if parameters[high] - parameters[low] > cap or not _within(bits, low, high):
                 continue
             report[1] += 1
             spent += _received(bits, low, high, edge_start, edge, start, target, seconds)
-            if spent > bound * widest:
+            if spent > most:
+                next_load = min(next_load, spent)
                 continue
             room = -2.0
             width = 0 if blind else edge_start[low + 1] - edge_start[low]
@@ -280,12 +319,14 @@ def labels(
                 for k in range(edge_start[high], edge_start[high + 1]):
                     if not _has(bits, low, source[edge[k]]):
                         load += seconds[edge[k]] * (1 if blind else takers[offset + k])
-                if load > bound * widest:
+                if load > most:
+                    next_load = min(next_load, load)
                     here = follow[here]
                     continue
                 own = np.int64(1)
                 if replicas == 0 and load > bound:
                     own = np.int64(np.ceil(load / bound))
+                    least = min(least, load / (own - 1))
                 any_fresh = False
                 for s in range(num_stages + 1):
                     fresh[s] = _NEVER
@@ -319,9 +360,17 @@ def labels(
                         rest = np.float64(devices - together)
                         if rest < 0:
                             continue
-                    if compute[low] <= rest * bound and (low == 0 or s + 1 < num_stages):
+                    if low > 0 and s + 1 == num_stages:
+                        continue
+                    if ahead[low, num_stages - s - 1] > bound:
+                        least = min(least, ahead[low, num_stages - s - 1])
+                        continue
+                    if compute[low] <= rest * bound:
                         fresh[s + 1] = together
                         any_fresh = True
+                        done = done or (low == 0 and (at_most or s + 1 == num_stages))
+                    elif rest > 0:
+                        least = min(least, compute[low] / rest)
                 if not any_fresh:
                     here = follow[here]
                     continue
@@ -353,7 +402,14 @@ def labels(
                     follow[total], parent[total], row[total] = head[low], here, low
                     head[low] = total
                     total += 1
+                if done:
+                    break
                 here = follow[here]
+            if done:
+                break
+        if done:
+            break
+    report[3] = min(least, next_load / widest)
     report[2] = max(report[2], np.float64(total))
     label, stages = _finish(head[0], follow, uses, num_stages, at_most)
     if label < 0:
@@ -366,6 +422,33 @@ def labels(
         chain_replicas[position] = uses[label, stages - position] - uses[above, stages - position - 1]
         label = above
     return FOUND
+
+
+@njit(**INNER)
+def _rest(first, follow, uses, num_stages, replicas, devices):
+    """Devices (or stages times replicas) that at most are left in front of the stage before a row."""
+    fewest, here = _NEVER, first
+    while here >= 0:
+        for s in range(num_stages):
+            if uses[here, s] < fewest:
+                fewest = uses[here, s]
+        here = follow[here]
+    if fewest >= _NEVER:
+        return 0.0
+    return np.float64((num_stages - fewest - 1) * replicas if replicas > 0 else devices - fewest - 1)
+
+
+@njit(**INNER)
+def _begin(compute, high, limit):
+    """The last row before ``high`` of at most ``limit`` seconds; the rows are sorted."""
+    first, last = np.int64(0), np.int64(high - 1)
+    while first < last:
+        middle = (first + last + 1) // 2
+        if compute[middle] <= limit:
+            first = middle
+        else:
+            last = middle - 1
+    return first
 
 
 @njit(**INNER)

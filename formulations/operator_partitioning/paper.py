@@ -18,13 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from formulations.alarm import alarm
 from formulations.family import Answer
-from formulations.operator_partitioning import kernels
 from formulations.operator_partitioning.clustering import ALPHA, Fusions, default_clusters, fuse
-from formulations.operator_partitioning.costs import Words, graph, load_bound, memory_rules, plan_of, rows
+from formulations.operator_partitioning.costs import Words, graph, load_bound, rows
 from formulations.operator_partitioning.downsets import (
     clustered_downsets,
     membership,
@@ -33,7 +30,7 @@ from formulations.operator_partitioning.downsets import (
 )
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, stage_seconds, violations
 from formulations.operator_partitioning.refinement import refine
-from formulations.operator_partitioning.search import Search
+from formulations.operator_partitioning.search import Search, chained, filled
 from formulations.operator_partitioning.shapes import Flow, answer_of
 from instances.graph import topological_order
 from instances.operator_partitioning import OperatorInstance, Tensor
@@ -91,25 +88,12 @@ def dynamic_program(instance: OperatorInstance, family: Clustered, watch: Watch)
     if instance.num_devices is not None:
         found = Search(instance, family.bits, watch).least(load_bound(instance), tell=False)
         return found.plan, found.steps
-    stages = instance.num_stages
     table = graph(instance, pair_tensors(instance, family.clusters))
     each = rows(instance, table, family.bits)
-    best, before = np.empty((len(each.bits), stages + 1)), np.empty((len(each.bits), stages + 1), np.int64)
-    steps = kernels.fill_table(
-        each.bits, each.compute, each.fixed, each.activation, each.edge_start, each.edge, each.feed_start, each.feed,
-        table.source, table.start, table.target, table.seconds, table.activation, table.after_start, table.after,
-        stages, instance.replicas, instance.at_most, memory_rules(instance), math.inf, best, before,
-        np.frombuffer(watch.flag, np.uint8),
-    )  # fmt: skip
-    row, chain = len(each.bits) - 1, [len(each.bits) - 1]
-    if steps < 0 or best[row, stages] == math.inf:
-        return None, int(abs(steps))
-    for s in range(stages, 0, -1):
-        if row:
-            row = int(before[row, s])
-            chain.append(row)
-    replicas = [instance.replicas] * (len(chain) - 1)
-    return plan_of(each.bits, chain[::-1], replicas, len(instance.operators)), int(steps)
+    best, before, steps = filled(instance, table, each, math.inf, watch)
+    if steps < 0 or best[-1, instance.num_stages] == math.inf:
+        return None, abs(steps)
+    return chained(instance, each, before), steps
 
 
 def partition(

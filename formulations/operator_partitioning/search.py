@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.operator_partitioning import kernels
 from formulations.operator_partitioning.costs import ROUNDING, Graph, Rows, Words, graph, memory_rules, plan_of, rows
@@ -56,7 +57,8 @@ class Search:
         self._table: Graph = graph(instance)
         self._rows: Rows = rows(instance, self._table, bits)
         self._rules = memory_rules(instance)
-        self._report = np.zeros(3)
+        self._report = np.zeros(4)
+        self._ahead = np.zeros((len(self._rows.bits), self._stages + 1))
         self._tests = 0
         self._single = all(len(tensor.targets) == 1 for tensor in instance.tensors)
 
@@ -69,6 +71,7 @@ class Search:
         ``tell`` plans and bounds go to the watch.
         """
         self._best, self._value, self._tell = None, math.inf, tell
+        self._ahead[:] = 0.0
         if plan is not None:
             self._keep(plan)
         if self._best is None:
@@ -76,11 +79,30 @@ class Search:
             if status != kernels.FOUND or first is None:
                 return self._found(lower, 0.0, status)
             self._keep(first)
-        low, status = self._halve(lower, cap_bytes, blind=True)
+        if self._instance.num_devices is None and cap_bytes == math.inf:
+            low, status = self._relax(lower)
+        else:
+            low, status = self._halve(lower, cap_bytes, blind=True)
         relaxed = low
-        if status == kernels.NONE and not self._single:
+        if status == kernels.NONE:
             low, status = self._halve(low, cap_bytes, blind=False)
         return self._found(low, relaxed, status)
+
+    def _relax(self, low: float) -> tuple[float, int]:
+        """The least slowest stage where a tensor that leaves counts once: Equation 2, up to the plan at hand."""
+        ceiling = self._value * (1 - PRECISION)
+        best, before, steps = filled(self._instance, self._table, self._rows, ceiling, self._watch)
+        self._report[1] += abs(steps)
+        if steps < 0:
+            return low, int(kernels.STOPPED)
+        self._ahead = best
+        value = float(best[-1, self._stages])
+        if value < math.inf:
+            self._keep(chained(self._instance, self._rows, before))
+        low = max(low, min(value, ceiling) * (1 - PRECISION / 10))
+        if self._tell:
+            self._watch.bound(low * (1 - ROUNDING))
+        return low, int(kernels.NONE)
 
     def feasible(self) -> bool:
         """Whether the family has any plan."""
@@ -88,15 +110,17 @@ class Search:
 
     def _halve(self, low: float, cap: float, blind: bool) -> tuple[float, int]:
         """Close in on the least threshold with a plan; no plan has less than the first value returned."""
-        high = self._value
-        while high - low > PRECISION * high:
-            middle = low + (high - low) / 2
+        high, at_low = self._value, not blind
+        while high - low > 2 * PRECISION * high:
+            # In turn just above the bound, which is often attained, and in the middle.
+            middle = min(low * (1 + PRECISION), high) if at_low else low + (high - low) / 2
+            at_low = not at_low
             status, plan = self._test(middle, cap, blind)
             if status == kernels.FOUND and plan is not None:
                 self._keep(plan)
                 high = min(middle, self._value)
             elif status == kernels.NONE:
-                low = middle
+                low = max(middle, min(high, float(self._report[3]) * (1 - PRECISION / 10)))
                 if self._tell:
                     self._watch.bound(low * (1 - ROUNDING))
             else:
@@ -111,11 +135,11 @@ class Search:
         self._tests += 1
         self._watch.stopped()
         status = kernels.labels(
-            family.bits, family.compute, family.fixed, family.activation, family.parameters, family.edge_start,
-            family.edge, family.feed_start, family.feed, table.source, table.start, table.target, table.seconds,
-            table.activation, table.after_start, table.after, stages, 0 if free else instance.replicas,
+            family.bits, family.compute, family.fixed, family.activation, family.parameters, family.border,
+            family.edge_start, family.edge, family.feed_start, family.feed, table.source, table.start, table.target,
+            table.seconds, table.activation, table.after_start, table.after, stages, 0 if free else instance.replicas,
             instance.num_devices or 0, instance.at_most, self._rules, threshold, cap, blind or self._single,
-            _MOST_LABELS, chain, replicas, np.frombuffer(self._watch.flag, np.uint8), self._report,
+            self._ahead, _MOST_LABELS, chain, replicas, np.frombuffer(self._watch.flag, np.uint8), self._report,
         )  # fmt: skip
         if status != kernels.FOUND:
             return int(status), None
@@ -157,6 +181,33 @@ class Search:
     _best: OperatorPlan | None
     _value: float
     _tell: bool
+
+
+def filled(
+    instance: OperatorInstance, table: Graph, family: Rows, ceiling: float, watch: Watch
+) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
+    """``best``, ``before`` and the steps of `kernels.fill_table`, for the tensors of ``table``."""
+    assert instance.num_stages is not None
+    shape = (len(family.bits), instance.num_stages + 1)
+    best, before = np.empty(shape), np.empty(shape, np.int64)
+    steps = kernels.fill_table(
+        family.bits, family.compute, family.fixed, family.activation, family.border, family.edge_start, family.edge,
+        family.feed_start, family.feed, table.source, table.start, table.target, table.seconds, table.activation,
+        table.after_start, table.after, instance.num_stages, instance.replicas, instance.at_most,
+        memory_rules(instance), ceiling, best, before, np.frombuffer(watch.flag, np.uint8),
+    )  # fmt: skip
+    return best, before, int(steps)
+
+
+def chained(instance: OperatorInstance, family: Rows, before: NDArray[np.int64]) -> OperatorPlan:
+    """The plan behind the last entry of the table."""
+    row, chain = len(family.bits) - 1, [len(family.bits) - 1]
+    for s in range(instance.num_stages or 1, 0, -1):
+        if row:
+            row = int(before[row, s])
+            chain.append(row)
+    replicas = [instance.replicas] * (len(chain) - 1)
+    return plan_of(family.bits, chain[::-1], replicas, len(instance.operators))
 
 
 def effort_stats(found: Found, downsets: int) -> dict[str, Any]:
