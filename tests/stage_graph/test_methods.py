@@ -1,0 +1,291 @@
+"""Methods of stage graphs against every partition of small models, and what each promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from branching_cases import least_of_all, random_graph
+
+from formulations.family import Answer
+from formulations.stage_graph import FAMILY, levels, paper, piper, plus
+from formulations.stage_graph.costs import Costs, bits
+from formulations.stage_graph.iteration import iteration_s
+from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, violations
+from formulations.stage_graph.program import Program, Reach
+from formulations.stage_graph.series_parallel import Leaf, Segment, chain, decompose
+from instances.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
+from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from solvers.outcome import Limits, Stop, Watch
+
+Solve = Callable[..., Answer[StagePlan]]
+HEURISTICS: list[tuple[str, Solve, dict[str, object]]] = [
+    ("graphpipe", paper.solve_graphpipe, {}),
+    ("graphpipe", paper.solve_graphpipe, {"any_degree": True, "rank": "in-flight"}),
+    ("graphpipe", paper.solve_graphpipe, {"terminals": "series"}),
+    ("pipedream", paper.solve_pipedream, {"any_degree": True}),
+    ("piper-dp", piper.solve, {}),
+    ("data-parallel", paper.solve_data_parallel, {}),
+]
+
+
+def run(solve: Solve, instance: StageGraph, **options: object) -> Answer[StagePlan]:
+    return solve(instance, Limits(), Watch(), **options)
+
+
+def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
+    """The objective of a plan that keeps all rules; ``inf`` without a plan."""
+    if answer.plan is None:
+        return math.inf
+    assert violations(instance, answer.plan) == ()
+    return evaluate(instance, answer.plan)
+
+
+def test_levels_finds_the_optimum(cases: int) -> None:
+    infeasible = 0
+    for seed in range(cases):
+        instance = random_graph(seed, (1, 5), 1 + seed % 4, series_parallel=bool(seed % 2))
+        answer = run(levels.solve, instance)
+        optimum = least_of_all(instance)
+        assert value(instance, answer) == pytest.approx(optimum, rel=1e-9), seed
+        assert answer.infeasible == (optimum == math.inf)
+        assert answer.bound is None or optimum * (1 - 1e-9) <= answer.bound <= optimum
+        infeasible += answer.infeasible
+    assert 0 < infeasible < cases
+
+
+def test_nothing_beats_the_optimum(cases: int) -> None:
+    found = 0
+    for seed in range(cases // 3):
+        instance = random_graph(seed + 1000, (4, 9), 4, series_parallel=bool(seed % 2))
+        optimum = value(instance, run(levels.solve, instance))
+        for name, solve, options in HEURISTICS:
+            objective = value(instance, run(solve, instance, **options))
+            assert objective >= optimum * (1 - 1e-9), (seed, name, options)
+            found += objective < math.inf
+    assert found > cases
+
+
+def test_plus_is_optimal_on_small_models_and_never_without_a_plan(cases: int) -> None:
+    for seed in range(cases // 3):
+        instance = random_graph(seed + 2000, (8, 12), 4, series_parallel=True)
+        optimum = value(instance, run(levels.solve, instance))
+        assert value(instance, run(plus.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
+
+
+def test_the_wide_recursion_alone(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plus, "SMALL_PAIRS", 0)
+    optimal = missing = better = 0
+    count = cases // 3
+    for seed in range(count):
+        instance = random_graph(seed + 3000, (6, 10), 4, series_parallel=bool(seed % 4))
+        optimum = value(instance, run(levels.solve, instance))
+        objective = value(instance, run(plus.solve, instance))
+        assert objective >= optimum * (1 - 1e-9)
+        optimal += objective <= optimum * (1 + 1e-6)
+        missing += objective == math.inf > optimum
+        strict = value(instance, run(paper.solve_graphpipe, instance, any_degree=True, terminals="series"))
+        assert objective <= strict * (1 + 1e-6) or decompose(Costs(instance)).cuts
+        better += objective < strict * (1 - 1e-6)
+    assert optimal > count / 4 and missing < count / 5 and better > count / 10
+
+
+def test_graphpipe_on_a_chain_is_pipedream(cases: int) -> None:
+    for seed in range(cases // 4):
+        instance = random_graph(seed, (2, 7), 4, series_parallel=True)
+        row = tuple(OperatorEdge(v, v + 1, 2.0) for v in range(instance.num_operators - 1))
+        instance = replace(instance, edges=row)
+        one, other = (run(solve, instance) for solve in (paper.solve_graphpipe, paper.solve_pipedream))
+        assert value(instance, one) == value(instance, other)
+
+
+def test_piper_covers_pipedream(cases: int) -> None:
+    for seed in range(cases // 4):
+        instance = random_graph(seed + 50, (2, 8), 4, series_parallel=bool(seed % 2))
+        sequential = value(instance, run(paper.solve_pipedream, instance))
+        assert value(instance, run(piper.solve, instance)) <= sequential * (1 + 1e-4)
+
+
+def test_a_series_parallel_order_is_not_converted(cases: int) -> None:
+    for seed in range(cases):
+        costs = Costs(random_graph(seed, (2, 14), 3, series_parallel=True))
+        order = decompose(costs)
+        assert order.cuts == () and order.loss() == {}
+        _respects(costs, order.segment)
+
+
+def test_conversion_only_adds_precedence(cases: int) -> None:
+    converted = 0
+    for seed in range(cases):
+        costs = Costs(random_graph(seed, (4, 14), 3, series_parallel=False))
+        order = decompose(costs)
+        before = _respects(costs, order.segment)
+        added = sum((before[node] & ~costs.below[node]).bit_count() for node in before)
+        assert (added > 0) == bool(order.cuts)
+        assert order.converted_span_s >= order.span_s * (1 - 1e-12)
+        if order.cuts:
+            converted += 1
+            assert order.loss()["conversion_added_pairs"] > 0
+    assert converted > cases / 4
+
+
+def _respects(costs: Costs, segment: Segment) -> dict[int, int]:
+    """What the segment puts before each operator; it holds all that the edges do, and every operator once."""
+    before: dict[int, int] = {}
+
+    def walk(part: Segment, behind: int) -> None:
+        for component in part:
+            if isinstance(component, Leaf):
+                assert component.node not in before
+                before[component.node] = behind
+            else:
+                for branch in component.branches:
+                    walk(branch, behind)
+            behind |= component.nodes
+
+    walk(segment, 0)
+    assert sorted(before) == list(range(costs.instance.num_operators))
+    assert all(costs.below[node] & ~seen == 0 for node, seen in before.items())
+    return before
+
+
+def test_the_smallest_n() -> None:
+    time = AffineTime(0.0, 1.0)
+    made = tuple(Operator(str(node), time, time, 1.0, 1.0) for node in range(4))
+    edges = tuple(OperatorEdge(u, v, 1.0) for u, v in ((0, 2), (0, 3), (1, 3)))
+    instance = StageGraph("N", made, edges, 3, 100.0, 1.0, 0.0, 4)
+    order = decompose(Costs(instance))
+    assert order.cuts == ((0b0011, 0b1100),) and order.added_pairs == 1
+    answer = run(paper.solve_graphpipe, instance)
+    assert answer.stats["conversion_cuts"] == 1 and value(instance, answer) < math.inf
+
+
+def test_states_do_not_grow_with_equal_branches() -> None:
+    sizes = []
+    for branches in (4, 8):
+        costs = Costs(candle_uno(branches, devices=4))
+        program = Program(Reach.NONE, 10**6)
+        program.enter(decompose(costs).segment)
+        sizes.append(len(program.transitions))
+    assert sizes[1] - sizes[0] == 4  # one state more for each branch side by side
+
+
+def test_equal_branches_with_unlike_tensors_are_not_exchanged() -> None:
+    instance = candle_uno(3, 2, devices=4)
+    unlike = replace(instance, edges=(*instance.edges[:-1], replace(instance.edges[-1], bytes_per_sample=1.0)))
+    labels = [[leaf.label for leaf in branch] for branch in decompose(Costs(unlike)).segment[0].branches]
+    assert len({tuple(each) for each in labels}) == 2
+    assert (
+        len(
+            {
+                tuple(each)
+                for each in ([leaf.label for leaf in b] for b in decompose(Costs(instance)).segment[0].branches)
+            }
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, case_study, sequential_transformer])
+@pytest.mark.parametrize("devices", [4, 8])
+def test_models_of_the_evaluation(make: Callable[..., StageGraph], devices: int) -> None:
+    instance = make(devices=devices)
+    published = run(paper.solve_graphpipe, instance)
+    wide = run(plus.solve, instance)
+    sequential = run(paper.solve_pipedream, instance)
+    assert value(instance, wide) <= min(value(instance, published), value(instance, sequential)) * (1 + 1e-4)
+    for answer in (published, wide, sequential):
+        assert answer.plan is not None
+        stats = answer.stats
+        assert stats["transitions"] > 0 and stats["iteration_s"] == iteration_s(instance, answer.plan)
+        assert stats["iteration_s"] >= instance.minibatch * stats["tps_s"] * (1 - 1e-9)
+        assert stats["peak_memory_bytes"] == max(memory_bytes(instance, stage) for stage in answer.plan.stages)
+        assert {row["microbatch"] for row in stats["sweep"]} <= set(instance.microbatch_sizes)
+        assert stats["quickest_iteration"]["iteration_s"] == min(row["iteration_s"] for row in stats["sweep"])
+
+
+def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
+    # There is no term for filling and draining: the least bottleneck is one micro-batch, the quickest iteration is not.
+    stats = run(plus.solve, mmt(devices=4)).stats
+    assert stats["microbatch"] == 64 and stats["quickest_iteration"]["microbatch"] == 4
+    assert stats["samples_per_s"] == pytest.approx(39.0, abs=0.05)
+    assert stats["quickest_iteration"]["samples_per_s"] == pytest.approx(67.5, abs=0.05)
+
+
+def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
+    # The join lies in a stage with the end of one branch: the other branch's last stage waits for it.
+    instance = replace(case_study(), microbatches=(2,))
+    answer = run(paper.solve_graphpipe, instance)
+    assert answer.plan is not None
+    assert len(answer.plan.stages) == 8 and answer.stats["depth"] == 5
+    assert run(paper.solve_pipedream, instance).stats["depth"] == 8
+
+
+def test_sequential_models_do_as_well_in_a_row() -> None:
+    instance = sequential_transformer(devices=8)
+    one, other = (run(solve, instance) for solve in (paper.solve_graphpipe, paper.solve_pipedream))
+    assert one.stats["quickest_iteration"] == other.stats["quickest_iteration"]
+
+
+def test_simulation_of_an_even_chain() -> None:
+    time = AffineTime(0.0, 1.0)
+    made = tuple(Operator(str(v), time, AffineTime(0.0, 2.0), 0.0, 0.0) for v in range(5))
+    edges = tuple(OperatorEdge(v, v + 1, 0.0) for v in range(4))
+    for microbatches in (1, 3, 8):
+        instance = StageGraph("row", made, edges, 5, 1.0, 1.0, 0.0, microbatches, microbatches=(1,))
+        answer = run(paper.solve_pipedream, instance)
+        assert answer.plan is not None and len(answer.plan.stages) == 5
+        assert iteration_s(instance, answer.plan) == (microbatches + 5 - 1) * 3
+
+
+def test_shapes_of_the_models() -> None:
+    assert (mmt().num_operators, dlrm().num_operators, candle_uno().num_operators) == (97, 40, 29)
+    assert (mmt(2).num_operators, candle_uno(8).num_operators, sequential_transformer().num_operators) == (49, 33, 96)
+    table = {4: (64, 256, 4096), 8: (128, 512, 8192), 16: (256, 1024, 16384), 32: (512, 2048, 32768)}
+    for devices, sizes in table.items():
+        assert tuple(make(devices=devices).minibatch for make in (mmt, dlrm, candle_uno)) == sizes
+    # 4 x 8 transformer layers of 12 h^2 weights; 7 tables of 64 10^6 and 28 + 4 layers.
+    assert sum(each.weight_bytes for each in mmt().operators) == 4 * 32 * 12 * 1024**2
+    for instance in (mmt(), dlrm(), candle_uno()):
+        assert all(edge.source < edge.target for edge in instance.edges)
+        assert FAMILY.read(FAMILY.to_json(instance), "x", {}) == instance
+
+
+def test_searches_stop_when_told() -> None:
+    instance = mmt(devices=16)
+    for solve in (paper.solve_graphpipe, paper.solve_pipedream, plus.solve, piper.solve):
+        watch = Watch(Limits(time_s=0.05))
+        answer = solve(instance, Limits(time_s=0.05), watch)
+        assert answer.stop is Stop.TIME_LIMIT and watch.elapsed_s() < 3
+
+
+def test_too_large_is_said() -> None:
+    instance = dlrm(devices=4)
+    for solve in (levels.solve, piper.solve):
+        answer = run(solve, instance)
+        assert answer.stop is Stop.SIZE_LIMIT and "upsets" in answer.reason and not answer.infeasible
+
+
+def test_rows_are_merged_where_downsets_are_too_many() -> None:
+    instance = mmt(devices=4)
+    answer = run(piper.solve, instance)
+    assert answer.stats["merged_into"] < answer.stats["merged_operators"] == 97
+    groups = piper.rows(Costs(instance), 3)
+    assert len(groups) == 33 and sorted(v for group in groups for v in bits(group)) == list(range(97))
+
+
+def test_idle_devices_go_to_the_slowest_stage() -> None:
+    costs = Costs(mmt(2, 1, devices=5))
+    parts = plus.spread(costs, [(0b111, 1), (0b1111000, 1)], 16)
+    assert sum(devices for _, devices in parts) <= 5
+    assert max(costs.tps(nodes, 16, devices) for nodes, devices in parts) < max(
+        costs.tps(nodes, 16, 1) for nodes, _ in parts
+    )
+
+
+def test_chain_leaves_are_all_different() -> None:
+    leaves = chain(Costs(mmt(2, 1)))
+    assert all(one.key != other.key for one, other in itertools.pairwise(leaves))
