@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
-from formulations.hierarchical_partitioning import kernels
+from formulations.hierarchical_partitioning import kernels, kernels_machines
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
 from formulations.stage_partitioning import exact as flat_exact
-from formulations.stage_partitioning import kernels as flat_kernels
 from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
     Floats,
@@ -36,7 +35,6 @@ from formulations.stage_partitioning.costs import (
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import Stage
-from formulations.tmpc_knapsack.decision import FOUND, decide
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
@@ -44,10 +42,17 @@ from solvers.outcome import Limits, Stop, Watch
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
 
-#: What savings cost is kept for 2^20 stages at a time, 24 bytes each.
-_SLOT_BITS = 20
+#: Most stages that are listed at a time, 12 bytes each, unless those of one downset are more.
+_ARCS = 1 << 23
 
-_MODELS = {MemoryModel.NONE: kernels.NONE, MemoryModel.CRUDE: kernels.CRUDE, MemoryModel.PRECISE: kernels.PRECISE}
+#: Most pairs of nested downsets, 20 bytes each and 8 for every degree t.
+_MOST_PAIRS = 80_000_000
+
+_MODELS = {
+    MemoryModel.NONE: kernels_machines.UNCOUNTED,
+    MemoryModel.CRUDE: kernels_machines.CRUDE,
+    MemoryModel.PRECISE: kernels_machines.PRECISE,
+}
 
 Incumbent = tuple[HierarchicalPlan, float]
 
@@ -55,9 +60,10 @@ Incumbent = tuple[HierarchicalPlan, float]
 class Links(NamedTuple):
     """The cluster, and the sets of nodes that are differences of downsets, for compiled loops.
 
-    ``num_devices`` is K_1, ``num_machines`` K_2, ``bandwidth`` B_2. ``weight`` (D,) sums w_v over each downset. Pairs
-    of nested downsets, by the smaller one: from ``pair_start[i]`` on, ``larger`` is the other, ``base[q]`` the least
-    time of transfers over the boundary at the inner bandwidth (times d), ``crossed`` the bytes over it.
+    ``num_devices`` is K_1, ``num_machines`` K_2, ``inner_bandwidth`` B_1, ``bandwidth`` B_2. ``weight`` (D,) sums w_v
+    over each downset. Pairs of nested downsets, by the smaller one: from ``pair_start[i]`` on, ``larger`` is the other,
+    ``base[q]`` the least time of transfers over the boundary at the inner bandwidth (times d), ``crossed`` the bytes
+    over it.
     """
 
     weight: Floats
@@ -67,124 +73,97 @@ class Links(NamedTuple):
     crossed: Floats
     num_devices: int
     num_machines: int
+    inner_bandwidth: float
     bandwidth: float
     memory_model: int
 
 
-class Scratch(NamedTuple):
-    """Work space of one search.
+class Arcs(NamedTuple):
+    """Stages inside a machine that keep within the time of the present test, listed as they are asked for.
 
-    ``open`` are the labels of the downset that is being extended; ``num_steps``, ``owner``, ``rise``, ``saving`` the
-    orders of savings by (q, micro-batches in flight); ``key``, ``relaxed``, ``greedy`` what savings cost whole stages;
-    the rest is one stage's nodes and options.
+    A list belongs to a downset i, a d_2 and a sum s of the degrees d_1 behind i: they have the number
+    ``key = i * first[K_2] + first[d_2 - 1] + s``, and the list goes from ``begin[key]`` (-1: there is none yet) to
+    ``end[key]``. Its stages go from i ``to`` another downset with ``degree`` d_1 and ``tensor`` q; ``refused[key]``
+    says that a smaller s might admit more. ``size`` (1,) are listed in all.
     """
 
-    open: Ints
-    num_steps: Ints
-    owner: NDArray[np.int32]
-    rise: Floats
-    saving: Floats
-    key: Ints
-    relaxed: Floats
-    greedy: Floats
+    first: Ints
+    begin: Ints
+    end: Ints
+    refused: NDArray[np.bool_]
+    to: NDArray[np.int32]
+    degree: NDArray[np.int32]
+    tensor: NDArray[np.int32]
     size: Ints
-    nodes: Ints
-    start: Ints
-    base: Floats
-    weight: Floats
-    per_microbatch: Floats
-    static: Floats
-    cost: Floats
-    memory: Floats
-    choice: Ints
 
 
-class Search:
+class Search(flat_exact.Tables):
     """Threshold tests over one lattice of an instance, and the plans they find."""
 
-    def __init__(self, instance: HierarchicalInstance, downsets: Words, flag: NDArray[np.uint8]) -> None:
-        self.instance, self.flag = instance, flag
-        self.profile = inner_profile(instance)
-        self.lattice = build_lattice(self.profile, downsets)
-        self.links = make_links(instance, self.profile, self.lattice)
-        D, K1, S = len(downsets), instance.devices_per_machine, self.profile.max_s
+    def __init__(self, cluster: HierarchicalInstance, downsets: Words, flag: NDArray[np.uint8]) -> None:
+        profile = inner_profile(cluster)
+        super().__init__(cluster.inner, profile, build_lattice(profile, downsets), flag)
+        self.cluster, self.links = cluster, make_links(cluster, self.profile, self.lattice)
+        D, K1, S = len(downsets), cluster.devices_per_machine, profile.max_s
+        self.rest, self.ends = np.empty(D, np.int64), np.empty(D, np.int64)
         self.labels = np.empty((D, S + 1), np.int32)
-        self.back = np.empty((D, S + 1, 3), np.int32)
-        self.reach = np.empty((D, K1 + 1), np.int32)
-        self.inner_back = np.empty((D, K1 + 1, 3), np.int32)
-        self.scratch = make_scratch(self.profile, K1)
-        self.counts = np.zeros(3, np.int64)
-        self.tests = 0
-
-    @property
-    def work_bound(self) -> float:
-        """Total device-time over all devices: no plan is faster."""
-        return float(self.lattice.work[-1]) / self.instance.flat.num_devices
+        self.superstage = np.empty((D, S + 1, 3), np.int32)
+        self.fewest = np.empty((D, K1 + 1), np.int32)
+        self.stage = np.empty((D, K1 + 1, 3), np.int32)
+        self.arcs = make_arcs(self.links, profile)
 
     def test(self, T: float) -> int:
         """Sum of degrees of a plan with every superstage <= T; -1: there is none; -2: stopped."""
         self.tests += 1
+        self._leave_out(T * self.links.num_machines)
         return int(
             kernels.threshold_test(
-                self.profile, self.lattice, self.links, T, self.labels, self.back, self.reach, self.inner_back,
-                self.scratch, self.counts, self.flag,
+                self.profile, self.lattice, self.links, T, self.labels, self.superstage, self.rest, self.ends,
+                self.fewest, self.stage, self.arcs, self.scratch, self.counts, self.flag,
             )
         )  # fmt: skip
+
+    def _leave_out(self, T: float) -> None:
+        before = self.lattice
+        super()._leave_out(T)
+        if self.lattice is not before:
+            self.links = make_links(self.cluster, self.profile, self.lattice)
+
+    def price(self, plan: HierarchicalPlan) -> float:
+        """Time per sample of a plan."""
+        return evaluate(self.cluster, plan)
 
     def plan(self, s: int, T: float) -> HierarchicalPlan:
         """The plan behind label (all nodes, s) of the last test, which was at T."""
         found: list[Superstage] = []
         j = len(self.lattice.bits) - 1
         while j > 0:
-            i, d2, x = self.back[j, s].tolist()
+            i, d2, x = self.superstage[j, s].tolist()
             s -= d2 * x
             found.append(Superstage(d2, self._inner(i, j, d2, x, s, T)))
             j = i
         return HierarchicalPlan(tuple(found))
 
-    def price(self, plan: HierarchicalPlan) -> float:
-        """Time per sample of a plan."""
-        return evaluate(self.instance, plan)
-
     def _inner(self, i: int, j: int, d2: int, x: int, s: int, T: float) -> tuple[Stage, ...]:
         """The split of j minus i inside a machine, found again; s are the degrees behind it."""
-        precise = self.instance.memory_model is MemoryModel.PRECISE
-        behind = (self.links.num_machines - int(self.labels[i, s]) - d2) * self.links.num_devices
+        links, precise = self.links, self.cluster.memory_model is MemoryModel.PRECISE
         b = -(-s // d2) if precise else 0
-        kernels.split_machine(
-            self.profile, self.lattice, self.links, i, d2, b, behind, T * (1 + 1e-11), self.reach, self.inner_back,
-            self.scratch, np.zeros(3, np.int64), np.zeros(1, np.uint8),
+        first, last = links.pair_start[i : i + 2].tolist()
+        pair = first + int(np.searchsorted(links.larger[first:last], j))
+        kernels_machines.split_machine(
+            self.profile, self.lattice, links, self.arcs, i, d2, b, links.num_machines * links.num_devices,
+            T * (1 + kernels.NOISE), pair, self.fewest, self.stage, self.scratch, self.counts, np.zeros(1, np.uint8),
         )  # fmt: skip
+        # With all of the cluster behind it nothing is cut off, and a smaller sum may do as well.
+        x = next(y for y in range(1, x + 1) if self.fewest[j, y] <= links.num_devices)
         stages = []
         while j != i:
-            before, q, d = self.inner_back[j, x].tolist()
+            before, q, d = self.stage[j, x].tolist()
             s1 = b + x if precise else self.profile.max_s
             nodes, chosen = self._choose(before, j, q, d, -(-s1 // d), d2 * T)
             stages.append((nodes, d, q, chosen))
             j, x = before, x - d
-        return make_plan(self.instance.flat, self.profile, stages).stages
-
-    def _choose(self, i: int, j: int, q: int, d: int, in_flight: int, T: float) -> tuple[list[int], list[int]]:
-        """A choice of TMPCs of stage j minus i within the memory, as fast as a few bisections make it."""
-        work = self.scratch
-        m = flat_kernels.assemble(
-            self.profile, self.lattice.bits, q, i, j, work.nodes, work.start, work.base, work.weight,
-            work.per_microbatch, work.static,
-        )  # fmt: skip
-        z = int(work.start[m])
-        cost = work.base[:z] + self.profile.resync[d - 1] * work.weight[:z]
-        memory = work.per_microbatch[:z] * in_flight + work.static[:z]
-        capacity = math.inf if self.instance.memory_model is MemoryModel.NONE else self.profile.memory
-        budget, best = d * T * (1 + 1e-10), None
-        while decide(m, work.start, cost, memory, capacity, budget, work.choice, np.zeros(1, np.uint8)) == FOUND:
-            best = work.choice[:m].tolist()
-            attained = math.fsum(float(cost[work.start[v] + x]) for v, x in enumerate(best))
-            if attained <= 0:
-                break
-            budget = attained * (1 - PRECISION)
-        if best is None:
-            raise AssertionError("the threshold test found a stage that has no choice of TMPCs")
-        return work.nodes[:m].tolist(), best
+        return make_plan(self.cluster.flat, self.profile, stages).stages
 
 
 def inner_profile(instance: HierarchicalInstance) -> Profile:
@@ -220,6 +199,7 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
         crossed=crossed,
         num_devices=instance.devices_per_machine,
         num_machines=instance.num_machines,
+        inner_bandwidth=instance.inner_bandwidth,
         bandwidth=instance.outer_bandwidth,
         memory_model=_MODELS[instance.memory_model],
     )
@@ -231,35 +211,18 @@ def _least(values: Floats, there: NDArray[np.bool_]) -> Floats:
     return np.where(np.isfinite(found), found, 0.0)
 
 
-def make_scratch(profile: Profile, devices_per_machine: int) -> Scratch:
-    """Work space for one profile."""
-    n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
-    floats = (np.empty(n * X) for _ in range(6))
-    base, weight, per_microbatch, static, cost, memory = floats
-    orders = len(profile.tp_degrees), profile.max_s + 2
-    steps = np.zeros(orders, np.int64)
-    owner, rise, saving = np.empty((*orders, n * X), np.int32), np.empty((*orders, n * X)), np.empty((*orders, n * X))
-    kernels.fill_savings(profile, steps, owner, rise, saving)
-    return Scratch(
-        open=np.empty(devices_per_machine + 1, np.int64),
-        num_steps=steps,
-        owner=owner,
-        rise=rise,
-        saving=saving,
-        key=np.full(1 << _SLOT_BITS, -1, np.int64),
-        relaxed=np.empty(1 << _SLOT_BITS),
-        greedy=np.empty(1 << _SLOT_BITS),
-        size=np.zeros(1, np.int64),
-        nodes=np.empty(n, np.int64),
-        start=np.empty(n + 1, np.int64),
-        base=base,
-        weight=weight,
-        per_microbatch=per_microbatch,
-        static=static,
-        cost=cost,
-        memory=memory,
-        choice=np.empty(n, np.int64),
-    )
+def make_arcs(links: Links, profile: Profile) -> Arcs:
+    """Room for the stages of a test; those of one downset always find room."""
+    S, K2 = profile.max_s, links.num_machines
+    first = np.zeros(K2 + 1, np.int64)
+    np.cumsum([-(-S // d2) + 1 for d2 in range(1, K2 + 1)], out=first[1:])
+    keys = len(links.weight) * int(first[-1])
+    size = max(_ARCS, len(profile.tp_degrees) * int(np.diff(links.pair_start).max(initial=1)))
+    to, degree, tensor = (np.empty(size, np.int32) for _ in range(3))
+    return Arcs(
+        first, np.empty(keys, np.int64), np.empty(keys, np.int64), np.empty(keys, np.bool_), to, degree, tensor,
+        np.zeros(1, np.int64),
+    )  # fmt: skip
 
 
 def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answer[HierarchicalPlan]:
@@ -280,10 +243,12 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
         for order in linear_orders(instance.flat):
             chain = Search(instance, chain_downsets(order), flag)
             best = minimise(chain, watch, limits.gap, start=best, chain=True)[0]
+    lower, infeasible = flat_bound(instance, limits, watch)
+    if infeasible:
+        return Answer(infeasible=True, stop=watch.why(), stats={"downsets": len(downsets)})
     search = Search(instance, downsets, flag)
-    lower = flat_bound(instance, limits, watch)
     best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower)
-    splits, pairs, knapsacks = search.counts.tolist()
+    splits, stages, knapsacks = search.counts.tolist()
     return Answer(
         plan=best[0] if best else None,
         bound=bound,
@@ -293,17 +258,18 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
             "downsets": len(downsets),
             "tests": search.tests,
             "machine_splits": splits,
-            "pairs": pairs,
+            "stages": stages,
             "knapsack_searches": knapsacks,
         },
     )
 
 
-def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> float:
+def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> tuple[float, bool]:
     """A lower bound: the optimum of the flat problem at the inner bandwidth, without weights to synchronise.
 
     A plan flattens to one that takes no longer there: its stages are the same, its memory is counted as exactly, and
-    more pairs of degrees are allowed. 0 if the flat search ends without a bound.
+    more pairs of degrees are allowed. So where that problem is infeasible (the other result), this one is, too.
+    The bound is 0 if the flat search ends without one.
     """
     layers = tuple(
         replace(layer, tmpcs={t: tuple(replace(x, weight_bytes=0.0) for x in xs) for t, xs in layer.tmpcs.items()})
@@ -313,8 +279,8 @@ def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> 
     memory = math.inf if unlimited else instance.flat.memory_bytes
     own = Watch(Limits(time_s=watch.remaining_s()))
     own.flag = watch.flag
-    bound = flat_exact.solve(replace(instance.inner, layers=layers, memory_bytes=memory), limits, own).bound
-    return 0.0 if bound is None else bound * (1 - PRECISION)
+    answer = flat_exact.solve(replace(instance.inner, layers=layers, memory_bytes=memory), limits, own)
+    return 0.0 if answer.bound is None else answer.bound * (1 - PRECISION), answer.infeasible
 
 
 def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
@@ -327,8 +293,7 @@ def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch
     search = Search(roomy, downsets, np.frombuffer(watch.flag, np.uint8))
 
     def feasible(memory: float) -> bool:
-        search.profile = search.profile._replace(memory=memory)
-        search.scratch.key[:] = -1
+        search.limit_memory(memory)
         return search.test(math.inf) >= 0
 
     if not feasible(upper):

@@ -112,38 +112,19 @@ def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
     )
 
 
-class Search:
-    """Threshold tests over one lattice of an instance, and the plans they find.
+class Tables:
+    """The tables of one lattice of an instance, for tests at any time per sample; what all threshold searches share.
 
-    ``work_bound`` is total device-time over K: no plan is faster.
+    ``work_bound`` is total device-time over K: no plan is faster. ``counts`` explain the effort.
     """
 
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
         self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
         self.whole, self.kept, self.capacity = profile, present(profile), profile.memory
         self.work_bound = float(lattice.work[-1]) / profile.num_devices
-        D, S = len(lattice.bits), profile.max_s
-        self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
-        self.labels = np.empty((D, S + 1), np.int32)
-        self.back_set = np.empty((D, S + 1), np.int32)
-        self.back_q = np.empty((D, S + 1), np.int16)
-        self.back_d = np.empty((D, S + 1), np.int32)
-        self.scratch = make_scratch(profile, D)
+        self.scratch = make_scratch(profile, len(lattice.bits))
         self.counts = np.zeros(3, np.int64)
         self.tests = 0
-
-    def test(self, T: float, *, fewest: bool = False) -> int:
-        """Sum of degrees of a plan with every stage <= T; -1: there is none; -2: stopped."""
-        self.tests += 1
-        self._leave_out(T)
-        if self.instance.exactly and self.profile.max_s < self.instance.num_microbatches:
-            return -1  # degrees that sum to N take at least N devices
-        return int(
-            kernels.threshold_test(
-                self.profile, self.lattice, T, self.instance.exactly, fewest, *self.reach, self.labels, self.back_set,
-                self.back_q, self.back_d, self.scratch, self.counts, self.flag,
-            )
-        )  # fmt: skip
 
     def limit_memory(self, memory: float) -> None:
         """Run further tests with another memory per device (bytes; their plans may exceed it by float noise)."""
@@ -163,21 +144,6 @@ class Search:
     def _forget_savings(self) -> None:
         self.scratch.slot_of[:, :] = -1
         self.scratch.next_slot[0] = 0
-
-    def plan(self, s: int, T: float) -> StagePlan:
-        """The plan behind label (all nodes, s) of the last test, which was at T."""
-        stages = []
-        j = len(self.lattice.bits) - 1
-        while j > 0:
-            i, q, d = int(self.back_set[j, s]), int(self.back_q[j, s]), int(self.back_d[j, s])
-            nodes, chosen = self._choose(i, j, q, d, -(-s // d), T)
-            stages.append((nodes, d, q, chosen))
-            j, s = i, s - d
-        return plan_of(self.instance, self.profile, stages)
-
-    def price(self, plan: StagePlan) -> float:
-        """Time per sample of a plan."""
-        return evaluate(self.instance, plan)
 
     def _choose(self, i: int, j: int, q: int, d: int, in_flight: int, T: float) -> tuple[list[int], list[int]]:
         """A choice of TMPCs of stage j minus i within the memory, as fast as a few bisections make it."""
@@ -206,6 +172,47 @@ class Search:
         if best is None:
             raise AssertionError("the threshold test found a stage that has no choice of TMPCs")
         return work.nodes[:m].tolist(), best
+
+
+class Search(Tables):
+    """Threshold tests over one lattice of an instance, and the plans they find."""
+
+    def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
+        super().__init__(instance, profile, lattice, flag)
+        D, S = len(lattice.bits), profile.max_s
+        self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
+        self.labels = np.empty((D, S + 1), np.int32)
+        self.back_set = np.empty((D, S + 1), np.int32)
+        self.back_q = np.empty((D, S + 1), np.int16)
+        self.back_d = np.empty((D, S + 1), np.int32)
+
+    def test(self, T: float, *, fewest: bool = False) -> int:
+        """Sum of degrees of a plan with every stage <= T; -1: there is none; -2: stopped."""
+        self.tests += 1
+        self._leave_out(T)
+        if self.instance.exactly and self.profile.max_s < self.instance.num_microbatches:
+            return -1  # degrees that sum to N take at least N devices
+        return int(
+            kernels.threshold_test(
+                self.profile, self.lattice, T, self.instance.exactly, fewest, *self.reach, self.labels, self.back_set,
+                self.back_q, self.back_d, self.scratch, self.counts, self.flag,
+            )
+        )  # fmt: skip
+
+    def plan(self, s: int, T: float) -> StagePlan:
+        """The plan behind label (all nodes, s) of the last test, which was at T."""
+        stages = []
+        j = len(self.lattice.bits) - 1
+        while j > 0:
+            i, q, d = int(self.back_set[j, s]), int(self.back_q[j, s]), int(self.back_d[j, s])
+            nodes, chosen = self._choose(i, j, q, d, -(-s // d), T)
+            stages.append((nodes, d, q, chosen))
+            j, s = i, s - d
+        return plan_of(self.instance, self.profile, stages)
+
+    def price(self, plan: StagePlan) -> float:
+        """Time per sample of a plan."""
+        return evaluate(self.instance, plan)
 
 
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
