@@ -37,6 +37,11 @@ def test_a_smaller_bound_on_the_sum_is_never_faster() -> None:
     assert times == sorted(times) and times[0] < times[-1]
 
 
+def test_a_batch_is_never_exceeded() -> None:
+    _, _, rows = sweep("chain8", 9, [1, 2, 4], [2], overrides={"devices": 2})
+    assert [row.microbatches for row in rows] == [4, 2, 1]  # 9 / 2, 9 / 4 and 9 / 8, rounded down
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 def test_pipelines_with_flushes(schedule: str, tmp_path) -> None:
     content = {"problem": "flushed_partitioning", "schema_version": 1, "schedule": schedule}
@@ -145,6 +150,10 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert [row["microbatches"] for row in told["stats"]["sweep"]] == [8, 4] and told["verified"]
     assert main(arguments) == 0
-    assert "gradient accumulation" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "gradient accumulation" in told and "grad-accum 1" in told
+    assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "4,1", "--devices", "8"]) == 0
+    lines = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert [int(line[1]) for line in lines] == [1, 4]  # best first
     assert main(["solve", "chain8", "--batch-size", "8", "--memory", "1"]) == 4
     assert main(["solve", "chain8", "--grad-accum", "2"]) == 2
