@@ -17,6 +17,7 @@ from instances.errors import InstanceError
 from instances.first_looks import ENTRIES as _FIRST_LOOKS
 from instances.layer_assignment import LayerAssignmentInstance
 from instances.mapping_catalog import ENTRIES as _MAPPING_ENTRIES
+from instances.operator_catalog import ENTRIES as _OPERATOR_ENTRIES
 from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag, parse_seed
 from instances.stage_edits import MAX_LAYERS
 from instances.stage_graph import StageGraph
@@ -314,5 +315,13 @@ _BRANCHING_ENTRIES = (
 
 CATALOG: Mapping[str, Entry] = {
     entry.name: entry
-    for entry in (*_ENTRIES, *_FIRST_LOOKS, *_BRANCHING_ENTRIES, *_AMP_ENTRIES, *_SCHEDULE_ENTRIES, *_MAPPING_ENTRIES)
+    for entry in (
+        *_ENTRIES,
+        *_FIRST_LOOKS,
+        *_BRANCHING_ENTRIES,
+        *_AMP_ENTRIES,
+        *_SCHEDULE_ENTRIES,
+        *_MAPPING_ENTRIES,
+        *_OPERATOR_ENTRIES,
+    )
 }

@@ -30,7 +30,9 @@ def bert(
     now = graph.pointwise("dropout", _layer_norm(graph, graph.pointwise("add", words, places)))
     for _ in range(layers):
         now = _encoder_layer(graph, now, mask, heads)
-    pooled = graph.pointwise("tanh", graph.linear(graph.add("slice", [now], (microbatch_size, hidden_size)), hidden_size))
+    pooled = graph.pointwise(
+        "tanh", graph.linear(graph.add("slice", [now], (microbatch_size, hidden_size)), hidden_size)
+    )
     sentence = graph.linear(pooled, 2)
     guess = _layer_norm(graph, graph.pointwise("gelu", graph.linear(now, hidden_size)))
     # The decoder's weights are the embedding's; they count there.
