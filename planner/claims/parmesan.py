@@ -36,6 +36,13 @@ CLAIMS: tuple[Claim, ...] = (
         lazy("planner.claims.parmesan_fig_2:run"),
     ),
     Claim(
+        "parmesan-table-1",
+        "Parmesan, Table 1",
+        "three models on machines of four GPUs: partitions with consecutive mapping and with the algorithm's",
+        lazy("planner.claims.parmesan_table_1:run"),
+        (_TIME, _OBJECTIVE),
+    ),
+    Claim(
         "parmesan-table-2",
         "Parmesan, Table 2",
         "speedups over consecutive mapping on grids and random networks, with proved gaps",
@@ -45,6 +52,13 @@ CLAIMS: tuple[Claim, ...] = (
             _OBJECTIVE,
             Setting("devices", parse_degrees, "only cells with so many devices", metavar="64,256,512", default="all"),
             Setting("topologies", _networks, "only these networks", metavar="KIND,...", default="all"),
+            Setting(
+                "graph",
+                one_of("semantic-fpn", "skip"),
+                "stages of SemanticFPN, or a chain with skip connections",
+                metavar="semantic-fpn|skip",
+                default="semantic-fpn",
+            ),
         ),
     ),
 )

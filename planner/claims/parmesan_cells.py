@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.claims.claim import Note, examined
 from planner.loading import family_of
+from planner.result import Result
 from solvers.outcome import Limits, relative_gap
 
 #: Seconds for each method on each cell where nothing is said.
@@ -16,13 +17,23 @@ _BEST = ("exact", "anneal")
 
 
 def cell(topology: str, instance: Any, time_limit: float, note: Note) -> dict[str, Any]:
-    """The columns that all tables share; seconds of the slowest stage, bound and gap of the best plan found."""
-    note(f"{topology}: {instance.num_stages} stages, {instance.replicas} replicas, {instance.objective}")
-    limits = Limits(time_s=time_limit)
-    consecutive = examined(instance, "consecutive", limits=limits)
-    searched = examined(instance, "parmesan", limits=limits)
-    best = examined(instance, _best(instance), limits=limits)
-    results = (consecutive, searched, best)
+    """The columns that all tables share, for an instance on a network of that name."""
+    return row_of(topology, instance, results_of(topology, instance, time_limit, note))
+
+
+def results_of(what: str, instance: Any, time_limit: float, note: Note) -> tuple[Result, Result, Result]:
+    """Consecutive mapping, Algorithm 1, and whatever finds the best plan and bound."""
+    note(f"{what}: {instance.num_stages} stages, {instance.replicas} replicas, {instance.objective}")
+    consecutive, searched, best = (
+        examined(instance, method, limits=Limits(time_s=time_limit))
+        for method in ("consecutive", "parmesan", _best(instance))
+    )
+    return consecutive, searched, best
+
+
+def row_of(topology: str, instance: Any, results: tuple[Result, Result, Result]) -> dict[str, Any]:
+    """Seconds of the slowest stage by each mapping; bound and gap of the best plan."""
+    consecutive, searched, _ = results
     least = min(result.objective for result in results if result.objective is not None)
     bounds = [result.bound for result in results if result.bound is not None]
     bound = min(max(bounds), least) if bounds else None

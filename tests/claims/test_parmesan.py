@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.claims import parmesan_table_1
 from planner.claims.parmesan_table_2 import PRINTED, SHAPES
 from planner.errors import UsageError
 from planner.reproduce import reproduce
@@ -45,3 +46,25 @@ def test_grids_are_printed_where_they_exist() -> None:
 def test_wrong_options_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         reproduce("parmesan-table-2", **wrong)
+
+
+def test_table_1_has_every_partition_with_both_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of its models, for speed: every row is there, and no mapping is slower than the consecutive one."""
+    monkeypatch.setattr(parmesan_table_1, "MODELS", ("resnet-152", "swin-l"))
+    rows = reproduce("parmesan-table-1", time_limit="1").evidence.rows
+    assert len(rows) == 18 and tuple(rows[0])[2 : 2 + len(COLUMNS)] == COLUMNS
+    for first, row in zip((row for row in rows if row["partition"] == "pipedream"), rows[::3], strict=True):
+        assert first is row and row["consecutive_speedup"] == 1.0
+    for row in rows:
+        assert row["bound"] <= row["best"] <= row["parmesan"] <= row["consecutive"]
+        assert row["parmesan_speedup"] == pytest.approx(
+            row["consecutive_speedup"] * row["consecutive_step"] / row["parmesan_step"]
+        )
+    assert {row["objective"] for row in rows if row["model"] == "resnet-152"} == {"p2p"}
+
+
+def test_table_2_with_a_chain_in_place_of_the_model() -> None:
+    rows = reproduce(
+        "parmesan-table-2", time_limit="0.2", devices="64", topologies="torus2d", graph="skip"
+    ).evidence.rows
+    assert len(rows) == 3
