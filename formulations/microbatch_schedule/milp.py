@@ -23,9 +23,7 @@ from solvers.outcome import Limits, Run, Watch
 _NATURAL = 1e3
 
 #: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
-_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
-#: Order variables must be whole to this, as what they switch off is a thousand times larger.
-_OPTIONS = {"mip_feasibility_tolerance": 1e-9}
+_ABSOLUTE, _RELATIVE = 1e-6, 5e-7
 
 
 @dataclass
@@ -125,7 +123,7 @@ class _Backend:
         def told(bound: float) -> None:
             self.watch.bound(built.seconds(bound))
 
-        outcome = milp.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told, options=_OPTIONS)
+        outcome = milp.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
         if outcome.values is not None:
             listen(outcome.values)
         if outcome.bound is not None:
@@ -135,7 +133,7 @@ class _Backend:
     def decide(self, graph: PassGraph) -> list[str] | bool | None:
         """Whether the deadline can be kept, and how."""
         built = build(graph, deadline_s=self.instance.deadline_s)
-        outcome = milp.run(built.model, self.limits, self.watch, options=_OPTIONS)
+        outcome = milp.run(built.model, self.limits, self.watch)
         if outcome.infeasible:
             return False
         return None if outcome.values is None else built.orders(outcome.values)

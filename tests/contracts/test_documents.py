@@ -52,6 +52,7 @@ def test_doctests() -> None:
         "amp_strategy",
         "operator_partitioning",
         "stage_graph",
+        "microbatch_schedule",
     ],
 )
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:

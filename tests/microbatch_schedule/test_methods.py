@@ -58,7 +58,7 @@ def test_the_milp_agrees_with_brute_force(cases: int) -> None:
         if best is None:
             continue
         built = milp_model.build(graph)  # without heuristics and bounds before it
-        found = milp.run(built.model, LIMITS, options={"mip_feasibility_tolerance": 1e-9})
+        found = milp.run(built.model, LIMITS)
         assert found.bound is not None and best * (1 - 1e-6) <= built.seconds(found.bound) <= best
         assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
 
