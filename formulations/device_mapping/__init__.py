@@ -15,6 +15,9 @@ from solvers.outcome import Limits
 
 Instance = DeviceMapping
 
+#: Up to so many devices a proof comes fast enough to be looked for unasked.
+_PROVED_DEVICES = 32
+
 _JSON = OwnJson("device_mapping", DeviceMapping, "instances.readers.device_mapping_json:read")
 
 _OVERRIDES = (
@@ -62,11 +65,11 @@ def describe(instance: Instance) -> dict[str, Any]:
     }
 
 
-def choose(_instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """Annealing for a good plan, the published search to its end for a proof."""
-    if exact:
-        return "parmesan-no-timeout", "the published search proves optimality if its searches come to their end"
-    return "anneal", "a good plan in seconds"
+def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """Bounds, annealing and models together; annealing alone on large networks if no proof is asked for."""
+    if exact or instance.num_devices <= _PROVED_DEVICES:
+        return "exact", "bounds, annealing and models together, until the best plan meets the best bound"
+    return "anneal", f"{instance.num_devices} devices: a good plan in seconds"
 
 
 def _index_rings(instance: Instance) -> str | None:
@@ -133,6 +136,27 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
             Setting("levels", parse_count, "levels of effort, each of four times the last", metavar="N", default="4"),
         ),
         prepare=lazy("formulations.device_mapping.anneal:prepare"),
+    ),
+    Method(
+        name="bounds",
+        claim=Claim.HEURISTIC,
+        source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
+        solve=lazy("formulations.device_mapping.bounding:solve"),
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
+        solve=lazy("formulations.device_mapping.exact:solve"),
+        effort=lambda instance: 1e6 * instance.num_devices,
+        prepare=lazy("formulations.device_mapping.exact:prepare"),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="the model that fits the structure: levels, layered flow, positions and cycles of rings, CP-SAT",
+        solve=lazy("formulations.device_mapping.cpsat:solve"),
+        effort=lambda instance: 1e6 * instance.num_devices,
     ),
 )
 

@@ -1,0 +1,115 @@
+"""Bounds, annealing and models together, until the best plan meets the best bound.
+
+With one thread they follow each other. With more, a second thread anneals and then asks for plans just below the best
+one, while the first one looks for targets that are refuted; a plan that makes a target moot ends its model.
+Source: this project.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from formulations.device_mapping import anneal
+from formulations.device_mapping.bounding import answer, begin, raise_bound
+from formulations.device_mapping.deciders import Deciders
+from formulations.device_mapping.part import Part
+from formulations.device_mapping.problem import Mapping
+from formulations.device_mapping.proof import close, improve
+from formulations.family import Answer
+from instances.device_mapping import DeviceMapping
+from solvers.outcome import Limits, Stop, Watch
+
+#: The share of the time that annealing gets before the models, on one thread, and its most without a limit (seconds).
+_FIRST_SHARE, _FIRST_S = 0.15, 10.0
+#: Levels of annealing before the models on the second thread.
+_FIRST_LEVELS = 2
+#: How often a thread looks whether it should go on, in seconds.
+_POLL_S = 0.05
+
+
+def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mapping]:
+    """The best plan and bound; proved where they meet."""
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    deciders = begin(instance, limits, watch)
+    if limits.threads > 1:
+        with _beside(deciders, None, lambda part: _improve(deciders, limits, part)) as thread:
+            found = raise_bound(deciders)
+            _close(deciders, alone=False)
+            _wait(deciders, thread)
+    else:
+        found = raise_bound(deciders)
+        share = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
+        _anneal(deciders, limits, share)
+        _close(deciders, alone=True)
+        _anneal(deciders, limits, None)
+    return answer(deciders, watch.why(Stop.COMPLETED), found)
+
+
+def _close(deciders: Deciders, alone: bool) -> None:
+    for decide in deciders.choose().values():
+        close(deciders.gap, decide, alone)
+
+
+def _improve(deciders: Deciders, limits: Limits, part: Part) -> None:
+    """What the second thread does."""
+    instance, one = deciders.arrays.instance, replace(limits, threads=1)
+    anneal.solve(instance, one, part, levels=_FIRST_LEVELS)
+    for decide in deciders.choose().values():
+        improve(deciders.gap, decide)
+    if not part.stopped():
+        anneal.solve(instance, one, part)
+
+
+def _anneal(deciders: Deciders, limits: Limits, seconds: float | None) -> None:
+    """Annealing alone, until it is done or its time is up."""
+    if deciders.gap.closed or deciders.gap.watch.stopped():
+        return
+    with _beside(deciders, seconds, lambda part: anneal.solve(deciders.arrays.instance, limits, part)) as thread:
+        _wait(deciders, thread)
+
+
+def _wait(deciders: Deciders, thread: threading.Thread) -> None:
+    """Let a thread go on until it is done, or there is nothing to find."""
+    while thread.is_alive() and not deciders.gap.closed and not deciders.gap.watch.stopped():
+        thread.join(_POLL_S)
+
+
+@contextmanager
+def _beside(deciders: Deciders, seconds: float | None, work: Callable[[Part], object]) -> Iterator[threading.Thread]:
+    """Work in a thread of its own while the block runs; it is stopped at the block's end."""
+    watch = deciders.gap.watch
+    part = Part(watch, seconds, moot=lambda: deciders.gap.closed)
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            work(part)
+        except BaseException as error:  # raised again below, in the thread that waits
+            errors.append(error)
+
+    def keep_in_step() -> None:
+        while not done.wait(_POLL_S):
+            part.stopped()
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (run, keep_in_step)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield threads[0]
+    finally:
+        part.stop(watch.why())
+        threads[0].join()
+        done.set()
+        threads[1].join()
+    if errors:
+        raise errors[0]
+
+
+def prepare() -> None:
+    """Load or compile what annealing needs."""
+    anneal.prepare()
