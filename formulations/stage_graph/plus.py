@@ -25,7 +25,7 @@ from formulations.stage_graph.kernels import fewest
 from formulations.stage_graph.kernels_levels import needed
 from formulations.stage_graph.levels import Levels
 from formulations.stage_graph.paper import concluded, each_size
-from formulations.stage_graph.problem import StagePlan, depth, evaluate
+from formulations.stage_graph.problem import StagePlan, all_reduce_s, depth, evaluate
 from formulations.stage_graph.program import (
     EMPTY,
     FORK,
@@ -37,7 +37,7 @@ from formulations.stage_graph.program import (
     Remainder,
     TooLargeError,
 )
-from formulations.stage_graph.search import MAX_TRANSITIONS, Part, room_for
+from formulations.stage_graph.search import MAX_TRANSITIONS, Part, Search, powers_of_two, room_for
 from formulations.stage_graph.series_parallel import Segment, chain, decompose
 from formulations.stage_graph.tables import Tables
 from formulations.stage_graph.upsets import TooManyError
@@ -50,6 +50,10 @@ SMALL_PAIRS = 600_000
 _SHALLOW = 8
 #: Rows of the Pareto set that are looked for at each micro-batch size.
 _SHALLOWER = 3
+#: Transitions of GraphPipe's recursion, roughly, in a fifth of a second.
+_PUBLISHED = 20_000_000
+#: Micro-batch sizes at which shorter all-reduces are tried.
+_REDUCED = 3
 
 
 @dataclass
@@ -80,6 +84,8 @@ class Fewest:
         self._rooms: dict[int, _Room] = {}
         self._flag = np.frombuffer(watch.flag, np.uint8)
         self.transitions = self.rounds = 0
+        #: Stages whose all-reduce takes longer are left out, seconds.
+        self.longest_reduce_s = np.inf
 
     def shallowest(self, microbatch: int, target_s: float, deepest: int) -> int | None:
         """The least depth of a plan within the target; ``None`` if that is beyond ``deepest`` (or the watch stopped).
@@ -92,6 +98,8 @@ class Fewest:
         self._room = room = self._rooms[most]
         tables = self.tables
         tps, held = tables.at(microbatch)
+        if self.longest_reduce_s < np.inf:
+            tps = np.where(tables.reduce <= self.longest_reduce_s, tps, np.inf)
         needed(tps, held, target_s, tables.degrees, room.need)
         moves = (tables.start, tables.kind, tables.stage, tables.first, tables.second)
         looked = fewest(*moves, room.need, self.devices, room.least, room.pick, room.middle, self._flag)
@@ -173,7 +181,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         if order.cuts:  # what the conversion lost, a row of operators may have
             searches.append(Fewest(costs, chain(costs), Reach.NONE, watch))
         with alarm(watch):
-            plans = [plan for search in searches for plan in _sweep(instance, search, watch)]
+            plans = [plan for search in searches for plan in _searched(instance, search, watch)]
     except TooLargeError as error:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
     stats = {
@@ -187,6 +195,61 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
 def _small(instance: StageGraph, search: Levels, watch: Watch) -> Answer[StagePlan]:
     plans = each_size(instance, watch, search.best_at, list(reversed(instance.microbatch_sizes)))
     return concluded(instance, watch, plans, search.stats())
+
+
+def _searched(instance: StageGraph, search: Fewest, watch: Watch) -> list[StagePlan]:
+    """Plans of least bottleneck, and at the quickest micro-batch sizes others that may be quicker still."""
+    plans = list(_sweep(instance, search, watch))
+    seconds = {id(plan): iteration_s(instance, plan) for plan in plans}
+    quickest: dict[int, StagePlan] = {}
+    for plan in sorted(plans, key=lambda each: seconds[id(each)]):
+        quickest.setdefault(plan.stages[0].microbatch, plan)
+    for plan in list(quickest.values())[:_REDUCED]:
+        plans += _reduced(instance, search, plan, watch)
+    if search.program.reach is Reach.STRADDLE:
+        plans += _published(search, list(quickest), watch)
+    return plans
+
+
+def _published(search: Fewest, sizes: list[int], watch: Watch) -> Iterator[StagePlan]:
+    """What GraphPipe's own recursion finds at these sizes, as long as that takes a moment.
+
+    Its stages often differ where the bottleneck is the same, and may fill the pipeline sooner.
+    """
+    degrees = powers_of_two(search.devices)
+    if search.devices**3 > _PUBLISHED:
+        return
+    published = Search(search.costs, search.segment, Reach.OWNER, degrees, True, False, watch)
+    work = published.program.count * search.devices**3
+    for microbatch in sizes[: _PUBLISHED // work]:
+        plan = published.best_at(microbatch) if not watch.stopped() else None
+        if plan is not None:
+            yield plan
+    search.transitions += published.transitions
+
+
+def _reduced(instance: StageGraph, search: Fewest, plan: StagePlan, watch: Watch) -> Iterator[StagePlan]:
+    """Plans with all-reduces half as long, and again as long as that helps.
+
+    The bottleneck has a stage's share of the all-reduce in it, but an iteration the longest of all stages.
+    """
+    microbatch = plan.stages[0].microbatch
+    targets, start = _targets(search, microbatch, [])
+    before = iteration_s(instance, plan)
+    try:
+        while (longest := max(all_reduce_s(instance, stage) for stage in plan.stages)) > 0 and not watch.stopped():
+            search.longest_reduce_s = longest / 2
+            found = search.least_target(microbatch, targets, start, search.deepest)
+            parts = search.parts(microbatch, float(targets[found[0]]), found[1]) if found else []
+            if not parts:
+                return
+            plan = assemble(instance, parts, microbatch)
+            yield plan
+            if (now := iteration_s(instance, plan)) >= before:
+                return
+            before = now
+    finally:
+        search.longest_reduce_s = np.inf
 
 
 def _sweep(instance: StageGraph, search: Fewest, watch: Watch) -> Iterator[StagePlan]:

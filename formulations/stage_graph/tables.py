@@ -54,6 +54,8 @@ class StageTables:
         The stages and the degrees, the latter ascending.
     base, kept
         Bytes of each stage's weights with their copies, and bytes per sample in flight.
+    reduce
+        Seconds of each stage's all-reduce on each degree.
     """
 
     def __init__(self, costs: Costs, masks: Sequence[int], degrees: Array) -> None:
@@ -65,6 +67,7 @@ class StageTables:
         self._cut_bytes, self._cut_edges = sums.cut_bytes, sums.cut_edges
         self._listed = [number for number, listed in enumerate(sums.listed) if listed]
         self._last: tuple[int, Array, Array] | None = None
+        self.reduce = self._all_reduce()
 
     def at(self, microbatch: int) -> tuple[Array, Array]:
         """``tps`` and ``room`` of a micro-batch size; those of the last one are kept."""
@@ -85,11 +88,17 @@ class StageTables:
                 step[number] = self.costs.compute_s(self.masks[number], samples)
             moved = self._cut_bytes * samples / instance.bandwidth_bytes_per_s
             step += 2 * (moved + self._cut_edges * instance.latency_s)
-            found[:, column] = step / microbatch
+            found[:, column] = step / microbatch + self.reduce[:, column] / instance.minibatch
+        return found
+
+    def _all_reduce(self) -> Array:
+        """Seconds of each stage's all-reduce on each degree."""
+        instance = self.costs.instance
+        found = np.zeros((len(self.masks), len(self.degrees)))
+        for column, degree in enumerate(self.degrees.tolist()):
             if degree > 1:
                 volume = 2 * (degree - 1) / degree * self._weights
-                reduced = volume / instance.reduce_bandwidth(degree) + 2 * degree * instance.latency_s
-                found[:, column] += reduced / instance.minibatch
+                found[:, column] = volume / instance.reduce_bandwidth(degree) + 2 * degree * instance.latency_s
         return found
 
     def room(self, microbatch: int) -> Array:
