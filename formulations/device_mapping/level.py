@@ -268,7 +268,7 @@ class _Cuts:
             parts += [(number, volume) for number, volume in arrays.incident[stage]]
             costs = [[volume / level for level in levels] for _, volume in parts]
             left = loosened(target) - float(arrays.compute[stage])
-            if len(levels) ** (len(parts) - 1) > _MOST_CHOICES:
+            if len(levels) ** max(0, len(parts) - 1) > _MOST_CHOICES:
                 raise TooManyError(f"stage {stage} has more than {_MOST_CHOICES} combinations of bandwidths")
             found = list(itertools.islice(_least_violating(costs, left), MAX_COMBINATIONS + 1))
             if len(found) > MAX_COMBINATIONS:
