@@ -10,7 +10,7 @@ from formulations.operator_partitioning.overrides import OVERRIDES, apply
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from instances.operator_partitioning import OperatorInstance, to_json
-from instances.parameters import parse_amount, parse_count
+from instances.parameters import parse_amount, parse_count, parse_flag
 
 _ROOM = "formulations.operator_partitioning"
 
@@ -61,6 +61,8 @@ def describe(instance: OperatorInstance) -> dict[str, Any]:
     }
 
 
+LOSSES = Setting("report-losses", parse_flag, "what each step loses against the optimum", is_flag=True)
+
 _PREPARE = lazy(f"{_ROOM}.exact:prepare")
 _FLOW_EFFORT = lazy(f"{_ROOM}.effort:flow_effort")
 
@@ -71,7 +73,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="Parmesan, section 4: clustering, dynamic programming, refinement",
         solve=lazy(f"{_ROOM}.paper:solve"),
         effort=_FLOW_EFFORT,
-        options=(ALPHA, CLUSTERS),
+        options=(ALPHA, CLUSTERS, LOSSES),
         prepare=_PREPARE,
     ),
     Method(

@@ -103,8 +103,9 @@ def partition(
     alpha: float = ALPHA,
     clusters: int | None = None,
     refined: bool = True,
+    report_losses: bool = False,
 ) -> Flow:
-    """The three steps on an instance with a given S."""
+    """The three steps on an instance with a given S; ``report_losses``: against the optimum, where it can be found."""
     family = clustered(instance, watch, alpha, clusters)
     plan, steps = dynamic_program(instance, family, watch)
     stats: dict[str, Any] = {
@@ -116,8 +117,13 @@ def partition(
     if plan is None:
         return Flow(None, stats)
     stats["dynamic_program"] = evaluate(instance, plan)
+    first = plan
     if refined:
         plan, stats["moves"] = refine(instance, plan, stopped=watch.stopped)
+    if report_losses:
+        from formulations.operator_partitioning.losses import losses
+
+        stats["losses"] = losses(instance, family, first, plan, watch)
     return Flow(plan, stats)
 
 
@@ -127,10 +133,20 @@ def _solve(instance: OperatorInstance, watch: Watch, flow: Callable[[OperatorIns
 
 
 def solve(
-    instance: OperatorInstance, _limits: Limits, watch: Watch, *, alpha: float = ALPHA, clusters: int | None = None
+    instance: OperatorInstance,
+    _limits: Limits,
+    watch: Watch,
+    *,
+    alpha: float = ALPHA,
+    clusters: int | None = None,
+    report_losses: bool = False,
 ) -> Answer[OperatorPlan]:
     """All three steps."""
-    return _solve(instance, watch, lambda each: partition(each, watch, alpha=alpha, clusters=clusters))
+
+    def flow(each: OperatorInstance) -> Flow:
+        return partition(each, watch, alpha=alpha, clusters=clusters, report_losses=report_losses)
+
+    return _solve(instance, watch, flow)
 
 
 def solve_dp(

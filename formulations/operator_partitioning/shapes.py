@@ -75,7 +75,7 @@ def answer_of(
     if reason is not None:
         return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
     stats: dict[str, Any] = {}
-    broken = ""
+    broken, best = "", None
     tried = []
     for shape, each in shaped(instance).items():
         if watch.stopped():
@@ -87,10 +87,10 @@ def answer_of(
             broken = broken or ", ".join(map(str, rules[:1]))
             told = None if rules else evaluate(instance, found.plan)
         if told is not None:
-            if watch.best_objective is None or told < watch.best_objective:
-                stats = dict(found.stats)
+            if best is None or told < best:
+                best, stats = told, dict(found.stats)
             watch.plan(found.plan, told)
-        elif not stats:
+        elif best is None:
             stats = dict(found.stats)
         tried.append({"stages": shape[0], "replicas": shape[1], "objective": told})
     if instance.num_stages is None:

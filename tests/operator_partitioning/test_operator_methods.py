@@ -18,7 +18,8 @@ import planner
 from formulations.operator_partitioning import FAMILY, cpsat, exact, milp, paper
 from formulations.operator_partitioning.clustering import default_clusters, fuse
 from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.handover import to_device_mapping
+from formulations.operator_partitioning.problem import OperatorPlan, evaluate, stage_seconds, violations
 from formulations.operator_partitioning.refinement import refine
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
 from solvers.outcome import Limits, Stop, Watch, relative_gap
@@ -322,3 +323,34 @@ def test_stages_of_the_equal_cut_are_intervals() -> None:
     plan = paper.equal(instance)
     assert plan is not None and violations(instance, plan) == ()
     assert all(b == a + 1 for stage in plan.stages for a, b in pairwise(stage))
+
+
+def test_losses_of_each_step_add_up() -> None:
+    for name, stages in (("resnet50", 8), ("semantic-fpn", 4), ("gnmt", 4)):
+        instance = planner.load(name, stages=stages)
+        stats = solve(paper.solve, instance, report_losses=True).stats["losses"]
+        best = solve(exact.solve, instance)
+        assert stats["optimum"] == pytest.approx(evaluate(instance, best.plan), rel=1e-8)
+        assert stats["optimum"] <= stats["clustered"] * (1 + 1e-9)
+        assert stats["clustered"] <= stats["dynamic_program"] * (1 + 1e-9)
+        parts = stats["clustering_loss"] + stats["dynamic_program_loss"] - stats["refinement_gain"]
+        assert parts == pytest.approx(stats["loss"], abs=1e-9)
+
+
+def test_a_plan_is_handed_over_to_device_mapping() -> None:
+    instance = planner.load("resnet50", stages=4, replicas=2)
+    plan = solve(paper.solve, instance).plan
+    matrix = [[0.0 if a == b else 12e9 for a in range(8)] for b in range(8)]
+    mapping = to_device_mapping(instance, plan, matrix, objective="p2p")
+    assert (mapping.num_stages, mapping.replicas, mapping.objective) == (4, 2, "p2p")
+    # On equal links the second phase's stages take what the first phase said (Equations 3 and 6), replicas aside.
+    seconds = [
+        stage.compute_s + sum(volume / 12e9 for _, volume in mapping.neighbours(number))
+        for number, stage in enumerate(mapping.stages)
+    ]
+    assert seconds == pytest.approx(list(stage_seconds(instance, plan)))
+    assert sum(stage.parameter_bytes for stage in mapping.stages) == sum(o.parameter_bytes for o in instance.operators)
+    with pytest.raises(ValueError, match="8 devices; expected 4 stages times 1 replicas"):
+        to_device_mapping(instance, replace(plan, replicas=(1,) * 4), matrix)
+    with pytest.raises(ValueError, match="the same for every stage"):
+        to_device_mapping(instance, replace(plan, replicas=(1, 2, 1, 1)), matrix)
