@@ -111,6 +111,14 @@ def test_chains_have_one_slot_and_reach_what_is_behind() -> None:
     assert found.width.tolist() == [0, 1, 1, 1]
 
 
+def test_sets_that_overlap_are_slots_of_their_own() -> None:
+    """0 reaches a path of three, 1 a path of two that ends at the same node: 1 does not see how deep the first is."""
+    edges = [(0, 2), (2, 3), (3, 4), (1, 5), (5, 4), (5, 6)]
+    found = find_slots(7, edges, pack([0b1111100], 7))
+    of_0, of_1, everything = (int(found.mask[0, v]) for v in (0, 1, 7))
+    assert found.width[0] == 2 and of_0 & of_1 == 0 and everything == of_0 | of_1
+
+
 def test_slots_follow_the_order_of_the_downsets() -> None:
     """A bottleneck that rules out a node's only TMPC changes the order of the downsets, and with it the slots."""
     layers = [Layer(v, {1: (Tmpc("x", time, 0.0, 1.0, 0.0),)}) for v, time in (("a", 10.0), ("b", 1000.0))]
