@@ -17,6 +17,8 @@ Instance = DeviceMapping
 
 #: Up to so many devices a proof comes fast enough to be looked for unasked.
 _PROVED_DEVICES = 32
+#: A larger MILP takes too long to build.
+_MILP_ARCS = 30_000
 
 _JSON = OwnJson("device_mapping", DeviceMapping, "instances.readers.device_mapping_json:read")
 
@@ -76,6 +78,16 @@ def _index_rings(instance: Instance) -> str | None:
     if instance.objective == "full" and instance.ring == "free" and instance.replicas > 3:
         return "it searches rings by replica number only, and free rings are declared"
     return None
+
+
+def _milp_arcs(instance: Instance) -> int:
+    links = len(instance.edges) * instance.replicas + instance.num_devices
+    return links * instance.num_devices**2
+
+
+def _fits_milp(instance: Instance) -> str | None:
+    arcs = _milp_arcs(instance)
+    return f"{arcs} arcs; expected at most {_MILP_ARCS}" if arcs > _MILP_ARCS else None
 
 
 _PREPARE_PAPER = lazy("formulations.device_mapping.paper:prepare")
@@ -157,6 +169,14 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="the model that fits the structure: levels, layered flow, positions and cycles of rings, CP-SAT",
         solve=lazy("formulations.device_mapping.cpsat:solve"),
         effort=lambda instance: 1e6 * instance.num_devices,
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="links as flows of one unit, Pyomo and HiGHS",
+        solve=lazy("formulations.device_mapping.milp:solve"),
+        supports=_fits_milp,
+        effort=lambda instance: 1e4 * _milp_arcs(instance),
     ),
 )
 

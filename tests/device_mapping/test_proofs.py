@@ -14,7 +14,7 @@ import pytest
 from device_mapping_oracle import least_seconds, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, bounding, cpsat, exact
+from formulations.device_mapping import FAMILY, bounding, cpsat, exact, milp
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.bounds import assignment_bound, refuted, single_bound
 from formulations.device_mapping.deciders import Deciders
@@ -64,6 +64,14 @@ def test_cpsat_is_optimal(cases: int) -> None:
 def test_exact_is_optimal_with_one_thread_and_with_two(cases: int) -> None:
     for number, instance in enumerate(small(22, cases // 3)):
         assert_proved(instance, exact.solve, least_seconds(instance), Limits(threads=1 + number % 2, seed=number))
+
+
+def test_milp_is_optimal(cases: int) -> None:
+    for instance in small(27, cases // 3):
+        answer, optimum = milp.solve(instance, Limits(), Watch()), least_seconds(instance)
+        assert FAMILY.violations(instance, answer.plan) == ()
+        assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6, abs=1e-9)
+        assert answer.bound == pytest.approx(optimum, rel=2e-6, abs=1e-9) and answer.bound <= optimum * (1 + 1e-9)
 
 
 def test_seconds_of_any_size_are_proved(cases: int) -> None:
