@@ -16,6 +16,7 @@ import copy
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from instances.microbatch_schedule import ScheduleInstance
 
@@ -50,14 +51,21 @@ class GraphTrace:
     passes: tuple[Pass, ...]
     stuck: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def iteration_s(self) -> float:
         """When the last pass ended."""
         return max((task.end_s for task in self.passes), default=0.0)
 
+    @cached_property
+    def _by_stage(self) -> dict[int, list[Pass]]:
+        found: dict[int, list[Pass]] = {}
+        for task in self.passes:
+            found.setdefault(task.stage, []).append(task)
+        return found
+
     def of(self, stage: int) -> list[Pass]:
         """The passes of a stage, by start."""
-        return [task for task in self.passes if task.stage == stage]
+        return self._by_stage.get(stage, [])
 
     def orders(self, num_stages: int) -> tuple[str, ...]:
         """For each stage its passes as a word such as ``FFBFBB``."""

@@ -177,6 +177,10 @@ def _declared(part: ScheduleStage | ScheduleEdge) -> dict[str, Any]:
     return {name: value for name, value in vars(part).items() if value is not None}
 
 
+#: Weights, and activations of a sample, of stages that are all alike.
+_BYTES = (4e9, 5e8)
+
+
 def chain(
     stages: int = 4, minibatch: int = 8, forward_s: float = 1.0, backward_s: float = 2.0, in_flight: int | None = None
 ) -> ScheduleInstance:
@@ -184,7 +188,7 @@ def chain(
     return ScheduleInstance(
         f"chain-{stages}x{minibatch}",
         minibatch,
-        tuple(ScheduleStage(forward_s, backward_s, in_flight=in_flight) for _ in range(stages)),
+        (ScheduleStage(forward_s, backward_s, 1, 1, in_flight, *_BYTES),) * stages,
         tuple(ScheduleEdge(stage, stage + 1) for stage in range(stages - 1)),
     )
 
@@ -197,7 +201,7 @@ def figure_5(uniform: bool = False) -> ScheduleInstance:
     Source: GraphPipe, Fig. 5.
     """
     sizes, rooms = ((4, 4, 4), (12, 8, 4)) if uniform else ((1, 2, 4), (10, 8, 4))
-    stages = tuple(ScheduleStage(1.0 * b, 2.0 * b, b, 1, room) for b, room in zip(sizes, rooms, strict=True))
+    stages = tuple(ScheduleStage(1.0 * b, 2.0 * b, b, 1, room, *_BYTES) for b, room in zip(sizes, rooms, strict=True))
     return ScheduleInstance("figure-5", 32, stages, (ScheduleEdge(0, 1), ScheduleEdge(1, 2)))
 
 
@@ -230,12 +234,12 @@ def generate(
     depth = [1] * stages
     for u, v in sorted(pairs, reverse=True):
         depth[u] = max(depth[u], depth[v] + 1)
-    made = []
+    made, of_bytes = [], random.Random(f"bytes {seed}")
     for stage in range(stages):
         forward, b = rng.randint(3, 10), sizes[stage]
+        backward = rng.randint(2 * forward - 3, 2 * forward + 3)
         largest = max(sizes[stage:])
-        room = max(largest, round(tight * depth[stage] * largest)) if tight else None
-        made.append(
-            ScheduleStage(1.0 * b * forward, 1.0 * b * rng.randint(2 * forward - 3, 2 * forward + 3), b, 1, room)
-        )
+        room = max(largest, round(min(minibatch, tight * depth[stage] * largest))) if tight else None
+        held = of_bytes.randint(1, 8) * 1e9, of_bytes.randint(1, 10) * 1e8
+        made.append(ScheduleStage(1.0 * b * forward, 1.0 * b * backward, b, 1, room, *held))
     return ScheduleInstance(f"schedule-{stages}x{minibatch}-{seed}", minibatch, tuple(made), edges)

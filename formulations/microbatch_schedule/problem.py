@@ -6,6 +6,7 @@ Source: GraphPipe, sections 3 (C4) and 6. Starts are part of a plan; the paper's
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from formulations.family import Violation
@@ -22,14 +23,18 @@ class SchedulePlan:
 
     passes: tuple[Pass, ...]
 
-    @property
+    @cached_property
     def iteration_s(self) -> float:
         """When the last pass ends."""
         return max((task.end_s for task in self.passes), default=0.0)
 
-
-def _by_start(plan: SchedulePlan, stage: int) -> list[Pass]:
-    return sorted((task for task in plan.passes if task.stage == stage), key=lambda task: (task.start_s, task.end_s))
+    @cached_property
+    def by_stage(self) -> dict[int, list[Pass]]:
+        """The passes of each stage by start."""
+        found: dict[int, list[Pass]] = {}
+        for task in sorted(self.passes, key=lambda task: (task.start_s, task.end_s)):
+            found.setdefault(task.stage, []).append(task)
+        return found
 
 
 def peak_in_flight(plan: SchedulePlan, stage: int) -> int:
@@ -38,7 +43,7 @@ def peak_in_flight(plan: SchedulePlan, stage: int) -> int:
     A stage runs one pass at a time, so the order of its passes tells.
     """
     held = most = 0
-    for task in _by_start(plan, stage):
+    for task in plan.by_stage.get(stage, []):
         held += 1 if task.is_forward else -1
         most = max(most, held)
     return most
@@ -125,7 +130,7 @@ def _times(instance: ScheduleInstance, plan: SchedulePlan, slack: float) -> list
 
 
 def _one_at_a_time(plan: SchedulePlan, stage: int, slack: float) -> list[Violation]:
-    found, passes = [], _by_start(plan, stage)
+    found, passes = [], plan.by_stage.get(stage, [])
     for task, after in pairwise(passes):
         if after.start_s < task.end_s - slack:
             found.append(Violation("overlap", f"{_name(after)} starts before {_name(task)} ends"))
