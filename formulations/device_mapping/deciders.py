@@ -1,6 +1,8 @@
 """Models that decide a target, chosen by the structure of an instance; all of them run CP-SAT.
 
-- few bandwidths, or no edges: the level model
+- rings alone: cycles as columns where they are few, cycles as sets of links where they are short, else the level model,
+  which then is a model of positions
+- few bandwidths: the level model
 - many bandwidths, no rings: the layered flow; where its solutions do not close to replicas the level model
 - many bandwidths, edges and rings: the level model with bandwidths rounded up, which refutes and never meets, and then
   the level model itself where it can be written down
@@ -18,10 +20,12 @@ from ortools.sat.python import cp_model
 
 from formulations.device_mapping.arrays import Arrays, Floats, plan_of
 from formulations.device_mapping.bounds import Domains, rings_fit
+from formulations.device_mapping.columns import LONGEST, ColumnModel, TooManyCyclesError
 from formulations.device_mapping.flow import FlowModel
 from formulations.device_mapping.level import LevelModel, Places, TooManyError, devices_as_places
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.proof import Decide, Gap, Verdict
+from formulations.device_mapping.rings import RingModel
 from formulations.device_mapping.symmetry import orbits
 from solvers import cpsat
 from solvers.outcome import Limits, Run
@@ -51,6 +55,11 @@ class Deciders:
     def choose(self) -> dict[str, Decide]:
         """The deciders that fit the instance, by name, in the order in which they should be asked."""
         given = self.arrays
+        if not given.edges and given.has_rings:
+            columns = {"columns": self.columns} if self.few and 2 < given.replicas <= LONGEST else {}
+            fits = given.num_devices**2 <= _MOST_LITERALS
+            short = {"rings": self.rings} if given.replicas <= 5 or not fits else {}
+            return {**columns, **short, "level": self.level}
         if self.few or not given.edges:
             return {"level": self.level}
         if given.has_rings:
@@ -88,8 +97,49 @@ class Deciders:
             return Verdict.REFUTED if run.infeasible else Verdict.OPEN
         if arrays is not self.arrays or not places.single:
             return Verdict.BEYOND
-        self.gap.offer(plan_of(*model.placement(run.values)))
+        rows, orders = model.placement(run.values)
+        if orders is None and arrays.has_rings:
+            self._offer_rings(rows)
+        else:
+            self.gap.offer(plan_of(rows, orders))
         return Verdict.MET
+
+    def columns(self, target: float, seconds: float) -> Verdict:
+        """An exact cover by cycles, rings alone."""
+        if not rings_fit(self.arrays, target):
+            return Verdict.REFUTED
+        try:
+            model = ColumnModel(self.arrays, target)
+        except TooManyCyclesError:
+            return Verdict.BEYOND
+        run = self._run(model.cp, target, seconds)
+        if run.values is None:
+            return Verdict.REFUTED if run.infeasible else Verdict.OPEN
+        self._offer_rings(model.placement(run.values))
+        return Verdict.MET
+
+    def rings(self, target: float, seconds: float) -> Verdict:
+        """Cycles as sets of links, rings alone; short cycles are cut off as they come."""
+        if not rings_fit(self.arrays, target):
+            return Verdict.REFUTED
+        model = RingModel(self.arrays, target)
+        if model.num_literals > _MOST_LITERALS:
+            return Verdict.BEYOND
+        end = self.gap.watch.elapsed_s() + seconds
+        while True:
+            run = self._run(model.cp, target, end - self.gap.watch.elapsed_s())
+            if run.values is None:
+                return Verdict.REFUTED if run.infeasible else Verdict.OPEN
+            cycles = model.rings(run.values)
+            if not model.cut(cycles):
+                self._offer_rings([stage[0] for stage in cycles])
+                return Verdict.MET
+
+    def _offer_rings(self, rows: list[list[int]]) -> None:
+        """Devices by stage in the order of their rings."""
+        order = list(range(self.arrays.replicas))
+        free = self.arrays.instance.ring == "free"
+        self.gap.offer(plan_of(rows, [order] * len(rows) if free else None))
 
     def flow(self, target: float, seconds: float) -> Verdict:
         """The layered flow."""

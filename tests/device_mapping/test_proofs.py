@@ -22,9 +22,11 @@ from formulations.device_mapping.matching import can_deal, least_dealt
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.device_mapping.proof import Gap, Verdict, objective_values
 from formulations.device_mapping.quotient import cycles, groupings, ring_speed
+from formulations.device_mapping.rings import RingModel
 from formulations.device_mapping.symmetry import orbits
-from instances.device_mapping import DeviceMapping
+from instances.device_mapping import DeviceMapping, MappingStage
 from instances.topologies import topology
+from solvers import cpsat as backend
 from solvers.outcome import Limits, Status, Stop, Watch
 
 Solve = Callable[[DeviceMapping, Limits, Watch], Any]
@@ -116,6 +118,35 @@ def test_the_flow_and_the_level_model_agree(cases: int) -> None:
         below = optimum * (1 - 1e-6)
         assert deciders_of(instance).flow(below, 10) is deciders_of(instance).level(below, 10) is Verdict.REFUTED
     assert looked_at > cases // 10
+
+
+def test_the_models_of_rings_agree(cases: int) -> None:
+    """Columns, sets of links and positions meet the optimum, and refute what is just below it."""
+    looked_at = 0
+    for instance in small(28, cases, objective="allreduce"):
+        given, optimum = arrays(instance), least_seconds(instance)
+        if not given.has_rings or given.replicas < 3:
+            continue
+        looked_at += 1
+        for name in ("columns", "rings", "level"):
+            for target, verdict in ((optimum, Verdict.MET), (optimum * (1 - 1e-6), Verdict.REFUTED)):
+                deciders = deciders_of(instance)
+                assert getattr(deciders, name)(target, 10) is verdict
+                assert verdict is Verdict.REFUTED or deciders.gap.upper == pytest.approx(optimum)
+    assert looked_at > cases // 10
+
+
+def test_short_cycles_are_cut_off() -> None:
+    """Six devices in two triangles of fast links: a ring of six must leave them."""
+    speed = [[0.0 if a == b else 9.0 if a // 3 == b // 3 else 1.0 for b in range(6)] for a in range(6)]
+    stage = MappingStage(1.0, 3.0)
+    instance = DeviceMapping("triangles", (stage,), (), 6, tuple(map(tuple, speed)), "allreduce")
+    fast = 1 + instance.ring_bytes(0) / 9.0
+    assert deciders_of(instance).rings(fast, 10) is Verdict.REFUTED
+    model = RingModel(replace(arrays(instance)), fast)
+    run = backend.run(model.cp, Limits())
+    assert sorted(map(len, model.rings(run.values)[0])) == [3, 3]
+    assert_proved(instance, cpsat.solve, 1 + instance.ring_bytes(0))
 
 
 def least_of_two_stages(instance: DeviceMapping) -> float:
