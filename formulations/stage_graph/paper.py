@@ -10,6 +10,7 @@ Source: GraphPipe, Algorithms 1 and 2, section 7.1 and Appendix A.2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.iteration import iteration_s
+from formulations.stage_graph.per_stage import PerStage
 from formulations.stage_graph.problem import StagePlan, depth, evaluate, memory_bytes
 from formulations.stage_graph.program import Reach, TooLargeError
 from formulations.stage_graph.search import TOLERANCE, Search, powers_of_two
@@ -36,7 +38,7 @@ def solve_graphpipe(
     rank: str = "memory",
     terminals: str = "branch",
 ) -> Answer[StagePlan]:
-    """GraphPipe: series-parallel decomposition, one micro-batch size for all stages, 1F1B.
+    """GraphPipe: series-parallel decomposition; one micro-batch size and 1F1B, or what the instance's schedule allows.
 
     Parameters
     ----------
@@ -50,17 +52,18 @@ def solve_graphpipe(
 
     Source
     ------
-    GraphPipe, Algorithm 1 in its default configuration (section 6).
+    GraphPipe, Algorithm 1, by default in its default configuration (section 6).
     """
     costs = Costs(instance)
     order = decompose(costs)
     reach = Reach.OWNER if terminals == "branch" else Reach.NONE
-    return _searched(
-        instance,
-        watch,
-        lambda: Search(costs, order.segment, reach, degrees_of(instance, any_degree), rank == "memory", False, watch),
-        order.loss(),
-    )
+    degrees = degrees_of(instance, any_degree)
+    try:
+        search = Search(costs, order.segment, reach, degrees, rank == "memory", False, watch)
+        wider = None if instance.schedule == "uniform" else PerStage(costs, order.segment, reach, degrees, watch)
+    except TooLargeError as error:
+        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+    return _searched(instance, watch, search, wider, order.loss())
 
 
 def solve_pipedream(
@@ -77,12 +80,11 @@ def solve_pipedream(
     GraphPipe, section 7.1: linearised, all cuts tried, 1F1B; the same costs and the same search as ``graphpipe``.
     """
     costs = Costs(instance)
-    return _searched(
-        instance,
-        watch,
-        lambda: Search(costs, chain(costs), Reach.NONE, degrees_of(instance, any_degree), True, True, watch),
-        {},
-    )
+    try:
+        search = Search(costs, chain(costs), Reach.NONE, degrees_of(instance, any_degree), True, True, watch)
+    except TooLargeError as error:
+        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+    return _searched(instance, watch, search, None, {})
 
 
 def solve_data_parallel(
@@ -104,14 +106,21 @@ def solve_data_parallel(
     return concluded(instance, watch, plans, {"transitions": len(instance.microbatch_sizes) * instance.num_devices})
 
 
-def _searched(instance: StageGraph, watch: Watch, make: Any, stats: dict[str, Any]) -> Answer[StagePlan]:
-    try:
-        search: Search = make()
-    except TooLargeError as error:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+def _searched(
+    instance: StageGraph, watch: Watch, search: Search, wider: PerStage | None, stats: dict[str, Any]
+) -> Answer[StagePlan]:
+    """Plans with one micro-batch size, then (``wider``) better ones with a size for each stage."""
     with alarm(watch):
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
-    counts = {"transitions": search.transitions, "rounds": search.rounds, "states": search.tables.num_states}
+        if wider is not None:
+            for plan in wider.below(min((evaluate(instance, plan) for plan in plans), default=math.inf)):
+                plans.append(plan)
+                watch.plan(plan, evaluate(instance, plan))
+    counts = {
+        "transitions": search.transitions + (wider.transitions if wider else 0),
+        "rounds": search.rounds + (wider.rounds if wider else 0),
+        "states": search.tables.num_states,
+    }
     return concluded(instance, watch, plans, {**counts, **stats})
 
 

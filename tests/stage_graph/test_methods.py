@@ -18,7 +18,7 @@ from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, 
 from formulations.stage_graph.program import Program, Reach
 from formulations.stage_graph.series_parallel import Leaf, Segment, chain, decompose
 from instances.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from instances.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
 
 Solve = Callable[..., Answer[StagePlan]]
@@ -289,3 +289,34 @@ def test_idle_devices_go_to_the_slowest_stage() -> None:
 def test_chain_leaves_are_all_different() -> None:
     leaves = chain(Costs(mmt(2, 1)))
     assert all(one.key != other.key for one, other in itertools.pairwise(leaves))
+
+
+@pytest.mark.parametrize("schedule", ["per-stage", "kfkb"])
+def test_a_size_for_each_stage_is_never_worse(cases: int, schedule: Schedule) -> None:
+    better = mixed = 0
+    for seed in range(cases // 2):
+        uniform = replace(random_graph(seed, (2, 6), 3, series_parallel=True), minibatch=8)
+        allowed = replace(uniform, schedule=schedule)
+        answer = run(paper.solve_graphpipe, allowed, any_degree=True)
+        before, after = value(uniform, run(paper.solve_graphpipe, uniform, any_degree=True)), value(allowed, answer)
+        assert after <= before
+        better += after < before * (1 - 1e-6)
+        mixed += answer.plan is not None and len({stage.microbatch for stage in answer.plan.stages}) > 1
+    assert better > 0 and mixed > 0
+
+
+def test_sizes_of_figure_5() -> None:
+    # Three stages that are fast from 1, 2 and 4 samples on; a size each keeps fewer samples in flight at the first.
+    def table(smallest: int) -> TableTime:
+        return TableTime((smallest, 8), (float(smallest), 8.0))
+
+    made = tuple(Operator(str(size), table(size), table(size), 1.0, 1.0) for size in (1, 2, 4))
+    edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
+    # Memory for four copies of a weight and for 10 samples (one byte each), not for the 12 of a uniform size.
+    instance = StageGraph("figure 5", made, edges, 3, 14.0, 1.0, 0.0, 32, microbatches=(1, 2, 4))
+    uniform = run(paper.solve_graphpipe, instance)
+    assert value(instance, uniform) > 2.0
+    allowed = replace(instance, schedule="per-stage")
+    answer = run(paper.solve_graphpipe, allowed)
+    assert answer.plan is not None and value(allowed, answer) == 2.0
+    assert [(stage.microbatch, stage.in_flight) for stage in answer.plan.stages] == [(1, 10), (2, 8), (4, 4)]
