@@ -132,6 +132,12 @@ class Tables:
         self.profile, self.capacity = self.profile._replace(memory=memory), memory * MEMORY_SLACK
         self._forget_savings()
 
+    def limit_cluster(self, num_devices: int, max_s: int) -> None:
+        """Run further tests on fewer devices, with degrees that sum to at most ``max_s``."""
+        self.whole = self.whole._replace(num_devices=num_devices, max_s=max_s)
+        self.profile = self.profile._replace(num_devices=num_devices, max_s=max_s)
+        self.work_bound = float(self.lattice.work[-1]) / num_devices
+
     def _leave_out(self, T: float) -> None:
         """Restrict the tables to the TMPCs that a plan of time T may use."""
         kept = usable(self.whole, T)

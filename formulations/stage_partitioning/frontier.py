@@ -1,7 +1,8 @@
 """The whole table of optima over devices and micro-batches, from one run.
 
 Source: Piper, section 4: dp[V][k][s] (its Figure 2). The recursion is the paper's, knapsacks are exact, and "at most"
-replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels_frontier.fill`).
+replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels_frontier.fill`). Graphs of many
+downsets are treated entry by entry (`frontier_entries`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from formulations.stage_partitioning import bisection, exact, kernels_frontier
 from formulations.stage_partitioning.costs import Floats, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from formulations.stage_partitioning.frontier_entries import entry_by_entry, num_entries
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Watch
 
@@ -23,6 +25,9 @@ from solvers.outcome import Watch
 MAX_ENTRIES = 250_000_000
 #: Most steps over pairs of downsets, degrees and sums: minutes.
 MAX_STEPS = 2e11
+#: With more downsets than this each entry is proved by itself, in a second or two, and there may be so many: minutes.
+_ENTRIES_FROM = 2000
+MAX_PROOFS = 300
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,9 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None:
         raise AssertionError("counted downsets have disappeared")
+    if D > _ENTRIES_FROM:
+        entries = entry_by_entry(instance, downsets, watch)
+        return entries and Frontier(*entries)
     lattice = build_lattice(profile, downsets)
     table = np.full((D, S + 1, K + 1), np.inf)
     table[0] = 0.0
@@ -91,7 +99,12 @@ def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
     if downsets is None:
         raise exact.SizeError(f"the graph has more than {MAX_DOWNSETS} downsets; try --linearize")
     D, K = len(downsets), instance.num_devices
-    if D * (max_s + 1) * (K + 1) > MAX_ENTRIES or 0.5 * D * D * len(instance.tp_degrees) * max_s * K > MAX_STEPS:
+    if D > _ENTRIES_FROM:
+        too_large = num_entries(K, max_s, max(instance.tp_degrees, default=1)) > MAX_PROOFS
+    else:
+        steps = 0.5 * D * D * len(instance.tp_degrees) * max_s * K
+        too_large = D * (max_s + 1) * (K + 1) > MAX_ENTRIES or steps > MAX_STEPS
+    if too_large:
         raise exact.SizeError(
             f"{D} downsets, {K} devices and {max_s} micro-batches are too much for a table of all of them; "
             "try --linearize, fewer --devices or --microbatches"

@@ -39,6 +39,27 @@ def test_every_entry_is_the_optimum_of_its_own_instance(cases: int) -> None:
     assert min(seen["feasible"], seen["infeasible"]) > cases
 
 
+def test_entry_by_entry_is_the_same_table(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of large lattices, on small ones: against brute force, and with the released cost against the table."""
+    instances = [random_stage_instance(seed, exactly=False, max_devices=4) for seed in range(cases // 2)]
+    tables = [frontier.frontier(instance, Watch()) for instance in instances]
+    monkeypatch.setattr(frontier, "_ENTRIES_FROM", 0)
+    for instance, table in zip(instances, tables, strict=True):
+        found = frontier.frontier(instance, Watch())
+        assert found is not None and table is not None and "tests" in found.stats
+        assert found.times == pytest.approx(table.times, rel=1e-9)
+    for seed in range(cases // 4):
+        entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4))
+
+
+def test_entries_are_counted_before_they_are_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [frontier.num_entries(K, S, t) for K, S, t in ((4, 4, 1), (4, 2, 1), (4, 4, 4), (4, 4, 2))] == [4, 2, 10, 8]
+    monkeypatch.setattr(frontier, "_ENTRIES_FROM", 0)
+    monkeypatch.setattr(frontier, "MAX_PROOFS", 3)
+    with pytest.raises(exact.SizeError, match="too much for a table"):
+        frontier.frontier(replace(exact.tiny(), num_devices=4), Watch())
+
+
 @pytest.mark.slow
 def test_every_entry_on_thousands(cases: int) -> None:
     for seed in range(50_000, 50_000 + max(cases, 2000)):
