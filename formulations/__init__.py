@@ -11,6 +11,7 @@ from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
 from formulations.mesh_tiling import FAMILY as MESH_TILING
 from formulations.microbatch_schedule import FAMILY as MICROBATCH_SCHEDULE
 from formulations.operator_partitioning import FAMILY as OPERATOR_PARTITIONING
+from formulations.pipeline_placement import FAMILY as PIPELINE_PLACEMENT
 from formulations.stage_graph import FAMILY as STAGE_GRAPH
 from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
 from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
@@ -27,4 +28,5 @@ FAMILIES: tuple[Family[Any, Any], ...] = (
     OPERATOR_PARTITIONING,
     STAGE_GRAPH,
     DEVICE_MAPPING,
+    PIPELINE_PLACEMENT,
 )

@@ -9,9 +9,12 @@ from instances import tmpc_knapsack
 from instances.entry import Bound, Entry
 from instances.flushed_partitioning import FlushedInstance, flushed
 from instances.hierarchical_partitioning import HierarchicalInstance, on_machines
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.parameters import Parameter, one_of, parse_count, parse_seed
+from instances.pipeline_placement import PlacementInstance, placed
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.tmpc_knapsack import KnapsackInstance
+from instances.topologies import two_level
 
 _MADE = "made for this project"
 
@@ -47,6 +50,16 @@ def chain8_flushed() -> FlushedInstance:
     return flushed(replace(chain8(), name="chain8-flushed"))
 
 
+def placement() -> PlacementInstance:
+    """Six operators with a branch in two stages of two replicas, on two machines of two devices."""
+    sizes = {"embed": (2, 40), "left": (3, 8), "right": (4, 8), "join": (3, 8), "head": (4, 8), "loss": (1, 0)}
+    operators = tuple(Operator(v, 1e-3 * time, 1e6 * size) for v, (time, size) in sizes.items())
+    sent = ((0, (1, 2), 6), (1, (3,), 4), (2, (3,), 9), (3, (4,), 5), (4, (5,), 12))
+    tensors = tuple(Tensor(source, targets, 1e6 * volume) for source, targets, volume in sent)
+    graph = OperatorInstance("placement", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=5e9)
+    return placed(graph, two_level(4, 2, 12e9, 3e9))
+
+
 def knapsack(**given: Any) -> KnapsackInstance:
     """A random knapsack as they arise for a stage of layers of a few kinds."""
     names = {"nodes": "num_nodes", "options": "num_options"}
@@ -71,6 +84,7 @@ ENTRIES = (
         "chain8-machines", "hierarchical_partitioning", chain8_machines, "chain8 on two machines of two devices", _MADE
     ),
     Entry("chain8-flushed", "flushed_partitioning", chain8_flushed, "chain8 with a flush after every batch", _MADE),
+    Entry("placement", "pipeline_placement", placement, "six operators on two machines of two devices", _MADE),
     Entry(
         "knapsack",
         "tmpc_knapsack",

@@ -41,6 +41,9 @@ def solve_command(
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan (needs matplotlib)")] = None,
     trace: Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as a Chrome trace")] = None,
+    topology: Annotated[
+        str | None, typer.Option(metavar="KIND|FILE", help="put the stages of an operator graph on this network, too")
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
     ] = None,
@@ -60,6 +63,7 @@ def solve_command(
     from planner.loading import family_of
     from planner.orders import load_orders, solve_orders
     from planner.pictures import draw, refuse_undrawable
+    from planner.placing import load_placed
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
     from planner.schedules import refuse_untraceable, write_trace
@@ -78,7 +82,10 @@ def solve_command(
         for name, value in (("--grad-accum", grad_accum), ("--microbatch-sizes", microbatch_sizes)):
             if value is not None:
                 raise UsageError.at(name, value, "a --batch-size beside it")
-        by_order = load_orders(instance, inputs=inputs, **overrides)
+        if topology is None:
+            by_order = load_orders(instance, inputs=inputs, **overrides)
+        else:
+            by_order = {"": load_placed(instance, topology, inputs=inputs, overrides=overrides)}
         loaded = next(iter(by_order.values()))
         warn(loaded, quiet)
         if plot is not None:
@@ -116,7 +123,7 @@ def solve_command(
     if plot is not None and result.plan is not None:
         draw(plot, loaded, result.plan)
     if trace is not None and result.plan is not None:
-        write_trace(trace, result.plan, result.instance)
+        write_trace(trace, loaded, result.plan)
     raise typer.Exit(exit_code(result, exact, limits))
 
 

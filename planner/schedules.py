@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ def refuse_untraceable(instance: Any, path: str) -> None:
     """`UsageError` if plans of the instance are no schedules: before any work is done."""
     from planner.loading import family_of
 
-    if family_of(instance).name != "microbatch_schedule":
-        raise UsageError.at("--trace", path, "a problem whose plans are schedules (microbatch_schedule)")
+    if family_of(instance).name not in _TASKS:
+        raise UsageError.at("--trace", path, f"a problem whose plans can be scheduled ({', '.join(_TASKS)})")
 
 
 def chrome_trace(tasks: Sequence[Task], name: str) -> dict[str, Any]:
@@ -53,9 +53,33 @@ def chrome_trace(tasks: Sequence[Task], name: str) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def write_trace(path: str, plan: Mapping[str, Any], name: str) -> None:
+def write_trace(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
     """Write the trace of a plan, in its JSON form, to a file."""
-    write_atomically(Path(path), json.dumps(chrome_trace(plan["tasks"], name), allow_nan=False) + "\n")
+    from planner.loading import family_of
+
+    tasks = _TASKS[family_of(instance).name](instance, plan)
+    write_atomically(Path(path), json.dumps(chrome_trace(tasks, instance.name), allow_nan=False) + "\n")
+
+
+def _own_tasks(_instance: Any, plan: Mapping[str, Any]) -> Sequence[Task]:
+    tasks: Sequence[Task] = plan["tasks"]
+    return tasks
+
+
+def simulated_tasks(instance: Any, plan: Mapping[str, Any]) -> list[Task]:
+    """The passes of a simulated 1F1B step of a placed pipeline, on its slowest replica."""
+    from formulations.pipeline_placement import FAMILY
+    from formulations.pipeline_placement.simulate import simulate_plan
+
+    step = simulate_plan(instance, FAMILY.plan_from_json(instance, plan))
+    return [[p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s] for p in step.passes]
+
+
+#: For each problem whose plans are schedules, or can be simulated, what its passes are.
+_TASKS: Mapping[str, Callable[[Any, Mapping[str, Any]], Sequence[Task]]] = {
+    "microbatch_schedule": _own_tasks,
+    "pipeline_placement": simulated_tasks,
+}
 
 
 def _round_up(seconds: float) -> float:

@@ -65,6 +65,7 @@ _FAMILIES: dict[str, Callable[[Any, Any], list[Panel]]] = {
     "operator_partitioning": partitions.operator_partitioning,
     "stage_graph": partitions.stage_graph,
     "device_mapping": partitions.device_mapping,
+    "pipeline_placement": partitions.pipeline_placement,
     "mesh_tiling": _mesh_tiling,
     "microbatch_schedule": _microbatch_schedule,
 }

@@ -107,3 +107,17 @@ def device_mapping(instance: Any, plan: Any) -> list[Panel]:
         Panel("Devices in the order of stages", lambda axes: mapping(axes, plan.devices, matrix)),
         Panel("Slowest replica of each stage", lambda axes: bars(axes, labels, times, "time, s")),
     ]
+
+
+def pipeline_placement(instance: Any, plan: Any) -> list[Panel]:
+    """The mapping of the stages, and a simulated step of the slowest replica."""
+    from formulations.pipeline_placement.problem import second_phase
+    from formulations.pipeline_placement.simulate import simulate_plan
+    from planner.plots.schedules import gantt
+
+    passes = simulate_plan(instance, plan).passes
+    tasks = [[p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s] for p in passes]
+    return [
+        *device_mapping(second_phase(instance, plan.partition), plan.mapping),
+        Panel("A step, simulated (1F1B)", lambda axes: gantt(axes, tasks, instance.num_stages)),
+    ]

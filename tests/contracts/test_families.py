@@ -139,6 +139,14 @@ MAPPING = {
 }
 
 
+PLACEMENT = {
+    "problem": "pipeline_placement",
+    "schema_version": 1,
+    "operators": {name: value for name, value in OPERATORS.items() if name != "problem"} | {"replicas": 2},
+    "bandwidth_bytes_per_s": MAPPING["bandwidth_bytes_per_s"],
+}
+
+
 def _family(name: str) -> Family[Any, Any]:
     return next(family for family in FAMILIES if family.name == name)
 
@@ -186,6 +194,10 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "device_mapping": (
         lambda **given: _family("device_mapping").read(MAPPING, "example", given),
         lambda **given: _family("device_mapping").read({**MAPPING, "objective": "allreduce"}, "example", given),
+    ),
+    "pipeline_placement": (
+        lambda **given: _family("pipeline_placement").read(PLACEMENT, "example", given),
+        lambda **given: _family("pipeline_placement").read({**PLACEMENT, "objective": "p2p"}, "example", given),
     ),
 }
 STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {
