@@ -161,6 +161,18 @@ def test_labels_agree_with_cpsat_on_larger_graphs(cases: int) -> None:
             assert math.isclose(evaluate(instance, theirs.plan), objective, rel_tol=1e-6, abs_tol=1e-6), seed
 
 
+def test_a_label_is_as_deep_as_its_plan(cases: int) -> None:
+    several = 0
+    for seed in range(cases):
+        instance = random_flushed(seed, same_weights=True, max_nodes=6, max_devices=6, max_tmpcs=2, memory="ample")
+        search = labels.Search(instance, labels.all_downsets(instance.flat, 10**6), Watch())
+        for factor in (1.0, 1.5, 3.0):
+            told = search.least_synchronisation(search.work_bound * factor, np.full(9, np.inf))
+            assert all(depth(instance, found.plan) == at for at, found in told.items()), seed
+            several += sum(at > 1 for at in told)
+    assert several > cases / 4
+
+
 def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_flushed(3, same_weights=True, memory="ample", shape="diamond")
     expected = labels.solve(instance, Limits(), Watch())
