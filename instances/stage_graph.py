@@ -17,6 +17,9 @@ from instances.parameters import parse_count
 #: What a plan may choose: one micro-batch size for all stages and 1F1B; one for each stage; kFkB as well.
 Schedule = Literal["uniform", "per-stage", "kfkb"]
 SCHEDULES: tuple[Schedule, ...] = ("uniform", "per-stage", "kfkb")
+#: Seconds per sample of the slowest stage (TPS), or seconds of a simulated iteration.
+Objective = Literal["tps", "iteration"]
+OBJECTIVES: tuple[Objective, ...] = ("tps", "iteration")
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ class StageGraph:
         Forward to backward time, for the number of samples in flight where sizes differ.
     weight_copies
         Bytes of memory for each byte of weights: weights, gradients and two moments of Adam.
+    objective
+        What is minimised (`Objective`).
     ids
         What files call the operators; empty: their indices.
     options
@@ -152,6 +157,7 @@ class StageGraph:
     microbatches: tuple[int, ...] = ()
     pass_ratio: tuple[int, int] = (1, 2)
     weight_copies: float = 4.0
+    objective: Objective = "tps"
     ids: tuple[int | str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -232,6 +238,7 @@ def to_json(instance: StageGraph) -> dict[str, Any]:
         "schedule": instance.schedule,
         "pass_ratio": list(instance.pass_ratio),
         "weight_copies": instance.weight_copies,
+        "objective": instance.objective,
     }
     if instance.microbatches:
         content["microbatches"] = list(instance.microbatches)

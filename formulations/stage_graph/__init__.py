@@ -10,7 +10,7 @@ from formulations.family import Claim, Family, Method, Setting, lazy
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from instances.parameters import one_of, parse_count, parse_degrees, parse_flag
-from instances.stage_graph import SCHEDULES, StageGraph, check, parse_ratio, to_json
+from instances.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, check, parse_ratio, to_json
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 from solvers.outcome import Limits
 
@@ -26,6 +26,12 @@ _OVERRIDES = (
         one_of(*SCHEDULES),
         "one micro-batch size for all stages; one for each stage; kFkB as well",
         metavar="uniform|per-stage|kfkb",
+    ),
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES),
+        "time per sample of the slowest stage, or seconds of a simulated iteration",
+        metavar="tps|iteration",
     ),
     Setting("ratio", parse_ratio, "forward to backward time, for what is in flight", metavar="F:G"),
 )
@@ -84,6 +90,8 @@ def _alike(instance: StageGraph) -> str | None:
 
 
 def _uniform(instance: StageGraph) -> str | None:
+    if instance.objective != "tps":
+        return "objective iteration; it proves the least time per sample only (--objective tps)"
     if instance.schedule != "uniform":
         return f"schedule {instance.schedule}; it proves plans with one micro-batch size only (--schedule uniform)"
     return _alike(instance)
@@ -180,7 +188,7 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     plan_to_json=plan_to_json,
     evaluate=evaluate,
     violations=violations,
-    unit=lambda _: "s/sample",
+    unit=lambda instance: "s" if instance.objective == "iteration" else "s/sample",
     methods=METHODS,
     choose=choose,
     describe=describe,

@@ -17,9 +17,9 @@ from typing import Any
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble
-from formulations.stage_graph.iteration import iteration_s
+from formulations.stage_graph.iteration import iteration_s, objective_of
 from formulations.stage_graph.per_stage import PerStage
-from formulations.stage_graph.problem import StagePlan, depth, evaluate, memory_bytes
+from formulations.stage_graph.problem import StagePlan, bottleneck_s, depth, memory_bytes
 from formulations.stage_graph.program import Reach, TooLargeError
 from formulations.stage_graph.search import TOLERANCE, Search, powers_of_two
 from formulations.stage_graph.series_parallel import chain, decompose
@@ -113,9 +113,9 @@ def _searched(
     with alarm(watch):
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
         if wider is not None:
-            for plan in wider.below(min((evaluate(instance, plan) for plan in plans), default=math.inf)):
+            for plan in wider.below(min((bottleneck_s(instance, plan) for plan in plans), default=math.inf)):
                 plans.append(plan)
-                watch.plan(plan, evaluate(instance, plan))
+                watch.plan(plan, objective_of(instance, plan))
     counts = {
         "transitions": search.transitions + (wider.transitions if wider else 0),
         "rounds": search.rounds + (wider.rounds if wider else 0),
@@ -133,7 +133,7 @@ def each_size(
         plan = best_at(microbatch)
         if plan is not None:
             plans.append(plan)
-            watch.plan(plan, evaluate(instance, plan))
+            watch.plan(plan, objective_of(instance, plan))
         if watch.stopped():
             break
     return plans
@@ -162,15 +162,19 @@ def concluded(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats:
     if not plans:
         return Answer(stop=watch.why(), stats=stats, reason=_NO_PLAN)
     rows = [row(instance, plan) for plan in plans]
-    least = min(each["tps_s"] for each in rows)
-    close = [number for number, each in enumerate(rows) if each["tps_s"] <= least * (1 + TOLERANCE)]
-    chosen = min(close, key=lambda number: rows[number]["peak_memory_bytes"])
-    quickest = min(rows, key=lambda each: float(each["iteration_s"]))
+    quickest = min(range(len(rows)), key=lambda number: float(rows[number]["iteration_s"]))
+    chosen = quickest if instance.objective == "iteration" else _better(rows)
     return Answer(
         plan=plans[chosen],
         stop=watch.why(),
-        stats={**stats, **rows[chosen], "quickest_iteration": quickest, "sweep": rows},
+        stats={**stats, **rows[chosen], "quickest_iteration": rows[quickest], "sweep": rows},
     )
+
+
+def _better(rows: list[dict[str, Any]]) -> int:
+    least = min(each["tps_s"] for each in rows)
+    close = [number for number, each in enumerate(rows) if each["tps_s"] <= least * (1 + TOLERANCE)]
+    return min(close, key=lambda number: float(rows[number]["peak_memory_bytes"]))
 
 
 def row(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
@@ -178,7 +182,7 @@ def row(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
     seconds = iteration_s(instance, plan)
     return {
         "microbatch": max(stage.microbatch for stage in plan.stages),
-        "tps_s": evaluate(instance, plan),
+        "tps_s": bottleneck_s(instance, plan),
         "iteration_s": seconds,
         "samples_per_s": instance.minibatch / seconds,
         "stages": len(plan.stages),

@@ -20,12 +20,12 @@ import numpy as np
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble
-from formulations.stage_graph.iteration import iteration_s
+from formulations.stage_graph.iteration import iteration_s, objective_of
 from formulations.stage_graph.kernels import fewest
 from formulations.stage_graph.kernels_levels import needed
 from formulations.stage_graph.levels import Levels
 from formulations.stage_graph.paper import concluded, each_size
-from formulations.stage_graph.problem import StagePlan, all_reduce_s, depth, evaluate
+from formulations.stage_graph.problem import StagePlan, all_reduce_s, depth
 from formulations.stage_graph.program import (
     EMPTY,
     FORK,
@@ -268,7 +268,7 @@ def _sweep(instance: StageGraph, search: Fewest, watch: Watch) -> Iterator[Stage
                 break
             parts = parts or stages
             plan = _quicker(instance, [stages, spread(search.costs, stages, microbatch)], microbatch)
-            watch.plan(plan, evaluate(instance, plan))
+            watch.plan(plan, objective_of(instance, plan))
             yield plan
             # A shallower plan must be less slow than what it saves in filling: B + b (depth - 1) samples' time.
             filled = instance.minibatch + microbatch * (depth(plan) - 1)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from formulations.family import Violation
 from formulations.microbatch_schedule import in_flight
+from formulations.simulate_graph import PassGraph, kfkb, run
 from instances.graph import find_cycle, topological_order
+from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.stage_graph import StageGraph
 
 
@@ -61,7 +63,7 @@ def data_edges(instance: StageGraph, stages: Iterable[Stage]) -> tuple[tuple[int
 
 
 def evaluate(instance: StageGraph, plan: StagePlan) -> float:
-    """Seconds per sample (TPS) of the slowest stage.
+    """Seconds per sample (TPS) of the slowest stage, or seconds of an iteration, as the instance's objective says.
 
     Raises
     ------
@@ -74,7 +76,43 @@ def evaluate(instance: StageGraph, plan: StagePlan) -> float:
     """
     if not plan.stages or _structure(instance, plan):
         raise ValueError("; ".join(map(str, _structure(instance, plan))) or "the plan has no stage")
+    if instance.objective == "iteration":
+        return iteration_s(instance, plan)
+    return bottleneck_s(instance, plan)
+
+
+def bottleneck_s(instance: StageGraph, plan: StagePlan) -> float:
+    """Seconds per sample of the slowest stage."""
     return max(tps(instance, plan, stage) for stage in range(len(plan.stages)))
+
+
+def schedule_of(instance: StageGraph, plan: StagePlan) -> ScheduleInstance:
+    """The plan's stages as an instance of micro-batch scheduling: when does every pass run?
+
+    Sending is part of a pass, so links take no time of their own.
+    """
+    stages = []
+    for index, stage in enumerate(plan.stages):
+        forward, backward = pass_times(instance, plan, index)
+        stages.append(ScheduleStage(forward, backward, stage.microbatch, stage.k, stage.in_flight))
+    edges = tuple(ScheduleEdge(before, after) for before, after in plan.edges)
+    return ScheduleInstance(instance.name, instance.minibatch, tuple(stages), edges)
+
+
+def iteration_s(instance: StageGraph, plan: StagePlan) -> float:
+    """Seconds of a simulated iteration, all stages in the order F^l (B^k F^k)* B^rest, and the slowest all-reduce.
+
+    Raises
+    ------
+    ValueError
+        If the stages wait for each other, as they keep too few samples in flight.
+    """
+    graph = PassGraph(schedule_of(instance, plan))
+    orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
+    trace = run(graph, orders)
+    if trace.stuck:
+        raise ValueError("the stages wait for each other")
+    return trace.iteration_s + max(all_reduce_s(instance, stage) for stage in plan.stages)
 
 
 def tps(instance: StageGraph, plan: StagePlan, stage: int) -> float:

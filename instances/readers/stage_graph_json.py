@@ -12,6 +12,7 @@ from instances.graph import find_cycle, topological_order
 from instances.parameters import one_of
 from instances.readers.fields import Amount, Bandwidth, Count, Identifier, NodeId, Text, validated
 from instances.stage_graph import (
+    OBJECTIVES,
     SCHEDULES,
     AffineTime,
     DeviceGraph,
@@ -82,6 +83,7 @@ class _InstanceRecord(BaseModel):
     microbatches: list[Count] = Field(default_factory=list)
     pass_ratio: tuple[Count, Count] = (1, 2)
     weight_copies: Amount = 4.0
+    objective: Annotated[str, PlainValidator(one_of(*OBJECTIVES))] = "tps"
     operators: list[_OperatorRecord]
     edges: list[_EdgeRecord] = Field(default_factory=list)
 
@@ -98,6 +100,7 @@ _PLAIN = (
     "schedule",
     "pass_ratio",
     "weight_copies",
+    "objective",
 )
 
 

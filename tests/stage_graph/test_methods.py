@@ -11,7 +11,7 @@ import pytest
 from branching_cases import least_of_all, random_graph
 
 from formulations.family import Answer
-from formulations.stage_graph import FAMILY, levels, paper, piper, plus
+from formulations.stage_graph import FAMILY, levels, paper, piper, plus, problem
 from formulations.stage_graph.costs import Costs, bits
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, violations
@@ -239,6 +239,30 @@ def test_simulation_of_an_even_chain() -> None:
         answer = run(paper.solve_pipedream, instance)
         assert answer.plan is not None and len(answer.plan.stages) == 5
         assert iteration_s(instance, answer.plan) == (microbatches + 5 - 1) * 3
+
+
+def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
+    for seed in range(cases // 2):
+        schedule: Schedule = ("uniform", "per-stage", "kfkb")[seed % 3]
+        instance = replace(
+            random_graph(seed, (2, 7), 4, series_parallel=bool(seed % 2)), minibatch=8, schedule=schedule
+        )
+        for solve in (paper.solve_graphpipe, paper.solve_pipedream):
+            answer = run(solve, instance)
+            if answer.plan is not None:
+                assert iteration_s(instance, answer.plan) == pytest.approx(
+                    problem.iteration_s(instance, answer.plan), 1e-12
+                )
+
+
+@pytest.mark.parametrize("solve", [paper.solve_graphpipe, paper.solve_pipedream, plus.solve, paper.solve_data_parallel])
+def test_the_other_objective_takes_the_quickest_iteration(solve: Solve) -> None:
+    instance = replace(mmt(2, 2, devices=4), objective="iteration")
+    answer = run(solve, instance)
+    assert value(instance, answer) == pytest.approx(answer.stats["quickest_iteration"]["iteration_s"], rel=1e-12)
+    assert answer.stats["iteration_s"] == min(row["iteration_s"] for row in answer.stats["sweep"])
+    assert "iteration" in str(FAMILY.method("levels").supports(instance))
+    assert FAMILY.unit(instance) == "s" and FAMILY.read(FAMILY.to_json(instance), "x", {}) == instance
 
 
 def test_shapes_of_the_models() -> None:
