@@ -27,7 +27,7 @@ from planner import plots
 from planner.loading import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
-TIME_S = 60 if FULL else 2
+TIME_S = 60 if FULL else 1
 
 # %% [markdown]
 # ## Networks
