@@ -16,7 +16,7 @@ from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.operator_partitioning.costs import ROUNDING, Words, load_bound
 from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.paper import partition
+from formulations.operator_partitioning.paper import intervals, partition
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
     evaluate,
@@ -29,7 +29,7 @@ from instances.operator_partitioning import Operator, OperatorInstance, Tensor, 
 from solvers.outcome import Limits, Stop, Watch
 
 #: More downsets than this are not enumerated.
-MAX_DOWNSETS = 100_000
+MAX_DOWNSETS = 250_000
 
 
 def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
@@ -48,10 +48,14 @@ def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[O
 def _fixed(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
     bits = all_downsets(instance, MAX_DOWNSETS)
     assert bits is not None, "supports() was not asked"
-    start = partition(instance, watch).plan
-    if start is not None and violations(instance, start):
-        start = None
-    return Search(instance, bits, watch).least(load_bound(instance), start), len(bits)
+    return Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits)
+
+
+def _start(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
+    """The better of Parmesan's plan and a good cut of one order."""
+    plans = [partition(instance, watch).plan, intervals(instance, watch)]
+    feasible = [plan for plan in plans if plan is not None and not violations(instance, plan)]
+    return min(feasible, key=lambda plan: evaluate(instance, plan), default=None)
 
 
 def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
@@ -101,10 +105,9 @@ def _least_step(
     rounds = (microbatches_each(instance, each.replicas) + each.num_stages - 1) * each.replicas
     per_byte = step_seconds_per_byte(instance, each.replicas)
     lower, cap, least = load_bound(each), math.inf, math.inf
-    start = partition(each, watch).plan
+    start = _start(each, watch)
     while True:
-        start = start if start is not None and cap == math.inf and not violations(each, start) else None
-        found = search.least(lower, start, cap, tell=False)
+        found = search.least(lower, start if cap == math.inf else None, cap, tell=False)
         stats["steps"], stats["tests"] = stats["steps"] + found.steps, stats["tests"] + found.tests
         if found.plan is None:
             ended = found.infeasible

@@ -172,34 +172,37 @@ def fill_table(
     limit = rules[0] * (replicas if rules[1] != 0 else 1)
     last = np.empty(len(activation), np.int64)
     steps = ZERO
-    reached = np.zeros(bits.shape[0], np.bool_)
+    reached = np.empty(bits.shape[0], np.int64)  # rows that some stages make up, ascending
+    count = ZERO + 1
     for r in range(bits.shape[0]):
         for s in range(num_stages + 1):
             best[r, s] = np.inf
             before[r, s] = -1
     for s in range(num_stages + 1 if at_most else 1):
         best[0, s] = 0.0
-    reached[0] = True
+    reached[0] = 0
     most = ceiling * replicas * (1 + _NOISE)
     end = compute[bits.shape[0] - 1]
     for high in range(1, bits.shape[0]):
         if flag[0]:
             return -1 - steps
         sent_start, sent_end = edge_start[high], edge_start[high + 1]
-        for low in range(high - 1, -1, -1):
+        is_new = True
+        for k in range(count - 1, -1, -1):
+            low = reached[k]
             spent = compute[high] - compute[low]
             if spent > most:
                 break
             # A tensor across one of two borders is across the other too, or the stage sends or receives it.
-            if not reached[low] or spent + abs(border[high] - border[low]) * (1 - _NOISE) > most:
+            if spent + abs(border[high] - border[low]) * (1 - _NOISE) > most:
                 continue
             if not _within(bits, low, high):
                 continue
             steps += 1
             load = spent + _received(bits, low, high, edge_start, edge, start, target, seconds)
-            for k in range(sent_start, sent_end):
-                if not _has(bits, low, source[edge[k]]):
-                    load += seconds[edge[k]]
+            for j in range(sent_start, sent_end):
+                if not _has(bits, low, source[edge[j]]):
+                    load += seconds[edge[j]]
             load /= replicas
             if load > ceiling:
                 continue
@@ -217,7 +220,10 @@ def fill_table(
                 if _keeps(room, num_stages - s + 1, rules):
                     best[high, s] = value
                     before[high, s] = low
-                    reached[high] = True
+                    if is_new:
+                        reached[count] = high
+                        count += 1
+                        is_new = False
     return steps
 
 
@@ -276,10 +282,17 @@ def labels(
     most = bound * widest
     least, next_load = np.inf, np.inf  # the least threshold and the least load that were refused
     done = False
-    soonest = np.full(bits.shape[0], np.inf)
+    useful = np.empty(bits.shape[0], np.int64)  # rows that can be made up within the threshold, ascending
+    count = ZERO
     for r in range(bits.shape[0]):
+        soonest = np.inf
         for s in range(num_stages + 1):
-            soonest[r] = min(soonest[r], ahead[r, s])
+            soonest = min(soonest, ahead[r, s])
+        if soonest <= bound:
+            useful[count] = r
+            count += 1
+        else:
+            least = min(least, soonest)
     for high in range(top, 0, -1):
         if head[high] < 0:
             continue
@@ -287,17 +300,15 @@ def labels(
             return STOPPED
         # What is left in front must fit the stages or devices that are left.
         rest = _rest(head[high], follow, uses, num_stages, replicas, devices)
-        begin = _begin(compute, high, rest * bound)
-        if begin + 1 < high:
-            least = min(least, compute[begin + 1] / rest if rest > 0 else np.inf)
-        for low in range(begin, -1, -1):
+        begin = _begin(compute, useful, count, high, rest * bound)
+        if begin + 1 < count and useful[begin + 1] < high and rest > 0:
+            least = min(least, compute[useful[begin + 1]] / rest)
+        for index in range(begin, -1, -1):
+            low = useful[index]
             spent = compute[high] - compute[low]
             if spent > most:
                 next_load = min(next_load, spent)
                 break
-            if soonest[low] > bound:
-                least = min(least, soonest[low])
-                continue
             # A tensor across one of two borders is across the other too, or the stage sends or receives it.
             at_least = spent + abs(border[high] - border[low]) * (1 - _NOISE)
             if at_least > most * (1 + _NOISE):
@@ -439,12 +450,12 @@ def _rest(first, follow, uses, num_stages, replicas, devices):
 
 
 @njit(**INNER)
-def _begin(compute, high, limit):
-    """The last row before ``high`` of at most ``limit`` seconds; the rows are sorted."""
-    first, last = np.int64(0), np.int64(high - 1)
+def _begin(compute, useful, count, high, limit):
+    """Where in ``useful`` the last row before ``high`` of at most ``limit`` seconds is; -1: nowhere."""
+    first, last = np.int64(-1), np.int64(count - 1)
     while first < last:
         middle = (first + last + 1) // 2
-        if compute[middle] <= limit:
+        if useful[middle] < high and compute[useful[middle]] <= limit:
             first = middle
         else:
             last = middle - 1

@@ -204,6 +204,17 @@ def solve_pipedream(instance: OperatorInstance, _limits: Limits, watch: Watch) -
     return _solve(instance, watch, flow)
 
 
+def intervals(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
+    """A good cut of the declared order, by Equation 2; ``None``: there is none, or replicas are free."""
+    if instance.num_devices is not None or instance.num_stages is None:
+        return None
+    n = len(instance.operators)
+    table = graph(instance)
+    family = rows(instance, table, order_downsets([(operator,) for operator in range(n)], instance.edges, n))
+    best, before, steps = filled(instance, table, family, math.inf, watch)
+    return None if steps < 0 or best[-1, instance.num_stages] == math.inf else chained(instance, family, before)
+
+
 def equal(instance: OperatorInstance) -> OperatorPlan | None:
     """Stages of the declared order, each until its share of all seconds is done; ``None`` with too few operators."""
     n, stages = len(instance.operators), instance.num_stages or 1
