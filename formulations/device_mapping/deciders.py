@@ -25,7 +25,7 @@ from formulations.device_mapping.flow import FlowModel
 from formulations.device_mapping.level import LevelModel, Places, TooManyError, devices_as_places
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.proof import Decide, Gap, Verdict
-from formulations.device_mapping.rings import RingModel
+from formulations.device_mapping.rings import RingModel, num_links
 from formulations.device_mapping.symmetry import orbits
 from solvers import cpsat
 from solvers.outcome import Limits, Run
@@ -122,9 +122,9 @@ class Deciders:
         """Cycles as sets of links, rings alone; short cycles are cut off as they come."""
         if not rings_fit(self.arrays, target):
             return Verdict.REFUTED
-        model = RingModel(self.arrays, target)
-        if model.num_literals > _MOST_LITERALS:
+        if num_links(self.arrays, target) > _MOST_LITERALS:
             return Verdict.BEYOND
+        model = RingModel(self.arrays, target)
         end = self.gap.watch.elapsed_s() + seconds
         while True:
             run = self._run(model.cp, target, end - self.gap.watch.elapsed_s())

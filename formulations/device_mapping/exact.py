@@ -26,6 +26,8 @@ from solvers.outcome import Limits, Stop, Watch
 _FIRST_SHARE, _FIRST_S = 0.15, 10.0
 #: Levels of annealing before the models on the second thread.
 _FIRST_LEVELS = 2
+#: Seconds of computing in which a model has to find a better plan, or there is more annealing first.
+_IMPROVE_S = 20.0
 #: How often a thread looks whether it should go on, in seconds.
 _POLL_S = 0.05
 
@@ -39,6 +41,8 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
         with _beside(deciders, None, lambda part: _improve(deciders, limits, part)) as thread:
             found = raise_bound(deciders)
             _close(deciders, alone=False)
+            # What is left is beyond the models: anneal here as well, with another seed.
+            _anneal(deciders, replace(limits, threads=1, seed=limits.seed + 1), None)
             _wait(deciders, thread)
     else:
         found = raise_bound(deciders)
@@ -59,9 +63,11 @@ def _improve(deciders: Deciders, limits: Limits, part: Part) -> None:
     instance, one = deciders.arrays.instance, replace(limits, threads=1)
     anneal.solve(instance, one, part, levels=_FIRST_LEVELS)
     for decide in deciders.choose().values():
-        improve(deciders.gap, decide)
+        improve(deciders.gap, decide, _IMPROVE_S)
     if not part.stopped():
         anneal.solve(instance, one, part)
+    for decide in deciders.choose().values():
+        improve(deciders.gap, decide, float("inf"))
 
 
 def _anneal(deciders: Deciders, limits: Limits, seconds: float | None) -> None:

@@ -1,8 +1,10 @@
 """The layered flow for CP-SAT: is there a plan within a target, between stages alone? Replicas have no names here.
 
 ``at[s, d]``: some replica of stage s is on device d. ``arc[e][d, d']``: edge e runs from d to d' in one replica. Arcs
-match the devices of two stages; along a stage graph without cycles the matchings compose to replicas, so the model is
-exact there. With cycles it is a relaxation: a refutation is a proof, a solution counts if its replicas happen to close.
+match the devices of two stages; along a stage graph without cycles the matchings compose to replicas. With cycles they
+must close: the graph is made chordal with edges that cost nothing (`chords`), and around every triangle two arcs imply
+the third. If that is too much to write down the model is a relaxation: a refutation is a proof, a solution counts if
+its replicas happen to close.
 
 Only devices and arcs that survive arc consistency have variables. Costs are rounded down to integers.
 Source: reconstructed.
@@ -10,6 +12,8 @@ Source: reconstructed.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,11 @@ from formulations.device_mapping.bounds import Domains
 
 #: Units of a budget: costs are rounded down to this part of the target.
 _UNITS = 10**8
+#: Clauses that close triangles, at most.
+_MOST_CLOSING = 2_000_000
+
+Edge = tuple[int, int, float]
+Arcs = dict[tuple[int, int], Any]
 
 
 class FlowModel:
@@ -39,7 +48,8 @@ class FlowModel:
         }
         self.arcs = [self._arcs(number, domains) for number in range(len(arrays.edges))]
         self._deal()
-        self._match()
+        self._match(self.arrays.edges, self.arcs)
+        self._close(domains)
         self._budgets(target)
 
     @property
@@ -47,7 +57,7 @@ class FlowModel:
         """Arc variables."""
         return sum(len(arcs) for arcs in self.arcs)
 
-    def _arcs(self, number: int, domains: Domains) -> dict[tuple[int, int], Any]:
+    def _arcs(self, number: int, domains: Domains) -> Arcs:
         a, b, _ = self.arrays.edges[number]
         mask = domains.arcs[number] & domains.allowed[a][:, None] & domains.allowed[b][None, :]
         pairs = zip(*np.nonzero(mask), strict=True)
@@ -61,9 +71,9 @@ class FlowModel:
             here = [one for (s, _), one in self.at.items() if s == stage]
             self.cp.add(cp_model.LinearExpr.sum(here) == self.arrays.replicas)
 
-    def _match(self) -> None:
+    def _match(self, edges: Sequence[Edge], all_arcs: list[Arcs]) -> None:
         """A device of a stage has one arc of each of the stage's edges."""
-        for (a, b, _), arcs in zip(self.arrays.edges, self.arcs, strict=True):
+        for (a, b, _), arcs in zip(edges, all_arcs, strict=True):
             for end, stage in ((0, a), (1, b)):
                 here: dict[int, list[Any]] = {}
                 for pair, arc in arcs.items():
@@ -71,6 +81,46 @@ class FlowModel:
                 for (s, device), one in self.at.items():
                     if s == stage:
                         self.cp.add_exactly_one([*here.get(device, []), one.negated()])
+
+    def _close(self, domains: Domains) -> None:
+        """Around every triangle of the chordal stage graph two arcs imply the third."""
+        given = self.arrays
+        triangles, extra = chords(given.num_stages, [(a, b) for a, b, _ in given.edges])
+        if not triangles:
+            return
+        degree = max(sum(map(len, self.arcs)) / len(self.arcs) / given.num_devices, 1.0)
+        if len(triangles) * given.num_devices * degree**2 * 3 > _MOST_CLOSING:
+            return
+        between: dict[tuple[int, int], Arcs] = {}
+        for (a, b, _), arcs in zip(given.edges, self.arcs, strict=True):
+            between[a, b] = arcs
+            between[b, a] = {(e, d): arc for (d, e), arc in arcs.items()}
+        for a, b in extra:
+            mask = domains.allowed[a][:, None] & domains.allowed[b][None, :] & (given.speed > 0)
+            pairs = zip(*np.nonzero(mask), strict=True)
+            arcs = {(int(d), int(e)): self.cp.new_bool_var(f"chord[{a},{b},{d},{e}]") for d, e in pairs}
+            self._match([(a, b, 0.0)], [arcs])
+            between[a, b] = arcs
+            between[b, a] = {(e, d): arc for (d, e), arc in arcs.items()}
+        for stage, one, other in triangles:
+            # The edge that elimination added is what the other two compose to; where it is an edge of the instance all
+            # three say something of each other.
+            self._imply(between[one, stage], between[stage, other], between[one, other])
+            if (one, other) not in extra:
+                self._imply(between[stage, one], between[one, other], between[stage, other])
+                self._imply(between[stage, other], between[other, one], between[stage, one])
+
+    def _imply(self, first: Arcs, second: Arcs, third: Arcs) -> None:
+        onward: dict[int, list[tuple[int, Any]]] = {}
+        for (d, e), arc in second.items():
+            onward.setdefault(d, []).append((e, arc))
+        for (d, e), arc in first.items():
+            for f, after in onward.get(e, []):
+                if f != d:
+                    closing = third.get((d, f))
+                    self.cp.add_bool_or([arc.negated(), after.negated(), *([] if closing is None else [closing])])
+                else:
+                    self.cp.add_bool_or([arc.negated(), after.negated()])
 
     def _budgets(self, target: float) -> None:
         """What a node's arcs cost together; one arc alone was looked at before."""
@@ -111,3 +161,29 @@ class FlowModel:
                     elif devices[other] != image:
                         return None
         return devices
+
+
+def chords(
+    num_stages: int, edges: Sequence[tuple[int, int]]
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
+    """Triangles of a chordal graph with these edges, which generate its cycles, and the edges that make it chordal.
+
+    Stages are taken out in the order of fewest neighbours left; the neighbours of each become neighbours of each other.
+    """
+    near = {stage: set[int]() for stage in range(num_stages)}
+    for a, b in edges:
+        near[a].add(b)
+        near[b].add(a)
+    triangles, extra = [], []
+    while near:
+        stage = min(near, key=lambda each: (len(near[each]), each))
+        around = sorted(near.pop(stage))
+        for one, other in itertools.combinations(around, 2):
+            if other not in near[one]:
+                near[one].add(other)
+                near[other].add(one)
+                extra.append((one, other))
+            triangles.append((stage, one, other))
+        for other in around:
+            near[other].discard(stage)
+    return triangles, extra

@@ -162,13 +162,14 @@ def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
             unknown = (min(unknown[0], target), max(unknown[1], target)) if unknown else (target, target)
 
 
-def improve(gap: Gap, decide: Decide) -> None:
-    """Ask for plans just below the best one, whatever the time, until there is none or the decider is at its end."""
+def improve(gap: Gap, decide: Decide, seconds: float) -> None:
+    """Ask for plans just below the best one until there is none, one takes too long, or it is beyond the decider."""
     while not gap.closed and not gap.watch.stopped():
-        target = gap.target(gap.lower, gap.upper, 1.0)
+        asked = gap.upper
+        target = gap.target(gap.lower, asked, 1.0)
         if target is None:
-            gap.refute(gap.upper * (1 - CLOSE))
-        elif gap.decide(decide, target, float("inf")) is Verdict.BEYOND:
+            gap.refute(asked * (1 - CLOSE))
+        elif gap.decide(decide, target, seconds) in (Verdict.BEYOND, Verdict.OPEN) and gap.upper >= asked:
             return
 
 

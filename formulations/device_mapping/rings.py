@@ -44,11 +44,6 @@ class RingModel:
             self.cp.add(cp_model.LinearExpr.sum(mine) == degree * one)
         return links
 
-    @property
-    def num_literals(self) -> int:
-        """Variables of the model."""
-        return len(self.cp.proto.variables)
-
     def rings(self, values: Any) -> list[list[list[int]]]:
         """The cycles of each stage in a solution, as devices in their order."""
         found = []
@@ -70,6 +65,11 @@ class RingModel:
                 among = [link for pair, link in links.items() if inside.issuperset(pair)]
                 self.cp.add(cp_model.LinearExpr.sum(among) <= len(cycle) - 1)
         return bool(short)
+
+
+def num_links(given: Arrays, target: float) -> int:
+    """Links that the model of a target has, over all stages."""
+    return sum(int((given.speed >= max(slowest, 1e-300)).sum()) // 2 for slowest in needed_speed(given, target))
 
 
 def _cycles(near: dict[int, list[int]]) -> list[list[int]]:

@@ -18,13 +18,14 @@ from formulations.device_mapping import FAMILY, bounding, cpsat, exact, milp
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.bounds import assignment_bound, refuted, single_bound
 from formulations.device_mapping.deciders import Deciders
+from formulations.device_mapping.flow import chords
 from formulations.device_mapping.matching import can_deal, least_dealt
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.device_mapping.proof import Gap, Verdict, objective_values
 from formulations.device_mapping.quotient import cycles, groupings, ring_speed
 from formulations.device_mapping.rings import RingModel
 from formulations.device_mapping.symmetry import orbits
-from instances.device_mapping import DeviceMapping, MappingStage
+from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from instances.topologies import topology
 from solvers import cpsat as backend
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -118,6 +119,28 @@ def test_the_flow_and_the_level_model_agree(cases: int) -> None:
         below = optimum * (1 - 1e-6)
         assert deciders_of(instance).flow(below, 10) is deciders_of(instance).level(below, 10) is Verdict.REFUTED
     assert looked_at > cases // 10
+
+
+def test_the_flow_closes_around_cycles(cases: int) -> None:
+    """Two replicas of three stages that all exchange tensors, on a network of few fast links."""
+    rng = random.Random(29)
+    for _ in range(max(6, cases // 10)):
+        speed = [[0.0] * 6 for _ in range(6)]
+        for a, b in itertools.combinations(range(6), 2):
+            speed[a][b] = speed[b][a] = rng.choice([1.0, 2.0, 9.0])
+        edges = tuple(MappingEdge(a, b, float(rng.randint(1, 9))) for a, b in ((0, 1), (1, 2), (0, 2)))
+        stages = (MappingStage(0.0, 0.0),) * 3
+        instance = DeviceMapping("cycle", stages, edges, 2, tuple(map(tuple, speed)), "p2p")
+        optimum = least_seconds(instance)
+        assert deciders_of(instance).flow(optimum * (1 + 1e-12), 10) is Verdict.MET
+        assert deciders_of(instance).flow(optimum * (1 - 1e-6), 10) is Verdict.REFUTED
+
+
+def test_chords_generate_all_cycles() -> None:
+    assert chords(4, [(0, 1), (1, 2), (2, 3)]) == ([], [])
+    triangles, extra = chords(4, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    assert len(triangles) == 2 and len(extra) == 1
+    assert len(chords(6, [(a, (a + 1) % 6) for a in range(6)])[1]) == 3
 
 
 def test_the_models_of_rings_agree(cases: int) -> None:
