@@ -5,6 +5,7 @@ Source: reconstructed. Time plays no part in the search, only in when it is cut 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,29 +32,41 @@ HOT, COLD, PARTS = 0.1, 0.003, 10
 BLOCKS = 40.0
 #: Relative step below the best mapping that a level begins with (the first one, later ones) and ends at.
 FIRST_STEP, STEP, LAST_STEP = 0.3, 0.016, 0.001
+#: Levels that several starts go through on their own, most starts, and devices of all starts together.
+STARTING_LEVELS, MOST_STARTS, STARTED_DEVICES = 2, 8, 512
 #: Float noise when a target counts as met.
 _NOISE = 1e-12
 
 
 def solve(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = LEVELS) -> Answer[Mapping]:
-    """The best mapping of as many searches as there are threads, each with a seed of its own."""
+    """The best mapping of as many searches as there are threads, each with seeds of its own.
+
+    On few devices, where one start soon settles on a structure, a search has several starts, of which the best goes on.
+    """
     table = tables(instance)
     bound = simple_bound(instance)
     watch.bound(bound)
     start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
     watch.plan(start, evaluate(instance, start))
-    seeds = range(limits.seed, limits.seed + limits.threads)
-    with alarm(watch):
-        searches = [_Search(instance, table, start, seed, bound, watch) for seed in seeds]
-        with ThreadPoolExecutor(len(searches)) as pool:
-            list(pool.map(lambda search: search.run(levels), searches))
-    best = min(searches, key=lambda search: search.best)
+    starts = max(1, min(MOST_STARTS, STARTED_DEVICES // instance.num_devices))
+
+    def search(thread: int) -> list[_Search]:
+        seeds = range(starts * thread, starts * (thread + 1))
+        begun = [_Search(instance, table, start, limits.seed * 2**20 + seed, bound, watch) for seed in seeds]
+        for each in begun:
+            each.run(range(min(STARTING_LEVELS, levels)))
+        min(begun, key=lambda each: each.best).run(range(STARTING_LEVELS, levels))
+        return begun
+
+    with alarm(watch), ThreadPoolExecutor(limits.threads) as pool:
+        searches = [each for begun in pool.map(search, range(limits.threads)) for each in begun]
+    best = min(searches, key=lambda each: each.best)
     return Answer(
         plan=best.plan(),
         bound=bound,
         stop=watch.why(Stop.COMPLETED),
         solver="numba kernels",
-        stats={"moves": sum(search.moves for search in searches), "tries": sum(search.tries for search in searches)},
+        stats={"moves": sum(each.moves for each in searches), "tries": sum(each.tries for each in searches)},
     )
 
 
@@ -77,17 +90,17 @@ class _Search:
         self.ring, self.place = np.arange(n), np.arange(n) % self.table.replicas
         self.sending, self.link = np.zeros(n), np.zeros(n)
         self.cap, self.room = np.zeros(len(self.table.base)), np.zeros(len(self.table.base))
-        self.state = np.array([2 * self.seed + 1], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        self.state = np.array([(2 * self.seed + 1) % 2**64], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         # In a free ring, and where nothing but the ring counts, the order of the replicas is for us to choose.
         self.reorder = self.table.links > 0 and (self.instance.ring == "free" or len(self.table.other) == 0)
         self.best = np.inf
         self._keep_if_better()
 
-    def run(self, levels: int) -> None:
-        """All levels of effort; ends early at the bound, or if the watch says so."""
+    def run(self, levels: Iterable[int]) -> None:
+        """These levels of effort; ends early at the bound, or if the watch says so."""
         if self.instance.num_devices == 1:
             return
-        for level in range(levels):
+        for level in levels:
             step = FIRST_STEP if level == 0 else STEP / 2 ** (level - 1)
             while step > LAST_STEP / 2**level:
                 if self.watch.stopped() or self.best <= self.bound * (1 + 1e-9):
