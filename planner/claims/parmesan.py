@@ -19,6 +19,17 @@ def _networks(value: Any) -> tuple[str, ...]:
         raise ValueError(f"names separated by commas, of {', '.join(_NETWORKS)}") from None
 
 
+def _panels(value: Any) -> str:
+    if not str(value) or set(str(value)) - set("abc"):
+        raise ValueError("letters of a, b and c")
+    return str(value)
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    parse = one_of("resnet-152", "bert-l", "swin-l", "semantic-fpn")
+    return tuple(parse(part.strip()) for part in str(value).split(","))
+
+
 _TIME = Setting("time-limit", parse_amount, "seconds of each method on each cell", metavar="SECONDS", default="10")
 _OBJECTIVE = Setting(
     "objective",
@@ -60,5 +71,19 @@ CLAIMS: tuple[Claim, ...] = (
                 default="semantic-fpn",
             ),
         ),
+    ),
+    Claim(
+        "parmesan-fig-3",
+        "Parmesan, Figure 3",
+        "samples per second of BERTs and Swins on DGX-1 machines, simulated, by partition, mapping and shape",
+        lazy("planner.claims.parmesan_fig_3:run"),
+        (_TIME, _OBJECTIVE, Setting("panels", _panels, "only these", metavar="a|b|c|ab|...", default="abc")),
+    ),
+    Claim(
+        "parmesan-ablation",
+        "Parmesan, Appendix J (reconstructed)",
+        "each part of the flow left out or turned: clustering, refinement, alpha, K, timeout, targets, objective",
+        lazy("planner.claims.parmesan_ablation:run"),
+        (_TIME, Setting("models", _models, "only these", metavar="NAME,...", default="resnet-152,semantic-fpn")),
     ),
 )

@@ -11,9 +11,12 @@ from formulations.device_mapping.partition import mapping_of
 from instances import operator_graphs, operator_sequences
 from instances.topologies import topology
 from planner.claims.claim import examined
+from planner.errors import UsageError
 from planner.loading import family_of
 from solvers.outcome import Limits
 
+#: A partition gets so many seconds at least: the time limit is for mappings.
+PARTITION_S = 10.0
 #: The models by the paper's names; sizes as published with the models, micro-batches as the generators' defaults.
 MODELS: Mapping[str, Callable[[], Any]] = {
     "resnet-152": partial(operator_graphs.resnet, "resnet-152", (3, 8, 36, 3)),
@@ -28,14 +31,20 @@ def partitioned(model: str, method: str, stages: int, replicas: int, time_limit:
 
     Raises
     ------
-    ValueError
+    UsageError
         If the method finds no plan in its time.
     """
     graph = replace(MODELS[model](), num_stages=stages, replicas=replicas)
-    result = examined(graph, method, limits=Limits(time_s=time_limit))
+    return graph, plan_of(graph, method, time_limit)
+
+
+def plan_of(graph: Any, method: str, time_limit: float) -> Any:
+    """The plan of a graph by a method of operator partitioning; `UsageError` if there is none in the time."""
+    result = examined(graph, method, limits=Limits(time_s=max(time_limit, PARTITION_S)))
     if result.plan is None:
-        raise ValueError(f"{method} cut {model} into no {stages} stages within {time_limit:g} s")
-    return graph, family_of(graph).plan_from_json(graph, result.plan)
+        rule = f"more: {method} cut {graph.name} into no {graph.num_stages} stages in that time"
+        raise UsageError.at("--time-limit", time_limit, rule)
+    return family_of(graph).plan_from_json(graph, result.plan)
 
 
 def mapped(graph: Any, plan: Any, replicas: int, kind: str, objective: str) -> Any:

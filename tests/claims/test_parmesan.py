@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.claims import parmesan_table_1
+from planner.claims.parmesan_fig_3 import _SHAPES
 from planner.claims.parmesan_table_2 import PRINTED, SHAPES
 from planner.errors import UsageError
 from planner.reproduce import reproduce
@@ -68,3 +69,31 @@ def test_table_2_with_a_chain_in_place_of_the_model() -> None:
         "parmesan-table-2", time_limit="0.2", devices="64", topologies="torus2d", graph="skip"
     ).evidence.rows
     assert len(rows) == 3
+
+
+def test_figure_3_has_a_row_for_every_shape() -> None:
+    rows = reproduce("parmesan-fig-3", time_limit="0.3", panels="c").evidence.rows
+    assert [(row["stages"], row["replicas"], row["microbatches"]) for row in rows] == list(_SHAPES)
+    for row in rows:
+        assert row["devices"] == 32 and row["bound"] <= row["best"] <= min(row["parmesan"], row["consecutive"])
+        assert all(value > 0 for name, value in row.items() if name.endswith("_samples_per_s"))
+
+
+def test_the_ablation_knows_what_each_part_loses() -> None:
+    rows = reproduce("parmesan-ablation", time_limit="0.3", models="semantic-fpn").evidence.rows
+    assert len({tuple(row) for row in rows}) == 1
+    by_name = {(row["phase"], row["variant"]): row for row in rows}
+    assert {phase for phase, _ in by_name} == {"partition", "mapping"}
+    for row in rows:
+        assert row["loss"] is None or row["loss"] >= -1e-9
+    published = by_name["partition", "as published"]
+    assert by_name["partition", "alpha 0.001"]["load_s"] == published["load_s"]
+    assert by_name["partition", "no refinement"]["load_s"] >= published["load_s"] * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("claim", "wrong"), [("parmesan-fig-3", {"panels": "x"}), ("parmesan-ablation", {"models": "vgg"})]
+)
+def test_wrong_panels_and_models_are_refused(claim: str, wrong: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        reproduce(claim, **wrong)
