@@ -25,6 +25,8 @@ from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from instances.stage_partitioning import StageInstance
 from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, NodeId
 
+#: Non-trivial instances that one range is expected to have at most, 40 bytes each; more are walked over once again.
+_AT_ONCE = 200_000
 #: The heuristic's variants, in the order of the kernels' tables.
 RULES = ("rerank", "sort-once", "truncating")
 #: Upper ends of the bins of the histogram of relative gaps; one more bin lies beyond.
@@ -117,6 +119,14 @@ class Calls:
         self.lattice: Lattice = build_lattice(self.profile, downsets)
         self.rules = RULES if int(self.profile.num_tmpcs.max(initial=0)) <= 2 else ("rerank", "truncating")
         self._masks = position_masks(self.lattice.bits)
+        self._heavy = self._most_memory()
+
+    def _most_memory(self) -> Floats:
+        """Bytes that every downset takes at most, shape (q, D): all options at their heaviest, the largest y."""
+        profile = self.profile
+        heaviest = (profile.per_microbatch * (1 + profile.max_s) + profile.static).max(axis=2, initial=0.0)
+        bits = np.unpackbits(self.lattice.bits.view(np.uint8), axis=1, bitorder="little")
+        return np.ascontiguousarray(heaviest @ bits[:, : heaviest.shape[1]].T.astype(np.float64))
 
     @property
     def num_downsets(self) -> int:
@@ -126,14 +136,15 @@ class Calls:
     def survey(self, first: int, last: int, *, worst: int = 5) -> Survey:
         """Solve every instance with ``first`` <= outer < ``last`` exactly and by every rule."""
         counts = np.zeros(6, np.int64)
-        self._pick(first, last, True, 0, np.empty(0, np.int64), counts)
+        _, origins = self._pick(first, last, True, 0, np.arange(_AT_ONCE), counts)
         pairs, calls, instances, fastest, infeasible, nontrivial = counts.tolist()
-        _, origins = self._pick(first, last, True, 0, np.arange(nontrivial), np.zeros(6, np.int64))
+        if nontrivial > len(origins):
+            _, origins = self._pick(first, last, True, 0, np.arange(nontrivial), np.zeros(6, np.int64))
         gaps = np.zeros((len(RULES), nontrivial))
         use = np.array([rule in self.rules for rule in RULES])
         kernels_calls.compare(
-            self.profile, self.lattice, self.instance.memory_bytes, origins, use, gaps, _scratch(self.profile),
-            np.zeros(1, np.uint8),
+            self.profile, self.lattice, self.instance.memory_bytes, origins, self._groups(origins), use, gaps,
+            _scratch(self.profile), np.zeros(1, np.uint8),
         )  # fmt: skip
         largest_y = -(-self.profile.max_s // self.profile.dp_degrees[origins[:, 3]])
         usable = origins[:, 4] <= largest_y
@@ -155,10 +166,17 @@ class Calls:
     def _pick(self, first: int, last: int, nontrivial: bool, seen: int, wanted: Ints, counts: Ints) -> tuple[int, Ints]:
         found = np.empty((len(wanted), 5), np.int64)
         here, taken = kernels_calls.pick(
-            self.profile, self.lattice, self.instance.memory_bytes, first, last, nontrivial, seen, wanted, found,
-            counts, _scratch(self.profile),
+            self.profile, self.lattice, self.instance.memory_bytes, self._heavy, first, last, nontrivial, seen, wanted,
+            found, counts, _scratch(self.profile),
         )  # fmt: skip
         return int(here), found[:taken]
+
+    def _groups(self, origins: Ints) -> Ints:
+        """Where the stages of ``origins`` begin, and equal ones before them (`kernels_calls.twins`)."""
+        stages = int((np.diff(origins[:, :3], axis=0) != 0).any(axis=1).sum()) + 1
+        groups, table = np.empty((stages, 2), np.int64), np.full(1 << (2 * stages).bit_length(), -1, np.int64)
+        one, other = _scratch(self.profile), _scratch(self.profile)
+        return groups[: kernels_calls.twins(self.profile, self.lattice.bits, origins, groups, table, one, other)]
 
     def options(self, origin: Origin) -> Options:
         """The options of a call (whatever its y)."""

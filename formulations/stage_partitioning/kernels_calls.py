@@ -23,6 +23,8 @@ PAIRS, CALLS, INSTANCES, FASTEST, INFEASIBLE, NONTRIVIAL = 0, 1, 2, 3, 4, 5
 RERANK, SORT_ONCE, TRUNCATING = 0, 1, 2
 RULES = 3
 
+#: Relative noise of sums over downsets that are compared with the memory.
+_MARGIN = 1e-6
 #: A heuristic is sub-optimal if its time exceeds the least one by more than this share of it.
 TOLERANCE = 1e-9
 #: Recorded for any larger gap, and where the least time is 0.
@@ -66,12 +68,13 @@ def open_call(profile, bits, q, i, j, index, m, scratch):
 
 
 @njit(cache=True, nogil=True)
-def pick(profile, lattice, capacity, first, last, nontrivial, seen, ordinals, found, counts, scratch):
+def pick(profile, lattice, capacity, heavy, first, last, nontrivial, seen, ordinals, found, counts, scratch):
     """Write the origins (i, j, q, index of d, y) of the instances numbered ``ordinals`` (ascending) to ``found``.
 
     The walk is over ``first`` <= j < ``last``; it numbers all instances, or only those where the fastest options do not
-    fit but something does, from ``seen`` on. It adds to ``counts`` (see above; the last three only if ``nontrivial``).
-    Returns how many it numbered, and how many of ``ordinals`` it met.
+    fit but something does, from ``seen`` on. ``heavy[q, i]`` is the most memory that downset i may take at the largest
+    y: where that fits, nothing else is looked at. It adds to ``counts`` (see above; the last three only if
+    ``nontrivial``). Returns how many it numbered, and how many of ``ordinals`` it met.
     """
     bits, degrees, tp, K = lattice.bits, profile.dp_degrees, profile.tp_degrees, profile.num_devices
     here, taken = seen, 0
@@ -84,12 +87,16 @@ def pick(profile, lattice, capacity, first, last, nontrivial, seen, ordinals, fo
                 if lattice.missing[q, j] != lattice.missing[q, i]:
                     continue
                 m = -1
+                all_fit = heavy[q, j] - heavy[q, i] <= capacity * (1 - _MARGIN)
                 for index in range(len(degrees)):
                     if degrees[index] * tp[q] > K:
                         break
                     most = 1 + (profile.max_s + degrees[index] - 1) // degrees[index]
                     begin, end = 0, most
-                    if nontrivial:
+                    if nontrivial and all_fit:
+                        begin = most
+                        counts[FASTEST] += most
+                    elif nontrivial:
                         m = open_call(profile, bits, q, i, j, index, m, scratch)
                         begin = _last_fitting(m, capacity, most, False, scratch)
                         end = max(begin, _last_fitting(m, capacity, most, True, scratch))
@@ -107,15 +114,79 @@ def pick(profile, lattice, capacity, first, last, nontrivial, seen, ordinals, fo
 
 
 @njit(cache=True, nogil=True)
-def compare(profile, lattice, capacity, origins, use, gaps, scratch, flag):
+def _fingerprint(m, scratch):
+    """A hash of the stage that is assembled: equal stages have equal ones."""
+    code = np.uint64(m)
+    for x in range(scratch.start[m]):
+        for value in (scratch.base[x], scratch.weight[x], scratch.per_microbatch[x], scratch.static[x]):
+            code = (code ^ np.uint64(hash(value))) * np.uint64(0x9E3779B97F4A7C15)
+            code ^= code >> np.uint64(29)
+    return code
+
+
+@njit(cache=True, nogil=True)
+def _same_stage(m, one, other):
+    """Whether two assembled stages of m nodes have the same options in the same order."""
+    for v in range(m + 1):
+        if one.start[v] != other.start[v]:
+            return False
+    for x in range(one.start[m]):
+        if one.base[x] != other.base[x] or one.weight[x] != other.weight[x]:
+            return False
+        if one.per_microbatch[x] != other.per_microbatch[x] or one.static[x] != other.static[x]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def twins(profile, bits, origins, groups, table, scratch, other):
+    """``groups[g]`` are the first row of a stage (i, j, q) in ``origins`` and that of an equal stage before it, or -1.
+
+    Graphs of repeated layers are full of stages that differ in nothing but the names of their nodes: their instances
+    are the same, row by row. ``table`` (a power of two, filled with -1) is a hash table of groups. Returns how many.
+    """
+    count, mask = 0, np.uint64(len(table) - 1)
+    for r in range(len(origins)):
+        i, j, q = origins[r, 0], origins[r, 1], origins[r, 2]
+        if r > 0 and i == origins[r - 1, 0] and j == origins[r - 1, 1] and q == origins[r - 1, 2]:
+            continue
+        m = assemble(profile, bits, q, i, j, scratch.nodes, scratch.start, scratch.base, scratch.weight,
+                     scratch.per_microbatch, scratch.static)  # fmt: skip
+        groups[count, 0], groups[count, 1] = r, -1
+        slot = np.int64(_fingerprint(m, scratch) & mask)
+        while table[slot] >= 0:
+            first = groups[table[slot], 0]
+            if origins[first, 2] == q:
+                size = assemble(profile, bits, q, origins[first, 0], origins[first, 1], other.nodes, other.start,
+                                other.base, other.weight, other.per_microbatch, other.static)  # fmt: skip
+                if size == m and _same_stage(m, scratch, other):
+                    groups[count, 1] = first
+                    break
+            slot = (slot + 1) & np.int64(mask)
+        if groups[count, 1] < 0:
+            table[slot] = count
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, flag):
     """Solve the instances ``origins`` exactly and by every rule in ``use``; ``gaps[rule, r]`` is how far it is off.
 
+    Those of the ``groups`` that have a twin (see `twins`) take what was found there.
     0: optimal; infinite: the rule found nothing though something fits; else the share of the least time by which it is
     exceeded, at most LARGEST_GAP.
     """
-    m = -1
+    m, g = -1, -1
     for r in range(len(origins)):
         i, j, q, index, y = origins[r, 0], origins[r, 1], origins[r, 2], origins[r, 3], origins[r, 4]
+        if g + 1 < len(groups) and groups[g + 1, 0] == r:
+            g += 1
+        if groups[g, 1] >= 0:
+            before = groups[g, 1] + r - groups[g, 0]
+            for rule in range(RULES):
+                gaps[rule, r] = gaps[rule, before]
+            continue
         same = r > 0
         for c in range(4):
             same = same and origins[r, c] == origins[r - 1, c]

@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from knapsack_oracle import optimum
 from strategies import random_stage_instance
@@ -18,7 +19,7 @@ from formulations.stage_partitioning.operations import appendix_d
 from formulations.stage_partitioning.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
 from formulations.tmpc_knapsack import paper as heuristics
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory
-from instances.stage_partitioning import CostModel, StageInstance
+from instances.stage_partitioning import CostModel, Edge, StageInstance
 from solvers.outcome import Limits, Watch
 
 SMALL = {"max_nodes": 4, "max_devices": 4, "exactly": False}
@@ -188,6 +189,28 @@ def test_operations_of_appendix_d(cases: int) -> None:
         stats = planner.solve(instance, method="piper").stats
         if "pairs" in stats:
             assert all(stats[name] <= stats[f"formula_{name}"] == formula[name] for name in formula)
+
+
+def repeated(seed: int) -> StageInstance:
+    """A chain whose layers are the first two of a random one, over and over."""
+    given = random_stage_instance(seed, **{**SMALL, "shape": "chain"})
+    layers = tuple(replace(given.layers[v % min(2, len(given.layers))], id=v) for v in range(7))
+    return replace(given, layers=layers, edges=tuple(Edge(v, v + 1, 3.0) for v in range(6)))
+
+
+def test_equal_stages_are_solved_once(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same survey as without looking for them, also where there is no room for all instances at first."""
+    chains = [Calls(repeated(seed)) for seed in range(cases // 2)]
+    found = [calls.survey(1, calls.num_downsets) for calls in chains]
+    twins = 0
+    for calls in chains:
+        every = np.array(origins(calls, nontrivial=True), np.int64).reshape(-1, 5)
+        twins += int((calls._groups(every)[:, 1] >= 0).sum())
+    assert twins > cases
+    alone = Calls._groups
+    monkeypatch.setattr(Calls, "_groups", lambda calls, every: np.where([[False, True]], -1, alone(calls, every)))
+    monkeypatch.setattr("formulations.stage_partitioning.calls._AT_ONCE", 3)
+    assert [calls.survey(1, calls.num_downsets) for calls in chains] == found
 
 
 @pytest.mark.paper
