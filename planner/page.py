@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from planner.options import split
 from planner.plots.charts import gap_over_time
 from planner.plots.panel import Panel
 from planner.plots.panels import panels
-from planner.report import brief, facts, number, percent, plan_file, with_unit
+from planner.report import brief, facts, is_rows, number, percent, plan_file, with_unit
 from planner.result import Result
 from planner.run import silent
 from planner.versions import machine, today, versions
@@ -110,7 +110,7 @@ def _rendered(
         remarks=[*(f"{result.method}: {result.reason}" for result in report.results if result.reason), *left_out],
         pictures=_pictures(instance, best, heard),
         best=best,
-        parts=[] if best is None else [_part(name, part) for name, part in (best.plan or {}).items()],
+        parts=[] if best is None else list(_parts(best.plan or {})),
         plan="" if best is None else plan_file(best),
         commands=commands,
         seed=limits.seed,
@@ -152,6 +152,15 @@ def _cells(result: Result) -> list[Cell]:
     return [*cells, Cell(result.solver, result.solver)]
 
 
+def _parts(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a plan; a plan in phases has parts of parts."""
+    for name, part in plan.items():
+        if isinstance(part, Mapping) and any(isinstance(value, list) for value in part.values()):
+            yield from _parts({f"{name}, {inner}": value for inner, value in part.items()})
+        else:
+            yield _part(name, part)
+
+
 def _part(name: str, part: Any) -> dict[str, Any]:
     """A part of a plan: lists of alike objects as a table, anything else as a line."""
     if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
@@ -161,6 +170,8 @@ def _part(name: str, part: Any) -> dict[str, Any]:
             "columns": columns,
             "rows": [[brief(row.get(column)) for column in columns] for row in part],
         }
+    if is_rows(part):
+        return {"name": name, "columns": [""], "rows": [[brief(row)] for row in part]}
     return {"name": name, "rows": [], "text": brief(part)}
 
 

@@ -164,6 +164,11 @@ def _is_table(part: Any) -> bool:
     return isinstance(part, Sequence) and bool(part) and all(isinstance(row, Mapping) for row in part)
 
 
+def is_rows(part: Any) -> bool:
+    """Whether this is a list of lists."""
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(row, list | tuple) for row in part)
+
+
 def _show_parts(parts: Mapping[str, Any]) -> None:
     """Print a plan or figures of any family: lists of alike objects as tables, anything else as a line."""
     from rich.table import Table
@@ -178,5 +183,11 @@ def _show_parts(parts: Mapping[str, Any]) -> None:
         elif name == "tasks":
             for line in text_gantt(part):
                 out.print(line, markup=False)
+        elif isinstance(part, Mapping) and any(is_rows(rows) for rows in part.values()):
+            out.print(f"{name}:", markup=False)
+            _show_parts(part)
+        elif is_rows(part):
+            for position, row in enumerate(part):
+                out.print(f" {name} {position}: {brief(row)}", markup=False)
         else:
             out.print(f"{name}: {brief(part)}", markup=False)
