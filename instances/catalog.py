@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from instances import amp_experiments, branching, layer_assignment, mesh_tiling, microbatch_schedule, transformer
@@ -259,6 +260,8 @@ _GRAPHPIPE = "GraphPipe, Appendix A.2 (shapes and mini-batches; times analytic, 
 def _branching_entry(
     name: str, generate: Callable[..., StageGraph], help: str, per_device: int, sizes: Mapping[str, int], source: str
 ) -> Entry:
+    """An entry whose sizes default to these."""
+    defaults = {size.replace("-", "_"): count for size, count in sizes.items()}
     own = tuple(
         Parameter(size, _mesh_side, f"number of {size.replace('-', ' ')}", str(count), metavar="N")
         for size, count in sizes.items()
@@ -267,14 +270,14 @@ def _branching_entry(
         Parameter("devices", _mesh_side, "devices like a V100", "8", metavar="D"),
         Parameter("minibatch", parse_count, "samples of an iteration", f"{per_device} for each device", metavar="B"),
     )
-    return Entry(name, "stage_graph", _branching(generate), help, source, own + shared)
+    return Entry(name, "stage_graph", _branching(partial(generate, **defaults)), help, source, own + shared)
 
 
 _BRANCHING_ENTRIES = (
     _branching_entry(
         "mmt",
         branching.mmt,
-        "multi-modal transformer; the text of section 7.2 has --branches 2",
+        "multi-modal transformer; mmt-2 has the two branches of section 7.2",
         16,
         {"branches": 4, "layers": 8},
         _GRAPHPIPE,
@@ -282,7 +285,7 @@ _BRANCHING_ENTRIES = (
     _branching_entry(
         "dlrm",
         branching.dlrm,
-        "DLRM: branches of linear layers and of embeddings; the text of section 7.2 has eight branches",
+        "DLRM: branches of linear layers and of embeddings; dlrm-8 has the eight branches of section 7.2",
         64,
         {"dense": 7, "sparse": 7, "layers": 4, "top-layers": 4},
         _GRAPHPIPE,
@@ -290,10 +293,24 @@ _BRANCHING_ENTRIES = (
     _branching_entry(
         "candle-uno",
         branching.candle_uno,
-        "CANDLE-Uno; the text of section 7.2 has --branches 8",
+        "CANDLE-Uno; candle-uno-8 has the eight branches of section 7.2",
         1024,
         {"branches": 7, "layers": 4},
         _GRAPHPIPE,
+    ),
+    *(
+        _branching_entry(name, generate, help, per_device, sizes, "GraphPipe, section 7.2; sizes as in Appendix A.2")
+        for name, generate, help, per_device, sizes in (
+            ("mmt-2", branching.mmt, "multi-modal transformer, two branches", 16, {"branches": 2, "layers": 8}),
+            (
+                "dlrm-8",
+                branching.dlrm,
+                "DLRM, eight branches",
+                64,
+                {"dense": 4, "sparse": 4, "layers": 4, "top-layers": 4},
+            ),
+            ("candle-uno-8", branching.candle_uno, "CANDLE-Uno, eight branches", 1024, {"branches": 8, "layers": 4}),
+        )
     ),
     _branching_entry(
         "graphpipe-case-study",

@@ -44,6 +44,8 @@ _FIELDS = {
     "ratio": "pass_ratio",
 }
 
+#: Reachability of more operators takes too much memory.
+_OPERATORS = 4_000
 #: Up to so many operators all partitions are searched without asking how wide the model is.
 _SMALL = 14
 
@@ -86,6 +88,8 @@ def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str
 
 
 def _alike(instance: StageGraph) -> str | None:
+    if instance.num_operators > _OPERATORS:
+        return f"{instance.num_operators} operators; expected at most {_OPERATORS}"
     return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
 
 

@@ -170,6 +170,23 @@ class Costs:
         return self.compute_s(nodes, largest) / largest
 
 
+def shortage(instance: StageGraph) -> str:
+    """Why no plan fits into memory, whatever its stages; empty where that is not plain to see.
+
+    A device of a stage holds at least one sample of it, so a stage's devices together hold all its weights' copies and
+    a sample's activations at least once; tensors between operators may stay inside the stage.
+    """
+    rooms = [instance.memory_of(device) for device in range(instance.num_devices)]
+    held = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
+    largest = max(range(len(held)), key=held.__getitem__)
+    if held[largest] > max(rooms):
+        name = instance.operators[largest].name
+        return f"operator {name} alone needs {held[largest]:.6g} bytes; the largest device has {max(rooms):.6g}"
+    if math.fsum(held) * (1 - 1e-12) > math.fsum(rooms):
+        return f"the model needs {math.fsum(held):.6g} bytes at least; all devices have {math.fsum(rooms):.6g}"
+    return ""
+
+
 def _affine(*times: object) -> tuple[float, float] | None:
     if not all(isinstance(time, AffineTime) for time in times):
         return None

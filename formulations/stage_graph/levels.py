@@ -54,6 +54,7 @@ class Levels(Chains):
             for group in _groups(_pieces(self.costs, nodes)):
                 groups.append(index[group])
                 rests.append(index[nodes ^ group])
+            self.poll()
             starts.append(len(groups))
             if len(groups) > MAX_OPTIONS:
                 raise TooManyError(f"more than {MAX_OPTIONS} ways to split sets")
@@ -102,7 +103,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     try:
         search = Levels(Costs(instance), watch)
     except TooManyError as error:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+        return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     with alarm(watch):
         return _best(instance, search, watch)
 

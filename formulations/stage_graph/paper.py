@@ -16,7 +16,8 @@ from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer
-from formulations.stage_graph.costs import Costs, assemble
+from formulations.stage_graph.bounds import cheap_bound
+from formulations.stage_graph.costs import Costs, assemble, shortage
 from formulations.stage_graph.iteration import iteration_s, objective_of
 from formulations.stage_graph.per_stage import PerStage
 from formulations.stage_graph.problem import StagePlan, bottleneck_s, depth, memory_bytes
@@ -62,7 +63,7 @@ def solve_graphpipe(
         search = Search(costs, order.segment, reach, degrees, rank == "memory", False, watch)
         wider = None if instance.schedule == "uniform" else PerStage(costs, order.segment, reach, degrees, watch)
     except TooLargeError as error:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+        return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     return _searched(instance, watch, search, wider, order.loss())
 
 
@@ -83,7 +84,7 @@ def solve_pipedream(
     try:
         search = Search(costs, chain(costs), Reach.NONE, degrees_of(instance, any_degree), True, True, watch)
     except TooLargeError as error:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+        return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     return _searched(instance, watch, search, None, {})
 
 
@@ -160,12 +161,16 @@ def concluded(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats:
     Among plans that the binary search cannot tell apart the one with the least peak memory is taken (PickBetter).
     """
     if not plans:
+        short = shortage(instance)
+        if short:
+            return Answer(infeasible=True, stop=Stop.PROVED, stats=stats, reason=short)
         return Answer(stop=watch.why(), stats=stats, reason=_NO_PLAN)
     rows = [row(instance, plan) for plan in plans]
     quickest = min(range(len(rows)), key=lambda number: float(rows[number]["iteration_s"]))
     chosen = quickest if instance.objective == "iteration" else _better(rows)
     return Answer(
         plan=plans[chosen],
+        bound=cheap_bound(Costs(instance), watch, plans[chosen]),
         stop=watch.why(),
         stats={**stats, **rows[chosen], "quickest_iteration": rows[quickest], "sweep": rows},
     )

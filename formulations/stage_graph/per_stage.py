@@ -74,7 +74,7 @@ class PerStage:
 
     def __post_init__(self) -> None:
         instance = self.costs.instance
-        self.program = Program(self.reach, MAX_TRANSITIONS)
+        self.program = Program(self.reach, MAX_TRANSITIONS, self.watch)
         self.root = self.program.enter(self.segment)
         self.sizes = [size for size in instance.microbatch_sizes if size & (size - 1) == 0]
         self.blocks = BLOCKS if instance.schedule == "kfkb" else (1,)

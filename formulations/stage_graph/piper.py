@@ -47,9 +47,9 @@ def solve(
         except TooManyError as error:
             reason = str(error)
         if watch.stopped():
-            return Answer(stop=watch.why(), reason=reason)
+            break
     if search is None:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=reason)
+        return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=reason)
     with alarm(watch):
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
     merged = {"merged_operators": instance.num_operators, "merged_into": len(groups)} if size > 1 else {}

@@ -76,7 +76,7 @@ class Fewest:
 
     def __init__(self, costs: Costs, segment: Segment, reach: Reach, watch: Watch) -> None:
         self.costs, self.segment, self.watch = costs, segment, watch
-        self.program = Program(reach, MAX_TRANSITIONS)
+        self.program = Program(reach, MAX_TRANSITIONS, watch)
         self.root = self.program.enter(segment)
         self.devices = costs.instance.num_devices
         self.tables = Tables(costs, self.program, range(1, self.devices + 1))
@@ -183,7 +183,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         with alarm(watch):
             plans = [plan for search in searches for plan in _searched(instance, search, watch)]
     except TooLargeError as error:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=str(error))
+        return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     stats = {
         "transitions": sum(search.transitions for search in searches),
         "rounds": sum(search.rounds for search in searches),

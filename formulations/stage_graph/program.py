@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from formulations.stage_graph.series_parallel import Parallel, Segment, key_of, nodes_of, parallel
+from solvers.outcome import Watch
 
 STAGE, CHAIN, SPLIT, GROUP, FORK = range(5)
 #: The state in which nothing is left.
@@ -47,7 +48,7 @@ class Reach(StrEnum):
 
 
 class TooLargeError(Exception):
-    """More transitions than there is room for."""
+    """More transitions than there is room or time for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,7 @@ class Program:
 
     reach: Reach
     limit: int
+    watch: Watch
     transitions: list[list[Transition]] = field(default_factory=lambda: [[]])
     count: int = 0
     _whole: set[Hashable] = field(default_factory=set)
@@ -110,13 +112,14 @@ class Program:
     def _enter(self, key: Hashable, remainder: Remainder) -> int:
         if key in self._states:
             return self._states[key]
-        found = [
-            Transition(move.kind, move.nodes, self.state(move.first), self.state(move.second))
-            for move in self.moves(remainder)
-        ]
-        self.count += len(found)
-        if self.count > self.limit:
-            raise TooLargeError(f"more than {self.limit} transitions")
+        found = []
+        for move in self.moves(remainder):
+            found.append(Transition(move.kind, move.nodes, self.state(move.first), self.state(move.second)))
+            self.count += 1
+            if self.count > self.limit:
+                raise TooLargeError(f"more than {self.limit} transitions")
+            if self.watch.stopped():
+                raise TooLargeError("time was up before all transitions were known")
         state = self._states[key] = len(self.transitions)
         self.transitions.append(found)
         return state

@@ -73,7 +73,7 @@ class Search:
     root: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.program = Program(self.reach, MAX_TRANSITIONS)
+        self.program = Program(self.reach, MAX_TRANSITIONS, self.watch)
         self.root = self.program.enter(self.segment)
         self.tables = Tables(self.costs, self.program, self.degrees)
         instance = self.costs.instance

@@ -81,6 +81,7 @@ class Chains:
             starts.append(starts[-1] + len(larger))
             if starts[-1] > self.most_pairs:
                 raise TooManyError(f"more than {self.most_pairs} pairs of upsets")
+            self.poll()
         self.start, self.after = np.array(starts), np.concatenate(after)
         distinct, self.level = np.unique(np.concatenate(levels), return_inverse=True)
         if len(distinct) > MAX_SETS:
@@ -91,6 +92,11 @@ class Chains:
         rank[order] = np.arange(len(order))
         self.level = rank[self.level]
         self.masks = [sum(self.groups[node] for node in bits(int(distinct[number]))) for number in order]
+
+    def poll(self) -> None:
+        """`TooManyError` once the time is up."""
+        if self.watch.stopped():
+            raise TooManyError("time was up before all sets were known")
 
     def _edges(self) -> list[tuple[int, int]]:
         """Edges between groups."""

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 from branching_cases import least_of_all, random_graph
 
+import planner
 from formulations.family import Answer
 from formulations.stage_graph import FAMILY, levels, paper, piper, plus, problem
-from formulations.stage_graph.costs import Costs, bits
+from formulations.stage_graph.costs import Costs, bits, shortage
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, violations
 from formulations.stage_graph.program import Program, Reach
@@ -167,7 +168,7 @@ def test_states_do_not_grow_with_equal_branches() -> None:
     sizes = []
     for branches in (4, 8):
         costs = Costs(candle_uno(branches, devices=4))
-        program = Program(Reach.NONE, 10**6)
+        program = Program(Reach.NONE, 10**6, Watch())
         program.enter(decompose(costs).segment)
         sizes.append(len(program.transitions))
     assert sizes[1] - sizes[0] == 4  # one state more for each branch side by side
@@ -344,3 +345,28 @@ def test_sizes_of_figure_5() -> None:
     answer = run(paper.solve_graphpipe, allowed)
     assert answer.plan is not None and value(allowed, answer) == 2.0
     assert [(stage.microbatch, stage.in_flight) for stage in answer.plan.stages] == [(1, 10), (2, 8), (4, 4)]
+
+
+def test_too_little_memory_is_proved() -> None:
+    for memory, reason in ((1e6, "alone needs"), (2e8, "all devices")):
+        instance = replace(mmt(devices=4), memory_bytes=memory)
+        for solve in (paper.solve_graphpipe, plus.solve, paper.solve_data_parallel):
+            answer = run(solve, instance)
+            assert answer.infeasible and reason in answer.reason
+
+
+def test_a_plan_is_never_ruled_out(cases: int) -> None:
+    for seed in range(cases):
+        instance = random_graph(seed, (1, 6), 3, series_parallel=True)
+        if shortage(instance):
+            assert run(levels.solve, instance).infeasible
+
+
+def test_catalog_names() -> None:
+    names = {"mmt": 97, "mmt-2": 49, "dlrm": 40, "dlrm-8": 25, "candle-uno": 29, "candle-uno-8": 33}
+    names |= {"graphpipe-case-study": 25, "sequential-transformer": 96}
+    for name, operators in names.items():
+        instance = planner.load(name, devices=16)
+        assert instance.num_operators == operators and instance.num_devices == 16
+    assert planner.load("mmt", devices=16).minibatch == 256
+    assert planner.load("mmt", devices=16, minibatch=32).minibatch == 32
