@@ -1,8 +1,8 @@
-"""Compiled loops over families of downsets: sums, borders, the table of Equation 2, and the exact search by labels.
+"""Compiled loops over families of downsets: sums, borders, loads, memory, and the exact search by labels.
 
 Rows, tensors and memory rules as in costs.py. A stage is the difference of two rows, ``low`` within ``high``.
 
-Source: Parmesan, Equations 2 and 3 (`fill_table`); `labels`: Source: reconstructed.
+Source: Parmesan, Equation 3; `labels` and memory: Source: reconstructed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 #: Devices that nobody has.
 _NEVER = np.int64(1 << 40)
 #: Thresholds are met but for float noise.
-_NOISE = 1e-12
+NOISE = 1e-12
 
 
 @njit(**OUTER)
@@ -26,7 +26,7 @@ def sums(bits, values):
     total = np.zeros(bits.shape[0])
     for r in range(bits.shape[0]):
         for v in range(len(values)):
-            if _has(bits, r, v):
+            if has(bits, r, v):
                 total[r] += values[v]
     return total
 
@@ -52,21 +52,23 @@ def borders(bits, source, start, target):
 
 @njit(**INNER)
 def _leaves(bits, r, source, start, target, t):
-    if not _has(bits, r, source[t]):
+    if not has(bits, r, source[t]):
         return False
     for k in range(start[t], start[t + 1]):
-        if not _has(bits, r, target[k]):
+        if not has(bits, r, target[k]):
             return True
     return False
 
 
 @njit(**INNER)
-def _has(bits, r, v):
+def has(bits, r, v):
+    """True if row r contains operator v."""
     return (bits[r, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
 
 
 @njit(**INNER)
-def _within(bits, low, high):
+def within(bits, low, high):
+    """True if row ``low`` is contained in row ``high``."""
     for w in range(bits.shape[1]):
         if bits[low, w] & ~bits[high, w] != 0:
             return False
@@ -77,13 +79,13 @@ def _within(bits, low, high):
 def _lands(bits, low, high, start, target, t):
     """Whether tensor t has a target in the stage."""
     for k in range(start[t], start[t + 1]):
-        if _has(bits, high, target[k]) and not _has(bits, low, target[k]):
+        if has(bits, high, target[k]) and not has(bits, low, target[k]):
             return True
     return False
 
 
 @njit(**INNER)
-def _received(bits, low, high, edge_start, edge, start, target, seconds):
+def received(bits, low, high, edge_start, edge, start, target, seconds):
     """Seconds of the tensors that enter the stage."""
     total = 0.0
     for k in range(edge_start[low], edge_start[low + 1]):
@@ -109,11 +111,11 @@ def _peak(bits, low, high, after_start, after, activation, last):
     live, peak = 0.0, 0.0
     leaving = np.zeros(n)
     for v in range(n):
-        if not _has(bits, high, v) or _has(bits, low, v):
+        if not has(bits, high, v) or has(bits, low, v):
             continue
         last[v] = v
         for k in range(after_start[v + 1] - 1, after_start[v] - 1, -1):
-            if _has(bits, high, after[k]):
+            if has(bits, high, after[k]):
                 last[v] = after[k]
                 break
         leaving[last[v]] += activation[v]
@@ -124,7 +126,7 @@ def _peak(bits, low, high, after_start, after, activation, last):
 
 
 @njit(**INNER)
-def _room(
+def room_for(
     bits, low, high, base, sum_activation, feed_start, feed, after_start, after, activation, rules, capacity, last
 ):
     """How many inputs a stage of ``base`` bytes can keep in ``capacity``; -1 if not even its work fits."""
@@ -147,7 +149,7 @@ def _room(
 
 
 @njit(**INNER)
-def _keeps(room, from_end, rules):
+def keeps(room, from_end, rules):
     """Whether the inputs that the schedule keeps ``from_end`` stages before the end have room."""
     if rules[2] == 0:
         return room >= 0
@@ -155,76 +157,6 @@ def _keeps(room, from_end, rules):
     if rules[4] == 0 and from_end < kept:
         kept = np.float64(from_end)
     return room >= kept
-
-
-@njit(**OUTER)
-def fill_table(
-    bits, compute, fixed, activity, border, edge_start, edge, feed_start, feed, source, start, target, seconds,
-    activation, after_start, after, num_stages, replicas, at_most, rules, ceiling, best, before, flag
-):  # fmt: skip
-    """Equation 2 with d - d' = R for every stage.
-
-    ``best[F, s]``: least slowest stage of row F in s stages; ``before[F, s]``: the row in front of stage s. Both of
-    shape (D, S + 1). Stages above ``ceiling`` are not looked at. A tensor that leaves a stage counts once, whatever
-    stages it goes to: where tensors have one target, as in Equation 3, that is a matter of the stage alone; elsewhere
-    the values are lower bounds. Returns the steps done, negative if the flag ended it.
-    """
-    limit = rules[0] * (replicas if rules[1] != 0 else 1)
-    last = np.empty(len(activation), np.int64)
-    steps = ZERO
-    reached = np.empty(bits.shape[0], np.int64)  # rows that some stages make up, ascending
-    count = ZERO + 1
-    for r in range(bits.shape[0]):
-        for s in range(num_stages + 1):
-            best[r, s] = np.inf
-            before[r, s] = -1
-    for s in range(num_stages + 1 if at_most else 1):
-        best[0, s] = 0.0
-    reached[0] = 0
-    most = ceiling * replicas * (1 + _NOISE)
-    end = compute[bits.shape[0] - 1]
-    for high in range(1, bits.shape[0]):
-        if flag[0]:
-            return -1 - steps
-        sent_start, sent_end = edge_start[high], edge_start[high + 1]
-        is_new = True
-        for k in range(count - 1, -1, -1):
-            low = reached[k]
-            spent = compute[high] - compute[low]
-            if spent > most:
-                break
-            # A tensor across one of two borders is across the other too, or the stage sends or receives it.
-            if spent + abs(border[high] - border[low]) * (1 - _NOISE) > most:
-                continue
-            if not _within(bits, low, high):
-                continue
-            steps += 1
-            load = spent + _received(bits, low, high, edge_start, edge, start, target, seconds)
-            for j in range(sent_start, sent_end):
-                if not _has(bits, low, source[edge[j]]):
-                    load += seconds[edge[j]]
-            load /= replicas
-            if load > ceiling:
-                continue
-            room = np.inf
-            if limit < np.inf:
-                room = _room(
-                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low], feed_start, feed,
-                    after_start, after, activation, rules, limit, last,
-                )  # fmt: skip
-            for s in range(1, num_stages + 1):
-                value = max(best[low, s - 1], load)
-                # What is left behind must fit the stages that are left.
-                if value >= best[high, s] or (s < num_stages and end - compute[high] > (num_stages - s) * most):
-                    continue
-                if _keeps(room, num_stages - s + 1, rules):
-                    best[high, s] = value
-                    before[high, s] = low
-                    if is_new:
-                        reached[count] = high
-                        count += 1
-                        is_new = False
-    return steps
 
 
 @njit(**OUTER)
@@ -278,7 +210,7 @@ def labels(
         uses[0, s] = 0 if s == 0 else _NEVER
     total = ZERO + 1
     widest = np.float64(replicas) if replicas > 0 else np.float64(devices)
-    bound = threshold * (1 + _NOISE)
+    bound = threshold * (1 + NOISE)
     most = bound * widest
     least, next_load = np.inf, np.inf  # the least threshold and the least load that were refused
     done = False
@@ -310,14 +242,14 @@ def labels(
                 next_load = min(next_load, spent)
                 break
             # A tensor across one of two borders is across the other too, or the stage sends or receives it.
-            at_least = spent + abs(border[high] - border[low]) * (1 - _NOISE)
-            if at_least > most * (1 + _NOISE):
+            at_least = spent + abs(border[high] - border[low]) * (1 - NOISE)
+            if at_least > most * (1 + NOISE):
                 next_load = min(next_load, at_least)
                 continue
-            if parameters[high] - parameters[low] > cap or not _within(bits, low, high):
+            if parameters[high] - parameters[low] > cap or not within(bits, low, high):
                 continue
             report[1] += 1
-            spent += _received(bits, low, high, edge_start, edge, start, target, seconds)
+            spent += received(bits, low, high, edge_start, edge, start, target, seconds)
             if spent > most:
                 next_load = min(next_load, spent)
                 continue
@@ -328,7 +260,7 @@ def labels(
                 load = spent
                 offset = place[here] - edge_start[high]
                 for k in range(edge_start[high], edge_start[high + 1]):
-                    if not _has(bits, low, source[edge[k]]):
+                    if not has(bits, low, source[edge[k]]):
                         load += seconds[edge[k]] * (1 if blind else takers[offset + k])
                 if load > most:
                     next_load = min(next_load, load)
@@ -348,21 +280,21 @@ def labels(
                     if rules[0] < np.inf:
                         if rules[1] != 0 and replicas == 0:
                             while needs <= devices:
-                                space = _room(
+                                space = room_for(
                                     bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
                                     feed_start, feed, after_start, after, activation, rules, rules[0] * needs, last,
                                 )  # fmt: skip
-                                if _keeps(space, s + 1, rules):
+                                if keeps(space, s + 1, rules):
                                     break
                                 needs += 1
                         else:
                             if room == -2.0:
                                 shared = rules[0] * (replicas if rules[1] != 0 else 1)
-                                room = _room(
+                                room = room_for(
                                     bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
                                     feed_start, feed, after_start, after, activation, rules, shared, last,
                                 )  # fmt: skip
-                            if not _keeps(room, s + 1, rules):
+                            if not keeps(room, s + 1, rules):
                                 continue
                     together = uses[here, s] + needs
                     if replicas > 0:

@@ -5,7 +5,7 @@
 | K          | ``clusters`` |
 | alpha      | ``alpha`` |
 | I          | `refinement.MOVES` |
-| T_{F,d,s}  | ``best`` of `kernels.fill_table`, with d = R s |
+| T_{F,d,s}  | ``best`` of `kernels_paper.fill_table`, with d = R s |
 
 Where the clustered graph has too many downsets for Equation 2, fusions go on until it has few enough, down to 2 S
 clusters; then one topological order has to do (``stats.linearised``).

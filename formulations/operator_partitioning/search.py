@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.operator_partitioning import kernels
+from formulations.operator_partitioning import kernels, kernels_paper
 from formulations.operator_partitioning.costs import ROUNDING, Graph, Rows, Words, graph, memory_rules, plan_of, rows
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
 from instances.operator_partitioning import OperatorInstance
@@ -186,11 +186,11 @@ class Search:
 def filled(
     instance: OperatorInstance, table: Graph, family: Rows, ceiling: float, watch: Watch
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
-    """``best``, ``before`` and the steps of `kernels.fill_table`, for the tensors of ``table``."""
+    """``best``, ``before`` and the steps of `kernels_paper.fill_table`, for the tensors of ``table``."""
     assert instance.num_stages is not None
     shape = (len(family.bits), instance.num_stages + 1)
     best, before = np.empty(shape), np.empty(shape, np.int64)
-    steps = kernels.fill_table(
+    steps = kernels_paper.fill_table(
         family.bits, family.compute, family.fixed, family.activation, family.border, family.edge_start, family.edge,
         family.feed_start, family.feed, table.source, table.start, table.target, table.seconds, table.activation,
         table.after_start, table.after, instance.num_stages, instance.replicas, instance.at_most,
