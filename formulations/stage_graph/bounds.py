@@ -1,0 +1,144 @@
+"""Lower bounds on the bottleneck over all micro-batch sizes, and the search for the optimum above them.
+
+``simple_bound`` is the larger of the work of all devices and the slowest operator, and takes no time. ``prove`` narrows
+the gap between a plan and the bound by asking which targets are possible; whoever answers may relax what it likes
+(`Asks`), so the search ends with a proof, or with the smallest target that the relaxation does not exclude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from formulations.alarm import alarm
+from formulations.stage_graph.costs import Costs
+from formulations.stage_graph.downsets import Downsets, UnsuitableError, largest
+from formulations.stage_graph.problem import StagePlan, bottleneck_s, violations
+from solvers.outcome import OPTIMAL_GAP, Watch
+
+#: A target this much below a known plan's, relatively, is another target.
+_STEP = 1e-8
+#: A bound is this much below the target that was excluded, for the order in which costs are summed.
+_ROUNDING = 1e-9
+#: Every stage keeps this many seconds per sample.
+_ANY_S = 1e15
+#: Pairs of upsets for which a bound costs a few hundredths of a second.
+CHEAP_PAIRS = 200_000
+
+
+class Asks(Protocol):
+    """Who says how many devices a target takes, or relaxations of that (`Downsets.least`)."""
+
+    def least(self, target_s: float, sizes: Sequence[int]) -> int | None:
+        """Fewest devices with any of these micro-batch sizes; ``None`` if stopped."""
+
+    def plan(self, microbatch: int) -> StagePlan:
+        """The plan behind the last answer."""
+
+
+def simple_bound(costs: Costs) -> float:
+    """Seconds per sample that no plan of the instance goes below, at any micro-batch size and schedule."""
+    instance = costs.instance
+    stages = [
+        (size, degree, -(-size // degree))
+        for size in largest(instance.microbatch_sizes)
+        for degree in range(1, min(instance.num_devices, size) + 1)
+    ]
+    slowest = 0.0
+    for node in range(instance.num_operators):
+        reduced = [costs.all_reduce(1 << node, degree) / instance.minibatch for _, degree, _ in stages]
+        passes = [costs.compute_s(1 << node, samples) / size for size, _, samples in stages]
+        slowest = max(slowest, min(map(sum, zip(passes, reduced, strict=True))))
+    return max(slowest, costs.work_s(costs.everything) / instance.num_devices) * (1 - _ROUNDING)
+
+
+@dataclass
+class Proof:
+    """What is known: the best plan and its seconds per sample, and what no plan goes below."""
+
+    bound_s: float
+    plan: StagePlan | None = None
+    value_s: float = float("inf")
+    infeasible: bool = False
+    stopped: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is left to prove."""
+        return self.infeasible or (self.plan is not None and self.value_s <= self.bound_s * (1 + OPTIMAL_GAP))
+
+
+def prove(costs: Costs, asks: Asks, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP) -> Proof:
+    """Raise the bound and improve the plan until they meet, the relaxation has no more to say, or the watch stops."""
+    proof = replace(known)
+    if proof.plan is None and not _look(costs, asks, proof, _ANY_S):
+        proof.infeasible, proof.bound_s = True, known.bound_s
+        return proof
+    open_s = proof.value_s * (1 - _STEP)  # the smallest target that is not excluded, as far as is known
+    if proof.plan is None:
+        open_s = proof.bound_s or _STEP
+        while not proof.stopped and not _look(costs, asks, proof, open_s):
+            open_s *= 2
+    probe, before = open_s, proof.value_s
+    while open_s - proof.bound_s > gap * open_s and not proof.stopped:
+        outcome = _look(costs, asks, proof, probe)
+        if proof.value_s < before:
+            open_s, before = min(open_s, proof.value_s * (1 - _STEP)), proof.value_s
+            watch.plan(proof.plan, proof.value_s)
+            probe = open_s
+            continue
+        if outcome:
+            open_s = min(open_s, probe)
+        elif not proof.stopped:
+            watch.bound(proof.bound_s)
+        probe = (proof.bound_s + open_s) / 2
+    return proof
+
+
+def _look(costs: Costs, asks: Asks, proof: Proof, target_s: float) -> bool:
+    """Whether the target may be possible at any size; what comes out of it is noted in the proof."""
+    sizes = sorted(costs.instance.microbatch_sizes, reverse=True)
+    for number, microbatch in enumerate(sizes):
+        if _enough(costs, asks, proof, target_s, [microbatch]) or proof.stopped:
+            return True
+        rest = sizes[number + 1 :]
+        if len(rest) > 1 and not _enough(costs, asks, proof, target_s, rest):
+            break
+    if proof.stopped:
+        return True
+    proof.bound_s = max(proof.bound_s, target_s * (1 - _ROUNDING))
+    return False
+
+
+def _enough(costs: Costs, asks: Asks, proof: Proof, target_s: float, sizes: list[int]) -> bool:
+    instance = costs.instance
+    least = asks.least(target_s, sizes)
+    if least is None:
+        proof.stopped = True
+        return False
+    if least > instance.num_devices:
+        return False
+    if len(sizes) == 1:
+        plan = asks.plan(sizes[0])
+        if not violations(instance, plan) and (value := bottleneck_s(instance, plan)) < proof.value_s:
+            proof.plan, proof.value_s = plan, value
+    return True
+
+
+def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> float:
+    """A bound on the objective that costs next to nothing: by `Downsets` where these are few, else `simple_bound`.
+
+    An iteration takes at least as long as its slowest stage is busy.
+    """
+    instance = costs.instance
+    samples = instance.minibatch if instance.objective == "iteration" else 1
+    start = Proof(simple_bound(costs), plan, bottleneck_s(instance, plan))
+    if instance.schedule != "uniform" or watch.stopped():
+        return start.bound_s * samples
+    try:
+        asks = Downsets(costs, watch, CHEAP_PAIRS)
+    except UnsuitableError:
+        return start.bound_s * samples
+    with alarm(watch):
+        return prove(costs, asks, Watch(), start, 1e-4).bound_s * samples * (1 - _ROUNDING)

@@ -1,0 +1,166 @@
+"""Compiled loop of the dynamic program over upsets of a model with branches in rows (``downsets.py``)."""
+
+# mypy: disallow_untyped_decorators=False
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+#: More devices than any instance has.
+NONE = 1 << 14
+#: Costs are summed in another order here than in the definition: this much, relatively, is forgiven.
+_SLACK = 1e-11
+
+
+@njit(cache=True, nogil=True)
+def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, counts: Any, found: Any) -> None:
+    """What crosses the border of the stage between two upsets: bytes and edges, and bytes that come in.
+
+    Branches of one class that end where another begins are one branch that stands still: they cross nothing.
+    """
+    found[0] = found[1] = found[2] = 0.0
+    start = 0
+    width = len(own)
+    while start < width:
+        stop = start + 1
+        while stop < width and not first[stop]:
+            stop += 1
+        a, b = start, start
+        while a < stop or b < stop:
+            if is_empty or a == stop:
+                here, side = other[b], 1
+            elif b == stop or own[a] < other[b]:
+                here, side = own[a], 0
+            elif own[a] > other[b]:
+                here, side = other[b], 1
+            else:
+                a += 1
+                b += 1
+                continue
+            found[0] += sizes[start, here]
+            found[1] += counts[start, here]
+            if side:
+                found[2] += sizes[start, here]
+                b += 1
+                if is_empty:
+                    a += 1
+            else:
+                a += 1
+        start = stop
+
+
+@njit(cache=True, nogil=True)
+def fewest_devices(
+    states: Any,
+    first: Any,
+    lengths: Any,
+    ranks: Any,
+    work: Any,
+    busy: Any,
+    weights: Any,
+    kept: Any,
+    sizes: Any,
+    counts: Any,
+    tail_work: Any,
+    tail_busy: Any,
+    tail_sums: Any,
+    tail_within: Any,
+    rates: Any,
+    flights: Any,
+    scalars: Any,
+    devices: int,
+    least: Any,
+    before: Any,
+    flag: Any,
+) -> int:
+    """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
+
+    Upset ``q < tails`` has the last q operators of the row behind the branches; upset ``tails + s`` all of these, and
+    of branch c its last ``states[s, c]`` operators. ``busy[s, r - 1]``: seconds per sample of passes on r devices.
+    ``rates[r - 1]``: seconds per sample for each byte and each edge that crosses, each byte of weights, and fixed.
+    ``flights``: samples in flight of stages with the last operator, and of others. ``scalars``: target, memory, copies
+    of the weights, and seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
+    ``least[q]`` and ``before[q]`` are the result for each upset.
+    """
+    target, memory, copies = scalars[0] * (1 + _SLACK), scalars[1] * (1 + _SLACK), scalars[2]
+    tails, width = len(tail_work), states.shape[1]
+    own, other = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    crossing = np.zeros(3)
+    everything = tail_work[0] + work[-1] if tails else work[-1]
+    for q in range(len(least)):
+        least[q] = NONE
+    least[0] = 0
+    for q in range(len(least) - 1):
+        if flag[0]:
+            return -1
+        inside = q >= tails
+        s = q - tails if inside else 0  # upset 0 of the branches holds nothing: what it sums to is 0
+        done = work[s] + (tail_work[0] if tails else 0.0) if inside else tail_work[0] - tail_work[q]
+        if least[q] + np.ceil((everything - done) / target - 1e-9) > devices:
+            continue
+        if not inside:
+            for to in range(q + 1, tails):
+                for r in range(1, devices - least[q] + 1):
+                    if tail_within[q, to, r - 1] <= target:
+                        if least[q] + r < least[to]:
+                            least[to] = least[q] + r
+                            before[to] = q
+                        break
+        flight = flights[1] if q > 0 and (tails > 0 or width == 1) else flights[0]
+        rank = 0
+        for c in range(width):
+            own[c] = states[s, c] if inside else 0
+            other[c] = own[c]
+            rank += ranks[c, own[c]]
+        moved = not inside
+        while True:
+            if moved:
+                to = tails + rank
+                more = work[rank] - work[s] + (0.0 if inside else tail_work[q])
+                rest = everything - done - more
+                fewest = 1
+                if more > target:  # more than one device: these also reduce
+                    reduced = scalars[3] * (weights[rank] - weights[s] + (0.0 if inside else tail_sums[q, 0]))
+                    if reduced >= target:
+                        fewest = NONE
+                    else:
+                        fewest = max(2, int(np.ceil((more - reduced) / (target - reduced) - 1e-9)))
+                most = devices - least[q] - max(0, int(np.ceil(rest / target - 1e-9)))
+                most = min(most, least[to] - least[q] - 1)
+                if fewest <= most:
+                    _crossing(first, own, other, not inside, sizes, counts, crossing)
+                    load = weights[rank] - weights[s]
+                    keep = kept[rank] - kept[s] + crossing[2]
+                    if not inside:
+                        load += tail_sums[q, 0]
+                        keep += tail_sums[q, 1]
+                        crossing[0] += tail_sums[q, 2]
+                        crossing[1] += tail_sums[q, 3]
+                    for r in range(fewest, most + 1):
+                        seconds = busy[rank, r - 1] - busy[s, r - 1]
+                        if not inside:
+                            seconds += tail_busy[q, r - 1]
+                        seconds += crossing[0] * rates[r - 1, 0] + crossing[1] * rates[r - 1, 1]
+                        seconds += load * rates[r - 1, 2] + rates[r - 1, 3]
+                        if seconds <= target and copies * load + flight / r * keep <= memory:
+                            least[to] = least[q] + r
+                            before[to] = q
+                            break
+            moved = True
+            c = width - 1
+            while c >= 0 and other[c] == lengths[c]:
+                c -= 1
+            if c < 0:
+                break
+            rank += ranks[c, other[c] + 1] - ranks[c, other[c]]
+            other[c] += 1
+            for after in range(c + 1, width):
+                low = own[after]
+                if not first[after] and other[after - 1] > low:
+                    low = other[after - 1]
+                rank += ranks[after, low] - ranks[after, other[after]]
+                other[after] = low
+    return int(least[-1])
