@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.claims.amp import CLAIMS as AMP
 from planner.claims.claim import Claim, Evidence
+from planner.claims.graphpipe import CLAIMS as GRAPHPIPE
 from planner.claims.graphpipe_schedules import CLAIMS as GRAPHPIPE_SCHEDULES
 from planner.claims.parmesan import CLAIMS as PARMESAN
 from planner.claims.piper import CLAIMS as PIPER
@@ -11,4 +12,4 @@ from planner.claims.piper import CLAIMS as PIPER
 __all__ = ["CLAIMS", "Claim", "Evidence"]
 
 #: Every claim, in the order ``planner reproduce --list`` shows them.
-CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE_SCHEDULES, *PARMESAN)
+CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE, *GRAPHPIPE_SCHEDULES, *PARMESAN)
