@@ -82,7 +82,10 @@ def describe(instance: StageGraph) -> dict[str, Any]:
 
 def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str]:
     """All partitions where the model is small, the wide recursion where it is not."""
-    if exact or (_uniform(instance) is None and instance.num_operators <= _SMALL):
+    small = instance.num_operators <= _SMALL
+    if _uniform(instance) is None and not small and _in_rows(instance) is None:
+        return "downsets", "branches in rows: a plan, and a proof over all micro-batch sizes"
+    if exact or (_uniform(instance) is None and small):
         return "levels", f"{instance.num_operators} operators: all partitions, level by level"
     return "graphpipe-plus", f"{instance.num_operators} operators"
 
@@ -101,12 +104,18 @@ def _uniform(instance: StageGraph) -> str | None:
     return _alike(instance)
 
 
+def _in_rows(instance: StageGraph) -> str | None:
+    missing: str | None = _uniform(instance) or _suits(instance)
+    return missing
+
+
 def _effort(power: float) -> Callable[[StageGraph], float]:
     return lambda instance: instance.num_operators**power * instance.num_devices**3
 
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
 _prepare = lazy("formulations.stage_graph.prepare:prepare")
+_suits = lazy("formulations.stage_graph.proof:suits")
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
@@ -178,6 +187,15 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.levels:solve"),
         supports=_uniform,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
+        prepare=_prepare,
+    ),
+    Method(
+        name="downsets",
+        claim=Claim.EXACT,
+        source="graphpipe-plus, and a proof over upsets of equal branches; levels where branches are no rows",
+        solve=lazy("formulations.stage_graph.proof:solve_downsets"),
+        supports=_uniform,
+        effort=_effort(4),
         prepare=_prepare,
     ),
 )

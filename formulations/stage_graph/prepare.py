@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.stage_graph import levels, paper, plus
+from formulations.stage_graph import levels, paper, plus, proof
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.program import Reach
 from formulations.stage_graph.series_parallel import decompose
@@ -17,5 +17,6 @@ def prepare() -> None:
     limits, watch = Limits(), Watch()
     paper.solve_graphpipe(instance, limits, watch)
     levels.solve(instance, limits, watch)
+    proof.solve_downsets(instance, limits, watch)
     costs = Costs(instance)
     plus.Fewest(costs, decompose(costs).segment, Reach.STRADDLE, watch).shallowest(1, 1.0, 1)
