@@ -47,7 +47,7 @@ def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
 
 def test_levels_finds_the_optimum(cases: int) -> None:
     infeasible = 0
-    for seed in range(cases):
+    for seed in range(cases // 2):
         instance = random_graph(seed, (1, 5), 1 + seed % 4, series_parallel=bool(seed % 2))
         answer = run(levels.solve, instance)
         optimum = least_of_all(instance)
@@ -55,23 +55,23 @@ def test_levels_finds_the_optimum(cases: int) -> None:
         assert answer.infeasible == (optimum == math.inf)
         assert answer.bound is None or optimum * (1 - 1e-9) <= answer.bound <= optimum
         infeasible += answer.infeasible
-    assert 0 < infeasible < cases
+    assert 0 < infeasible < cases // 2
 
 
 def test_nothing_beats_the_optimum(cases: int) -> None:
     found = 0
-    for seed in range(cases // 3):
+    for seed in range(cases // 8):
         instance = random_graph(seed + 1000, (4, 9), 4, series_parallel=bool(seed % 2))
         optimum = value(instance, run(levels.solve, instance))
         for name, solve, options in HEURISTICS:
             objective = value(instance, run(solve, instance, **options))
             assert objective >= optimum * (1 - 1e-9), (seed, name, options)
             found += objective < math.inf
-    assert found > cases
+    assert found > cases / 4
 
 
 def test_plus_is_optimal_on_small_models_and_never_without_a_plan(cases: int) -> None:
-    for seed in range(cases // 3):
+    for seed in range(cases // 5):
         instance = random_graph(seed + 2000, (8, 12), 4, series_parallel=True)
         optimum = value(instance, run(levels.solve, instance))
         assert value(instance, run(plus.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
@@ -80,7 +80,7 @@ def test_plus_is_optimal_on_small_models_and_never_without_a_plan(cases: int) ->
 def test_the_wide_recursion_alone(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plus, "SMALL_PAIRS", 0)
     optimal = missing = better = 0
-    count = cases // 3
+    count = cases // 5
     for seed in range(count):
         instance = random_graph(seed + 3000, (6, 10), 4, series_parallel=bool(seed % 4))
         optimum = value(instance, run(levels.solve, instance))
@@ -191,9 +191,8 @@ def test_equal_branches_with_unlike_tensors_are_not_exchanged() -> None:
 
 
 @pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, case_study, sequential_transformer])
-@pytest.mark.parametrize("devices", [4, 8])
-def test_models_of_the_evaluation(make: Callable[..., StageGraph], devices: int) -> None:
-    instance = make(devices=devices)
+def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
+    instance = make(devices=4)
     published = run(paper.solve_graphpipe, instance)
     wide = run(plus.solve, instance)
     sequential = run(paper.solve_pipedream, instance)
@@ -226,7 +225,7 @@ def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
 
 
 def test_sequential_models_do_as_well_in_a_row() -> None:
-    instance = sequential_transformer(devices=8)
+    instance = sequential_transformer(devices=4)
     one, other = (run(solve, instance) for solve in (paper.solve_graphpipe, paper.solve_pipedream))
     assert one.stats["quickest_iteration"] == other.stats["quickest_iteration"]
 
@@ -243,7 +242,7 @@ def test_simulation_of_an_even_chain() -> None:
 
 
 def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
-    for seed in range(cases // 2):
+    for seed in range(cases // 5):
         schedule: Schedule = ("uniform", "per-stage", "kfkb")[seed % 3]
         instance = replace(
             random_graph(seed, (2, 7), 4, series_parallel=bool(seed % 2)), minibatch=8, schedule=schedule
@@ -319,7 +318,7 @@ def test_chain_leaves_are_all_different() -> None:
 @pytest.mark.parametrize("schedule", ["per-stage", "kfkb"])
 def test_a_size_for_each_stage_is_never_worse(cases: int, schedule: Schedule) -> None:
     better = mixed = 0
-    for seed in range(cases // 2):
+    for seed in range(cases // 4):
         uniform = replace(random_graph(seed, (2, 6), 3, series_parallel=True), minibatch=8)
         allowed = replace(uniform, schedule=schedule)
         answer = run(paper.solve_graphpipe, allowed, any_degree=True)
