@@ -354,3 +354,32 @@ def test_a_plan_is_handed_over_to_device_mapping() -> None:
         to_device_mapping(instance, replace(plan, replicas=(1,) * 4), matrix)
     with pytest.raises(ValueError, match="the same for every stage"):
         to_device_mapping(instance, replace(plan, replicas=(1, 2, 1, 1)), matrix)
+
+
+def test_refinement_keeps_memory() -> None:
+    operators = tuple(Operator(v, time, memory_bytes=4.0) for v, time in enumerate((1.0, 1.0, 5.0, 5.0)))
+    tensors = tuple(Tensor(v, (v + 1,), 0.1) for v in range(3))
+    instance = OperatorInstance("four", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=8.0)
+    start = OperatorPlan(((0, 1), (2, 3)), (1, 1))
+    assert refine(instance, start) == (start, 0)
+    assert refine(replace(instance, memory_bytes=12.0), start)[0].stages == ((0, 1, 2), (3,))
+
+
+@pytest.mark.parametrize("room", [exact, cpsat, milp], ids=["exact", "cpsat", "milp"])
+def test_a_stage_keeps_its_inputs_for_those_behind_it(room: Any) -> None:
+    operators = tuple(Operator(v, 1.0, activation_bytes=size) for v, size in enumerate((5.0, 0.0, 0.0)))
+    tensors = tuple(Tensor(v, (v + 1,), 0.1) for v in range(2))
+    instance = OperatorInstance("three", operators, tensors, 3, bandwidth_bytes_per_s=1.0, memory_bytes=10.0)
+    instance = replace(instance, training=TrainingMemory(1.0, 3, "1f1b", True))
+    assert solve(room.solve, instance).plan is not None
+    assert solve(room.solve, replace(instance, memory_bytes=9.99)).infeasible
+
+
+def test_a_free_number_of_stages_weighs_parameters_against_time(cases: int) -> None:
+    for case in range(cases // 2):
+        rng = random.Random(f"free {case}")
+        instance = random_instance(rng, 6, plain=True)
+        devices = rng.choice([2, 4, 4, 6])
+        heavy = tuple(replace(each, parameter_bytes=rng.uniform(0, 60)) for each in instance.operators)
+        free = replace(instance, operators=heavy, num_stages=None, replicas=1, num_devices=devices)
+        check_exact(exact.solve, replace(free, step_microbatches=devices * rng.randint(1, 2)), 1e-8)
