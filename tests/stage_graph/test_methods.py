@@ -369,3 +369,26 @@ def test_catalog_names() -> None:
         assert instance.num_operators == operators and instance.num_devices == 16
     assert planner.load("mmt", devices=16).minibatch == 256
     assert planner.load("mmt", devices=16, minibatch=32).minibatch == 32
+
+
+def _plain(pairs: list[tuple[int, int]], count: int, devices: int, memory: float) -> StageGraph:
+    """Operators that take a second per sample and keep a byte; micro-batches of one sample."""
+    half = AffineTime(0.0, 0.5)
+    made = tuple(Operator(str(node), half, half, 0.0, 1.0) for node in range(count))
+    edges = tuple(OperatorEdge(u, v, 0.0) for u, v in pairs)
+    return StageGraph("plain", made, edges, devices, memory, 1.0, 0.0, 4, microbatches=(1,))
+
+
+def test_branches_that_feed_different_operators_are_not_exchanged() -> None:
+    costs = Costs(_plain([(2, 3), (3, 4), (0, 2), (0, 3), (1, 2), (1, 4)], 5, 3, 9.0))
+    branches = decompose(costs).segment[0].branches
+    assert [len(branch) for branch in branches] == [1, 1] and branches[0][0].label != branches[1][0].label
+
+
+@pytest.mark.parametrize("schedule", ["uniform", "per-stage"])
+def test_the_deeper_branch_counts(schedule: Schedule) -> None:
+    # A stage for each operator would be fastest, but the first keeps three samples: one more than fit.
+    instance = replace(_plain([(0, 1), (1, 2), (0, 3)], 4, 4, 2.0), schedule=schedule)
+    assert value(instance, run(paper.solve_graphpipe, instance)) == 2.0
+    roomy = replace(instance, memory_bytes=3.0)
+    assert value(roomy, run(paper.solve_graphpipe, roomy)) == 1.0
