@@ -99,8 +99,8 @@ def _sentences(rows: Sequence[Row], memory_bytes: float) -> list[str]:
         told.append(f"size 4 for the graph pipeline: iteration {more:+.1f} %, {whole:.1f} % in all (printed: 20 %)")
         low, high = (known[name, 4]["peak_memory_bytes"] for name in ("graph", "sequential"))
         told.append(
-            f"only between {low / 1e9:.3f} and {high / 1e9:.3f} GB a device does memory leave size 4 to the graph "
-            "pipeline and not to the sequential one"
+            f"with one layer to a stage, memory leaves size 4 to the graph pipeline and not to the sequential one only "
+            f"between {low / 1e9:.3f} and {high / 1e9:.3f} GB a device"
         )
     fit = [row for row in rows if row["peak_memory_bytes"] <= memory_bytes and row["breaks"] is None]
     best = {name: min(own, key=lambda row: row["iteration_s"]) for name in _names(fit) if (own := _of(fit, name))}

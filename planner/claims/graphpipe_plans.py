@@ -32,8 +32,8 @@ INPUTS = "models of the catalog on devices like a V100, analytic times (the pape
 COLUMNS = (
     "tps_s, tps_iteration_s: the plan of the least bottleneck (seconds per sample; the paper's objective) and its "
     "simulated iteration; tps_bound_s: what no plan of any micro-batch size goes below, where that is proved; "
-    "microbatch to samples_per_s: the plan of the quickest simulated iteration, with its own bottleneck_s; nothing runs "
-    "on devices here, so throughputs compare with the paper's in kind only"
+    "microbatch to samples_per_s: the plan of the quickest simulated iteration, with its own bottleneck_s; nothing "
+    "runs on devices here, so throughputs compare with the paper's in kind only"
 )
 
 
