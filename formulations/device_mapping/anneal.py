@@ -28,8 +28,8 @@ LEVELS, GROWTH = 4, 4
 MOVES_PER_DEVICE = 800
 #: Relative temperature at the start and at the end of a try, and parts of a try between which caps are set anew.
 HOT, COLD, PARTS = 0.1, 0.003, 10
-#: One trial in so many moves a row of devices at once.
-BLOCKS = 40.0
+#: One trial in so many moves a row of devices at once; one in so many for each replica, where that is rarer.
+BLOCKS, BLOCKS_PER_REPLICA = 40.0, 4.0
 #: Relative step below the best mapping that a level begins with (the first one, later ones) and ends at.
 FIRST_STEP, STEP, LAST_STEP = 0.3, 0.016, 0.001
 #: Levels that several starts go through on their own, most starts, and devices of all starts together.
@@ -138,7 +138,8 @@ class _Search:
         kernels.refresh(*costs, self.device, self.ring, self.sending, self.link)
         energy = kernels.set_caps(t.base, t.start, t.links, R, target, *limits)
         mapping = (self.device, self.ring, self.place)
-        kernels.anneal(*costs, self.reorder, BLOCKS, *mapping, *limits, energy, hot, cold, moves, self.state, self.flag)
+        blocks = max(BLOCKS, BLOCKS_PER_REPLICA * R)
+        kernels.anneal(*costs, self.reorder, blocks, *mapping, *limits, energy, hot, cold, moves, self.state, self.flag)
         self.moves += moves
         self._keep_if_better()
 
