@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from formulations.device_mapping import anneal
+from formulations.device_mapping import anneal, deep
 from formulations.device_mapping.bounding import answer, begin, raise_bound
 from formulations.device_mapping.deciders import Deciders
 from formulations.device_mapping.part import Part
@@ -24,8 +24,8 @@ from solvers.outcome import Limits, Stop, Watch
 
 #: The share of the time that annealing gets before the models, on one thread, and its most without a limit (seconds).
 _FIRST_SHARE, _FIRST_S = 0.15, 10.0
-#: Levels of annealing before the models on the second thread.
-_FIRST_LEVELS = 2
+#: Levels of annealing and tries of the deep one before the models, and tries between them.
+_FIRST_LEVELS, _FIRST_TRIES, _TRIES = 2, 12, 60
 #: Seconds of computing in which a model has to find a better plan, or there is more annealing first.
 _IMPROVE_S = 20.0
 #: How often a thread looks whether it should go on, in seconds.
@@ -42,8 +42,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
             found = raise_bound(deciders)
             _close(deciders, alone=False)
             # What is left is beyond the models: anneal here as well, with another seed.
-            _anneal(deciders, replace(limits, threads=1, seed=limits.seed + 1), None)
-            _wait(deciders, thread)
+            _wait(deciders, thread, also=limits.seed + 2)
     else:
         found = raise_bound(deciders)
         share = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
@@ -62,25 +61,40 @@ def _improve(deciders: Deciders, limits: Limits, part: Part) -> None:
     """What the second thread does."""
     instance, one = deciders.arrays.instance, replace(limits, threads=1)
     anneal.solve(instance, one, part, levels=_FIRST_LEVELS)
-    for decide in deciders.choose().values():
-        improve(deciders.gap, decide, _IMPROVE_S)
-    if not part.stopped():
-        anneal.solve(instance, one, part)
-    for decide in deciders.choose().values():
-        improve(deciders.gap, decide, float("inf"))
+    deep.search(instance, limits.seed, part, _FIRST_TRIES)
+    seconds = _IMPROVE_S
+    while not part.stopped():
+        for decide in deciders.choose().values():
+            improve(deciders.gap, decide, seconds)
+        deep.search(instance, limits.seed + 1, part, _TRIES)
+        seconds *= 3
 
 
 def _anneal(deciders: Deciders, limits: Limits, seconds: float | None) -> None:
     """Annealing alone, until it is done or its time is up."""
     if deciders.gap.closed or deciders.gap.watch.stopped():
         return
-    with _beside(deciders, seconds, lambda part: anneal.solve(deciders.arrays.instance, limits, part)) as thread:
+
+    def work(part: Part) -> None:
+        anneal.solve(deciders.arrays.instance, limits, part, levels=_FIRST_LEVELS)
+        deep.search(deciders.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
+
+    with _beside(deciders, seconds, work) as thread:
         _wait(deciders, thread)
 
 
-def _wait(deciders: Deciders, thread: threading.Thread) -> None:
-    """Let a thread go on until it is done, or there is nothing to find."""
-    while thread.is_alive() and not deciders.gap.closed and not deciders.gap.watch.stopped():
+def _wait(deciders: Deciders, thread: threading.Thread, also: int | None = None) -> None:
+    """Let a thread go on until it is done, or there is nothing to find; ``also``: a seed to anneal with meanwhile."""
+    watch = deciders.gap.watch
+
+    def over() -> bool:
+        return deciders.gap.closed or watch.stopped() or not thread.is_alive()
+
+    if also is not None and not over():
+        with _beside(deciders, None, lambda part: deep.search(deciders.arrays.instance, also, part)):
+            while not over():
+                thread.join(_POLL_S)
+    while not over():
         thread.join(_POLL_S)
 
 

@@ -23,6 +23,9 @@ INNER = {**OUTER, "no_cpython_wrapper": True}
 #: Share of the trials that turn a part of a ring round, where that is allowed.
 TURNS = 0.3
 
+#: Share of the trials whose first node is any, not one over its limits.
+ANYWHERE = 0.5
+
 #: Random numbers: multiplier and increment of a 64-bit linear congruential generator (Knuth, MMIX).
 _FACTOR, _STEP = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 _SHIFT, _UNIT = np.uint64(33), 1.0 / 2**31
@@ -179,6 +182,8 @@ def anneal(
         if count == 0 or (move & 1023 == 0 and flag[0]):
             break
         u = listed[min(count - 1, int(_random(state) * count))]
+        if _random(state) < ANYWHERE:
+            u = int(_random(state) * n)
         s = u // replicas
         if reorder and links > 3 and _random(state) < TURNS:
             # Turn the part of the ring behind u, or the part up to u, round: two links change.

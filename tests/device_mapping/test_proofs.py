@@ -14,12 +14,14 @@ import pytest
 from device_mapping_oracle import least_seconds, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, bounding, cpsat, exact, milp
+from formulations.device_mapping import FAMILY, bounding, cpsat, deep, exact, milp
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.bounds import assignment_bound, refuted, single_bound
+from formulations.device_mapping.consecutive import stage_major
 from formulations.device_mapping.deciders import Deciders
 from formulations.device_mapping.flow import chords
 from formulations.device_mapping.matching import can_deal, least_dealt
+from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.device_mapping.proof import Gap, Verdict, objective_values
 from formulations.device_mapping.quotient import cycles, groupings, ring_speed
@@ -191,6 +193,18 @@ def test_free_rings_beside_edges(seed: int) -> None:
     assert arrays(instance).separate_rings
     for solve in (cpsat.solve, exact.solve):
         assert_proved(instance, solve, optimum)
+
+
+def test_deep_annealing_reports_what_it_finds_and_repeats() -> None:
+    instance = planner.load("uniform-dist", stages=4, replicas=4, objective="full")
+    found = []
+    for _ in range(2):
+        watch = Watch()
+        deep.search(instance, 3, Part(watch), tries=8)
+        assert evaluate(instance, watch.best_plan) == pytest.approx(watch.best_objective, rel=1e-12)
+        found.append(watch.best_plan)
+    assert found[0] == found[1]
+    assert evaluate(instance, found[0]) < 0.5 * evaluate(instance, stage_major(instance))
 
 
 def test_dealing_is_halls_condition(cases: int) -> None:
