@@ -116,6 +116,8 @@ def threshold_test(profile, lattice, links, T, labels, back, rest, ends, reach, 
     labels[0, 0] = 0
     label_s, label_m, label_b = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
     for i in range(full):
+        if flag[0] != 0:
+            return -2
         count, least = 0, NOTHING
         for s in range(S + 1):
             m = labels[i, s]

@@ -135,6 +135,8 @@ def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthe
         i = start if r < first else np.int64(larger[r])
         if work[i] > most:
             break
+        if flag[0] != 0:
+            return -1
         least = K1
         for x in range(min(K1, top - b)):
             k = reach[i, x]
@@ -144,8 +146,7 @@ def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthe
             least = k
             key = i * width + row + b + x
             if arcs.begin[key] < 0:
-                if flag[0] != 0 or not _list_stages(profile, lattice, links, arcs, i, d2, b + x, limit, scratch, stats,
-                                                    flag):  # fmt: skip
+                if not _list_stages(profile, lattice, links, arcs, i, d2, b + x, limit, scratch, stats, flag):
                     return -1
             tight = 1 if arcs.refused[key] else tight
             farthest_work = work[i] + (K1 - k) * limit

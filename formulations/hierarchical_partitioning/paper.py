@@ -45,8 +45,9 @@ _CHAIN_FIRST = 20
 #: Most stages that are listed at a time, 12 bytes each, unless those of one downset are more.
 _ARCS = 1 << 23
 
-#: Most pairs of nested downsets, 20 bytes each and 8 for every degree t.
-_MOST_PAIRS = 80_000_000
+#: Most pairs of nested downsets (12 bytes each and 8 for every degree t), and most lists of stages (17 bytes each).
+MOST_PAIRS = 80_000_000
+MOST_LISTS = 60_000_000
 
 _MODELS = {
     MemoryModel.NONE: kernels_machines.UNCOUNTED,
@@ -186,6 +187,8 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
     starts = np.zeros(D + 1, np.int64)
     kernels.count_pairs(lattice.bits, starts)
     pairs = int(starts[-1])
+    if pairs > MOST_PAIRS:
+        raise flat_exact.SizeError(f"the graph has {pairs} pairs of nested downsets; try --linearize")
     larger, base, crossed = np.empty(pairs, np.int32), np.empty((P, pairs)), np.empty(pairs)
     kernels.fill_pairs(
         lattice.bits, profile.source, lattice.crossing_start, lattice.crossing_edges, lattice.entering,
@@ -217,6 +220,8 @@ def make_arcs(links: Links, profile: Profile) -> Arcs:
     first = np.zeros(K2 + 1, np.int64)
     np.cumsum([-(-S // d2) + 1 for d2 in range(1, K2 + 1)], out=first[1:])
     keys = len(links.weight) * int(first[-1])
+    if keys > MOST_LISTS:
+        raise flat_exact.SizeError(f"{keys} lists of stages do not fit; try --microbatches or --linearize")
     size = max(_ARCS, len(profile.tp_degrees) * int(np.diff(links.pair_start).max(initial=1)))
     to, degree, tensor = (np.empty(size, np.int32) for _ in range(3))
     return Arcs(
@@ -232,7 +237,8 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     -------
     Answer
         ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
-        unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan.
+        unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan, more than
+        ``MOST_PAIRS`` or ``MOST_LISTS`` with the best plan of linear orders and the flat bound.
     """
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
@@ -246,7 +252,10 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     lower, infeasible = flat_bound(instance, limits, watch)
     if infeasible:
         return Answer(infeasible=True, stop=watch.why(), stats={"downsets": len(downsets)})
-    search = Search(instance, downsets, flag)
+    try:
+        search = Search(instance, downsets, flag)
+    except flat_exact.SizeError as error:
+        return Answer(plan=best[0] if best else None, bound=lower, stop=Stop.SIZE_LIMIT, reason=str(error))
     best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower)
     splits, stages, knapsacks = search.counts.tolist()
     return Answer(
@@ -290,7 +299,10 @@ def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch
         return "infeasible: no plan fits the machines and their memory", {}
     lower, upper = instance.flat.memory_bytes, _enough_memory(instance)
     roomy = replace(instance, flat=replace(instance.flat, memory_bytes=upper))
-    search = Search(roomy, downsets, np.frombuffer(watch.flag, np.uint8))
+    try:
+        search = Search(roomy, downsets, np.frombuffer(watch.flag, np.uint8))
+    except flat_exact.SizeError:
+        return "infeasible: no plan fits the machines and their memory", {}
 
     def feasible(memory: float) -> bool:
         search.limit_memory(memory)
