@@ -14,18 +14,19 @@ from instances.operator_partitioning import OperatorInstance
 from instances.topologies import Matrix
 
 
-def mapping_of(
-    operators: OperatorInstance, plan: OperatorPlan, replicas: int, matrix: Matrix, objective: str = AUTO
-) -> DeviceMapping:
-    """The stages of a partition, each ``replicas`` times, on the devices of a matrix of bandwidths.
+def mapping_of(operators: OperatorInstance, plan: OperatorPlan, matrix: Matrix, objective: str = AUTO) -> DeviceMapping:
+    """The stages of a partition, each with its replicas, on the devices of a matrix of bandwidths.
 
     Stages compute what their operators compute, hold their parameters, and exchange the tensors between them.
 
     Raises
     ------
     ValueError
-        If the matrix has not one device for each replica of each stage.
+        If stages differ in replicas, or the matrix has not one device for each replica of each stage.
     """
+    if len(set(plan.replicas)) != 1:
+        raise ValueError(f"replicas are {', '.join(map(str, plan.replicas))}; expected the same for every stage")
+    replicas = plan.replicas[0]
     stages = tuple(
         MappingStage(
             math.fsum(operators.operators[each].compute_s for each in members),

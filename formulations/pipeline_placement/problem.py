@@ -30,9 +30,7 @@ class PlacementPlan:
 
 def second_phase(instance: PlacementInstance, partition: OperatorPlan) -> DeviceMapping:
     """The mapping problem that a partition leaves."""
-    left = mapping_of(
-        instance.operators, partition, instance.operators.replicas, instance.bandwidth_bytes_per_s, instance.objective
-    )
+    left = mapping_of(instance.operators, partition, instance.bandwidth_bytes_per_s, instance.objective)
     return replace(left, ring=instance.ring, microbatches=instance.microbatches)
 
 

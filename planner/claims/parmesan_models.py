@@ -50,4 +50,4 @@ def plan_of(graph: Any, method: str, time_limit: float) -> Any:
 def mapped(graph: Any, plan: Any, replicas: int, kind: str, objective: str) -> Any:
     """The device mapping of a partition on a kind of network, seed 0."""
     devices = len(plan.stages) * replicas
-    return mapping_of(graph, plan, replicas, topology(kind, devices, seed=0), objective)
+    return mapping_of(graph, plan, topology(kind, devices, seed=0), objective)

@@ -22,14 +22,14 @@ MATRIX = two_level(4, 2, 6.0, 2.0)
 
 
 def test_stages_add_up_and_a_tensor_is_sent_to_a_stage_once() -> None:
-    instance = mapping_of(GRAPH, OperatorPlan(((0,), (1, 2, 3)), (2, 2)), 2, MATRIX, "full")
+    instance = mapping_of(GRAPH, OperatorPlan(((0,), (1, 2, 3)), (2, 2)), MATRIX, "full")
     assert [(stage.compute_s, stage.parameter_bytes) for stage in instance.stages] == [(1, 4), (9, 10)]
     assert [(edge.source, edge.target, edge.volume_bytes) for edge in instance.edges] == [(0, 1, 12.0)]
     assert (instance.objective, instance.replicas, instance.num_devices) == ("full", 2, 4)
 
 
 def test_skip_connections_become_edges() -> None:
-    instance = mapping_of(GRAPH, OperatorPlan(((0,), (1,), (2,), (3,)), (1,) * 4), 1, MATRIX)
+    instance = mapping_of(GRAPH, OperatorPlan(((0,), (1,), (2,), (3,)), (1,) * 4), MATRIX)
     assert {(edge.source, edge.target): edge.volume_bytes for edge in instance.edges} == {
         (0, 1): 12.0,
         (0, 2): 12.0,
@@ -40,7 +40,7 @@ def test_skip_connections_become_edges() -> None:
 
 
 def test_a_step_by_hand() -> None:
-    instance = mapping_of(GRAPH, OperatorPlan(((0,), (1, 2, 3)), (2, 2)), 2, MATRIX, "p2p")
+    instance = mapping_of(GRAPH, OperatorPlan(((0,), (1, 2, 3)), (2, 2)), MATRIX, "p2p")
     together, apart = Mapping(((0, 1), (2, 3))), Mapping(((0, 2), (1, 3)))
     assert step_seconds(instance, together) == pytest.approx((4 + 1) * (9 + 12 / 2) + 10 / 6)
     assert step_seconds(instance, apart) == pytest.approx((4 + 1) * (9 + 12 / 6) + 10 / 2)
@@ -48,4 +48,4 @@ def test_a_step_by_hand() -> None:
 
 def test_devices_must_fit() -> None:
     with pytest.raises(ValueError, match="4 devices for 1 stages of 2 replicas"):
-        mapping_of(GRAPH, OperatorPlan(((0, 1, 2, 3),), (2,)), 2, MATRIX)
+        mapping_of(GRAPH, OperatorPlan(((0, 1, 2, 3),), (2,)), MATRIX)

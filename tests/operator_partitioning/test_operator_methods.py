@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from operator_oracle import optimum, random_instance, stage_memory
 
 import planner
+from formulations.device_mapping.partition import mapping_of
 from formulations.operator_partitioning import FAMILY, cpsat, exact, milp, paper
 from formulations.operator_partitioning.clustering import default_clusters, fuse
 from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.handover import to_device_mapping
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, stage_seconds, violations
 from formulations.operator_partitioning.refinement import refine
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
@@ -337,11 +337,11 @@ def test_losses_of_each_step_add_up() -> None:
         assert parts == pytest.approx(stats["loss"], abs=1e-9)
 
 
-def test_a_plan_is_handed_over_to_device_mapping() -> None:
+def test_a_plan_is_handed_over_mapping_of() -> None:
     instance = planner.load("resnet50", stages=4, replicas=2)
     plan = solve(paper.solve, instance).plan
-    matrix = [[0.0 if a == b else 12e9 for a in range(8)] for b in range(8)]
-    mapping = to_device_mapping(instance, plan, matrix, objective="p2p")
+    matrix = tuple(tuple(0.0 if a == b else 12e9 for a in range(8)) for b in range(8))
+    mapping = mapping_of(instance, plan, matrix, objective="p2p")
     assert (mapping.num_stages, mapping.replicas, mapping.objective) == (4, 2, "p2p")
     # On equal links the second phase's stages take what the first phase said (Equations 3 and 6), replicas aside.
     seconds = [
@@ -350,10 +350,10 @@ def test_a_plan_is_handed_over_to_device_mapping() -> None:
     ]
     assert seconds == pytest.approx(list(stage_seconds(instance, plan)))
     assert sum(stage.parameter_bytes for stage in mapping.stages) == sum(o.parameter_bytes for o in instance.operators)
-    with pytest.raises(ValueError, match="8 devices; expected 4 stages times 1 replicas"):
-        to_device_mapping(instance, replace(plan, replicas=(1,) * 4), matrix)
+    with pytest.raises(ValueError, match="8 devices for 4 stages of 1 replicas"):
+        mapping_of(instance, replace(plan, replicas=(1,) * 4), matrix)
     with pytest.raises(ValueError, match="the same for every stage"):
-        to_device_mapping(instance, replace(plan, replicas=(1, 2, 1, 1)), matrix)
+        mapping_of(instance, replace(plan, replicas=(1, 2, 1, 1)), matrix)
 
 
 def test_refinement_keeps_memory() -> None:
