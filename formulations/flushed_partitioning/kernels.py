@@ -89,7 +89,7 @@ def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool
                 if not _least_degrees(profile, lattice, scratch, q, i, j, whole, most_k, limit, count, sums, fewest,
                                       degree_at, stats, flag):  # fmt: skip
                     continue
-                weight = lattice.weight[q, j] - lattice.weight[q, i]
+                weight = _weight(profile, bits, q, i, j)
                 label = head[i]
                 while label != NOTHING:
                     index = degree_at[pool.s[label]]
@@ -147,6 +147,16 @@ def _slots_between(slots, bits, i, j, n, into, reaches):
                 reaches[u] = True
                 break
     return below
+
+
+@njit(**INNER)
+def _weight(profile, bits, q, i, j):
+    """Bytes of weights of stage j minus i, node by node: a difference of sums would drown light ones in heavy ones."""
+    total = 0.0
+    for v in range(profile.num_tmpcs.shape[1]):
+        if has(bits, j, v) and not has(bits, i, v):
+            total += profile.weight[q, v, 0]
+    return total
 
 
 @njit(**INNER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -130,6 +131,16 @@ def test_slots_follow_the_order_of_the_downsets() -> None:
         assert np.array_equal(search.lattice.bits, before) is not moved
         expected = find_slots(2, [], search.lattice.bits)
         assert all(np.array_equal(*pair) for pair in zip(search.slots, expected, strict=True))
+
+
+def test_light_weights_count_beside_heavy_ones() -> None:
+    """b and c side by side take one step; replicated as one stage also a synchronisation, which 1e17 bytes may hide."""
+    for order in permutations("abc"):
+        layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 1e17 if v == "a" else 1.0, 0.0, 0.0),)}) for v in order)
+        instance = flushed(StageInstance("heavy", layers, (), 3, 1.0, 1.0, 4))
+        answer = labels.solve(instance, Limits(), Watch())
+        assert evaluate(instance, answer.plan) == pytest.approx(1.0)
+        assert answer.bound <= 1.0
 
 
 @pytest.mark.parametrize("shape", ["diamond", "n-shaped", "two-sinks", "random", "empty"])
