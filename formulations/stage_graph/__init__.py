@@ -48,6 +48,8 @@ _FIELDS = {
 _OPERATORS = 4_000
 #: Up to so many operators all partitions are searched without asking how wide the model is.
 _SMALL = 14
+#: Up to so many operators it pays to try and lay out all upsets.
+_NARROW = 60
 
 
 def recognise(content: Any) -> bool:
@@ -81,13 +83,19 @@ def describe(instance: StageGraph) -> dict[str, Any]:
 
 
 def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """All partitions where the model is small, the wide recursion where it is not."""
-    small = instance.num_operators <= _SMALL
-    if _uniform(instance) is None and not small and _in_rows(instance) is None:
+    """All partitions where the model is small, a proof over upsets where equal branches are rows, else CP-SAT."""
+    operators = f"{instance.num_operators} operators"
+    provable = _one_size(instance) is None
+    if provable and instance.device_graph is not None:
+        return "cpsat", "devices are declared one by one"
+    if provable and instance.num_operators > _SMALL and _suits(instance) is None:
         return "downsets", "branches in rows: a plan, and a proof over all micro-batch sizes"
-    if exact or (_uniform(instance) is None and small):
-        return "levels", f"{instance.num_operators} operators: all partitions, level by level"
-    return "graphpipe-plus", f"{instance.num_operators} operators"
+    if exact:
+        narrow = provable and instance.num_operators <= _NARROW and _fits_levels(instance)
+        return "levels" if narrow else "cpsat", f"{operators}, {'narrow' if narrow else 'wide'}"
+    if provable and instance.num_operators <= _SMALL:
+        return "levels", f"{operators}: all partitions, level by level"
+    return "graphpipe-plus", operators
 
 
 def _alike(instance: StageGraph) -> str | None:
@@ -96,17 +104,16 @@ def _alike(instance: StageGraph) -> str | None:
     return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
 
 
-def _uniform(instance: StageGraph) -> str | None:
+def _one_size(instance: StageGraph) -> str | None:
     if instance.objective != "tps":
         return "objective iteration; it proves the least time per sample only (--objective tps)"
     if instance.schedule != "uniform":
         return f"schedule {instance.schedule}; it proves plans with one micro-batch size only (--schedule uniform)"
-    return _alike(instance)
+    return None
 
 
-def _in_rows(instance: StageGraph) -> str | None:
-    missing: str | None = _uniform(instance) or _suits(instance)
-    return missing
+def _uniform(instance: StageGraph) -> str | None:
+    return _one_size(instance) or _alike(instance)
 
 
 def _effort(power: float) -> Callable[[StageGraph], float]:
@@ -116,6 +123,7 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 _ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
 _prepare = lazy("formulations.stage_graph.prepare:prepare")
 _suits = lazy("formulations.stage_graph.proof:suits")
+_fits_levels = lazy("formulations.stage_graph.levels:fits")
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
@@ -196,6 +204,24 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.proof:solve_downsets"),
         supports=_uniform,
         effort=_effort(4),
+        prepare=_prepare,
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
+        solve=lazy("formulations.stage_graph.cpsat:solve"),
+        supports=_one_size,
+        effort=_effort(4),
+        prepare=_prepare,
+    ),
+    Method(
+        name="milp-columns",
+        claim=Claim.EXACT,
+        source="HiGHS: a column for each convex set and depth, on the fewest devices",
+        solve=lazy("formulations.stage_graph.milp_columns:solve"),
+        supports=_uniform,
+        effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,
         prepare=_prepare,
     ),
 )

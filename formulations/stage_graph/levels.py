@@ -98,6 +98,15 @@ def _groups(pieces: list[int]) -> Iterator[int]:
         yield first | sum(others[number] for number in bits(chosen))
 
 
+def fits(instance: StageGraph) -> bool:
+    """Whether the search can be laid out, found by doing so: a second or two at most."""
+    try:
+        Levels(Costs(instance), Watch())
+    except TooManyError:
+        return False
+    return True
+
+
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:  # noqa: ARG001
     """The optimum of a small instance with one micro-batch size for all stages, by levels of upsets."""
     try:
@@ -105,10 +114,11 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     except TooManyError as error:
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     with alarm(watch):
-        return _best(instance, search, watch)
+        return best_of_sizes(instance, search, watch)
 
 
-def _best(instance: StageGraph, search: Levels, watch: Watch) -> Answer[StagePlan]:
+def best_of_sizes(instance: StageGraph, search: Chains, watch: Watch) -> Answer[StagePlan]:
+    """The best plan over all micro-batch sizes, of a search that leaves nothing out."""
     best, objective = None, np.inf
     for microbatch in reversed(instance.microbatch_sizes):
         found = search.best_at(microbatch, objective * (1 - 1e-12))
