@@ -31,6 +31,9 @@ _MODELS = Setting("models", models, "only these models", metavar="NAME,...", def
 _METHODS = Setting("methods", methods, "only these methods", metavar="NAME,...", default="all")
 
 
+_MEMORY = Setting("memory", parse_bytes, "memory of each device", metavar="SIZE", default="15GB")
+
+
 def _shapes(default: str) -> Setting:
     return Setting(
         "shapes",
@@ -67,7 +70,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 6",
         "throughput of GraphPipe, two sequential pipelines and data parallelism",
         lazy("planner.claims.graphpipe_fig_6:run"),
-        (_ALL_DEVICES, _MODELS, _METHODS, _shapes("appendix"), _TIME),
+        (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _shapes("appendix"), _TIME),
     ),
     Claim(
         "graphpipe-fig-7",
@@ -87,7 +90,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 9",
         "what parallel stages gain at the sequential micro-batch size, and what a larger size adds",
         lazy("planner.claims.graphpipe_fig_9:run"),
-        (_devices("32"), _MODELS, _shapes("appendix"), _TIME),
+        (_devices("32"), _MODELS, _MEMORY, _shapes("appendix"), _TIME),
     ),
     Claim(
         "graphpipe-case-study",
@@ -96,7 +99,7 @@ CLAIMS: tuple[Claim, ...] = (
         lazy("planner.claims.graphpipe_case_study:run"),
         (
             Setting("minibatch", parse_count, "samples of an iteration", metavar="B", default="128"),
-            Setting("memory", parse_bytes, "memory of each device", metavar="SIZE", default="15GB"),
+            _MEMORY,
             _TIME,
         ),
     ),

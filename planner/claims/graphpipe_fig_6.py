@@ -16,6 +16,7 @@ from planner.claims.graphpipe_plans import (
     SHAPES,
     TIME_LIMIT_S,
     columns,
+    declared,
     effort,
     planned,
     ratio,
@@ -31,6 +32,7 @@ def run(
     devices: Sequence[int] = DEVICES,
     models: Sequence[str] = MODELS,
     methods: Sequence[str] = METHODS,
+    memory: float | None = None,
     shapes: str = "appendix",
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
@@ -40,7 +42,7 @@ def run(
         for count in devices:
             cell = []
             for method in methods:
-                found = planned(model, method, time_limit, note, devices=count, **SHAPES[shapes][model])
+                found = planned(model, method, time_limit, note, **declared(count, SHAPES[shapes][model], memory))
                 cell.append({"model": found.instance, "devices": count, **columns(found), **effort(found)})
             base = fastest(cell, SEQUENTIAL)
             rows += [{**row, "speedup": ratio(row["samples_per_s"], base)} for row in cell]

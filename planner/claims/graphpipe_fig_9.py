@@ -7,7 +7,7 @@ from typing import Any
 
 from formulations.family import lazy
 from planner.claims.claim import Evidence, Note
-from planner.claims.graphpipe_plans import INPUTS, MODELS, SHAPES, TIME_LIMIT_S, planned, ratio, spread
+from planner.claims.graphpipe_plans import INPUTS, MODELS, SHAPES, TIME_LIMIT_S, declared, planned, ratio, spread
 from planner.loading import load
 
 DEVICES = (32,)
@@ -20,6 +20,7 @@ def run(
     note: Note,
     devices: Sequence[int] = DEVICES,
     models: Sequence[str] = MODELS,
+    memory: float | None = None,
     shapes: str = "appendix",
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
@@ -27,7 +28,7 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            rows += _strategies(model, {"devices": count, **SHAPES[shapes][model]}, time_limit, note)
+            rows += _strategies(model, declared(count, SHAPES[shapes][model], memory), time_limit, note)
     notes = (
         "sequential: pipedream's quickest plan; same-stages: its stages without the order that the row adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",
@@ -37,22 +38,22 @@ def run(
     return Evidence(tuple(rows), INPUTS, notes=notes)
 
 
-def _strategies(model: str, declared: Mapping[str, Any], time_limit: float, note: Note) -> list[Row]:
+def _strategies(model: str, given: Mapping[str, Any], time_limit: float, note: Note) -> list[Row]:
     """Plans of least simulated iteration: the results' own plans, as the instance asks for that."""
-    given = {**declared, "objective": "iteration"}
+    given = {**given, "objective": "iteration"}
     row = planned(model, "pipedream", time_limit, note, **given)
     graph, plus = (planned(model, method, time_limit, note, **given) for method in ("graphpipe", "graphpipe-plus"))
-    found: dict[str, Mapping[str, Any]] = {"sequential": _quickest(row), "same-stages": {}}
+    found: dict[str, Mapping[str, Any]] = {"sequential": _quickest(row), "same-stages": {}, "parallel": {}}
     if row.plan is not None:
         instance = load(model, **given)
         found["same-stages"] = lazy("planner.claims.graphpipe_stages:without_row")(instance, row.plan)
-    found["parallel"] = _quickest(graph, found["sequential"].get("microbatch"))
+        found["parallel"] = _quickest(graph, found["sequential"]["microbatch"])
     found |= {"graphpipe": _quickest(graph), "graphpipe-plus": _quickest(plus)}
     base = found["sequential"].get("samples_per_s")
     return [
         {
             "model": row.instance,
-            "devices": declared["devices"],
+            "devices": given["devices"],
             "strategy": name,
             **{key: each.get(key) for key in _KEYS},
             "speedup": ratio(each.get("samples_per_s"), base),
@@ -73,11 +74,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         own = [row for row in rows if row["strategy"] == strategy]
         beside = f" (printed: {printed[strategy]})" if strategy in printed else ""
         told.append(f"{strategy} over sequential: {spread(row['speedup'] for row in own)}{beside}")
-    pairs = {(row["model"], row["devices"]): row["microbatch"] for row in rows if row["strategy"] == "sequential"}
-    for row in rows:
-        if row["strategy"] == "graphpipe":
-            size = pairs[row["model"], row["devices"]]
-            told.append(
-                f"{row['model']} on {row['devices']}: micro-batches of {size} in a row, of {row['microbatch']} here"
-            )
+    sizes = {(row["model"], row["devices"], row["strategy"]): row["microbatch"] for row in rows}
+    for model, devices in dict.fromkeys((row["model"], row["devices"]) for row in rows):
+        before, after = (sizes[model, devices, name] or "no plan" for name in ("sequential", "graphpipe"))
+        told.append(f"{model} on {devices}: micro-batch size in a row {before}, graphpipe's {after}")
     return told

@@ -37,6 +37,11 @@ COLUMNS = (
 )
 
 
+def declared(devices: int, shape: Mapping[str, int], memory: float | None = None) -> dict[str, Any]:
+    """What an instance is declared with; memory only where it is given."""
+    return {"devices": devices, **({} if memory is None else {"memory": memory}), **shape}
+
+
 def models(value: Any) -> tuple[str, ...]:
     """Names of models, from text or a sequence."""
     return _chosen(value, MODELS)
