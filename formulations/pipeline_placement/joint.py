@@ -35,13 +35,17 @@ _HINT_SHARE = 0.25
 
 @dataclass
 class Joint:
-    """The model and what is needed to read it: columns of the partition, places of stage replicas, the unit."""
+    """The model and what is needed to read it: columns of the partition, places of stage replicas, the unit.
+
+    ``top`` units are more than any plan of interest takes.
+    """
 
     instance: PlacementInstance
     model: Any = field(default_factory=cp_model.CpModel)
     columns: dict[Any, Any] = field(default_factory=dict)
     at: dict[tuple[int, int, int], Any] = field(default_factory=dict)
     scale: Scale = field(default_factory=lambda: Scale(0))
+    top: int = 0
     slowest: Any = None
 
     def plan(self, values: Any) -> PlacementPlan:
@@ -51,6 +55,10 @@ class Joint:
         stages, replicas = self.instance.num_stages, self.instance.operators.replicas
         places = tuple(tuple(device[s, r] for r in range(replicas)) for s in range(stages))
         return PlacementPlan(assignment.plan_of(self.instance.operators, chosen), Mapping(places))
+
+    def units(self, seconds: float) -> int:
+        """Seconds in units, rounded down; beyond ``top`` no more needs to be known, and sums stay small."""
+        return min(self.scale.floor(seconds), self.top)
 
     def seconds(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
@@ -62,8 +70,10 @@ def build(instance: PlacementInstance, lower: float, upper: float | None = None)
     built = Joint(instance)
     top = _largest(instance) if upper is None else upper * (1 + 1e-9)
     terms = len(instance.operators.operators) + 2 * len(instance.operators.tensors) * instance.num_stages
-    built.scale = cost_scale(lower, 2 * terms, _largest(instance))
-    built.slowest = built.model.new_int_var(max(0, built.scale.floor(lower)), built.scale.ceil(top), "slowest")
+    # Every variable of seconds and every term of a sum may be as large as the slowest stage.
+    built.scale = cost_scale(lower, 2 * terms, top * (terms + 2 * instance.num_devices * (instance.num_stages + 2)))
+    built.top = built.scale.ceil(top) + 1
+    built.slowest = built.model.new_int_var(max(0, built.scale.floor(lower)), built.top - 1, "slowest")
     _partition(built)
     _place(built)
     crossing = _crossings(built) if instance.objective != "allreduce" else {}
@@ -72,7 +82,7 @@ def build(instance: PlacementInstance, lower: float, upper: float | None = None)
     for s in range(instance.num_stages):
         work = _sum(
             [built.columns["x", v, s] for v in range(len(instance.operators.operators))],
-            [built.scale.floor(each.compute_s) for each in instance.operators.operators],
+            [built.units(each.compute_s) for each in instance.operators.operators],
         )
         for r in range(instance.operators.replicas):
             parts = [work, *sent.get((s, r), [])]
@@ -184,7 +194,7 @@ def _rings(built: Joint) -> dict[int, Any]:
             for v, operator in enumerate(graph.operators)
             if operator.parameter_bytes
         ]
-        seconds = built.model.new_int_var(0, built.scale.ceil(_largest(built.instance)), f"ring_{s}")
+        seconds = built.model.new_int_var(0, built.top, f"ring_{s}")
         for r in range(replicas if replicas > 2 else 1):
             link = _at_level(built, (s, r), (s, (r + 1) % replicas), bytes_, f"ring_{s}_{r}")
             built.model.add(seconds >= link)
@@ -196,11 +206,11 @@ def _at_level(
     built: Joint, one: tuple[int, int], other: tuple[int, int], volumes: list[tuple[Any, float]], name: str
 ) -> Any:
     """Seconds of some volumes on the link between two stage replicas, at least; rounded down."""
-    model, scale, levels = built.model, built.scale, _bandwidths(built.instance)
-    seconds = model.new_int_var(0, scale.ceil(_largest(built.instance)), name)
+    model, levels = built.model, _bandwidths(built.instance)
+    seconds = model.new_int_var(0, built.top, name)
     slow = [None, *(model.new_bool_var(f"{name}_slow_{k}") for k in range(1, len(levels)))]
     for k, bandwidth in enumerate(levels):
-        row = seconds >= _sum([variable for variable, _ in volumes], [scale.floor(v / bandwidth) for _, v in volumes])
+        row = seconds >= _sum([variable for variable, _ in volumes], [built.units(v / bandwidth) for _, v in volumes])
         if slow[k] is None:
             model.add(row)
         else:

@@ -97,6 +97,19 @@ def test_joint_equals_brute_force_and_no_phase_beats_it(cases: int) -> None:
     assert strict  # decoupling costs something somewhere
 
 
+@pytest.mark.parametrize("objective", ["p2p", "allreduce", "full"])
+def test_volumes_may_take_far_longer_than_computing(objective: str) -> None:
+    """Seconds of many magnitudes fit the integers of the model, on links that differ as much."""
+    operators = tuple(Operator(v, 1e-9 * v, 1e9 * (3 - v)) for v in range(3))
+    tensors = (Tensor(0, (1, 2), 1e12), Tensor(1, (2,), 1e-6))
+    graph = OperatorInstance("far", operators, tensors, num_stages=3, replicas=2)
+    matrix = tuple(tuple(0.0 if d == e else 10.0 ** (max(d, e) + min(d, e)) for e in range(6)) for d in range(6))
+    instance = placed(graph, matrix, objective=objective)
+    found = planner.solve(instance, method="joint", limits=Limits(time_s=20))
+    assert found.objective == pytest.approx(optimum(instance), rel=1e-9)
+    assert found.status is planner.Status.OPTIMAL and found.bound <= optimum(instance) * (1 + 1e-12)
+
+
 def test_decoupling_costs_what_the_joint_model_says() -> None:
     rng = random.Random(11)
     for _ in range(20):
