@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import permutations
 
@@ -192,6 +194,14 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "_MOST_LABELS", 2)
     answer = labels.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "labels" in answer.reason and not answer.infeasible
+
+
+def test_everything_is_compiled_before_the_clock_starts() -> None:
+    """In a process of its own, since the tests before this one have compiled all of it."""
+    room = "from formulations.flushed_partitioning import kernels, labels"
+    told = f"{room}; labels.prepare(); print(kernels.extend.signatures)"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() != "[]"
 
 
 def test_too_many_slots_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
