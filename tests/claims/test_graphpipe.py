@@ -96,6 +96,8 @@ def test_figure_9_adds_one_thing_at_a_time(found: dict[str, Sequence[Row]]) -> N
         assert (same["stages"], same["tps_s"]) == (row["stages"], row["tps_s"]) and same["depth"] <= row["depth"]
         assert same["iteration_s"] <= row["iteration_s"] and same["peak_memory_bytes"] <= row["peak_memory_bytes"]
         assert whole["iteration_s"] <= parallel["iteration_s"]
+        if model == "mmt-4x8":  # a branch to a stage, and the join with the last
+            assert (same["depth"], row["depth"]) == (2, 4) and same["iteration_s"] < row["iteration_s"]
         assert row["speedup"] == 1 and whole["speedup"] == row["iteration_s"] / whole["iteration_s"]
 
 
