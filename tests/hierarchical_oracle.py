@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from itertools import combinations, product
 
 from strategies import random_stage_instance
 
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
 def random_hierarchical(seed: int, **fixed) -> HierarchicalInstance:
@@ -97,3 +99,23 @@ class BruteForce:
         weights = sum(min(t * x.weight_bytes for t, xs in self.tmpcs[v].items() for x in xs) for v in held)
         crossing = sum(e.bytes for e in self.flat.edges if (e.source in held) ^ (e.target in held))
         return (4 * weights * (d2 - 1) / d2 + 2 * crossing) / d2 / self.instance.outer_bandwidth
+
+
+def tight_chain(seed: int) -> HierarchicalInstance:
+    """Four to eight nodes in a row on machines of up to four devices whose memory is short: what fits depends on s."""
+    rng = random.Random(seed)
+
+    def tmpcs(t: int) -> tuple[Tmpc, ...]:
+        a, b, w = (float(rng.randint(low, high)) for low, high in ((1, 4), (0, 3), (0, 3)))
+        keep = Tmpc("keep", rng.randint(2, 9) / t, w, a, b)
+        recompute = replace(keep, id="recompute", time=1.4 * keep.time, activation_bytes=a / 4)
+        return (keep, recompute) if rng.random() < 0.6 else (keep,)
+
+    count = rng.randint(4, 8)
+    degrees = [(1, 2) if rng.random() < 0.4 else (1,) for _ in range(count)]
+    layers = tuple(Layer(v, {t: tmpcs(t) for t in own}) for v, own in enumerate(degrees))
+    edges = tuple(Edge(v, v + 1, float(rng.randint(0, 3))) for v in range(count - 1))
+    inner, machines = rng.choice([2, 3, 4]), rng.choice([2, 3])
+    memory, microbatches = float(rng.randint(6, 26)), rng.choice([4, 6, 12])
+    flat = StageInstance("tight", layers, edges, inner * machines, memory, rng.choice([1.0, 4.0]), microbatches)
+    return on_machines(flat, inner, machines, 10.0, 1.0)

@@ -6,14 +6,14 @@ import math
 from dataclasses import replace
 
 import pytest
-from hierarchical_oracle import BruteForce, random_hierarchical
+from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain
 from strategies import random_stage_instance
 
 import planner
 from formulations.hierarchical_partitioning.paper import solve, why_infeasible
 from formulations.hierarchical_partitioning.problem import evaluate, violations
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Status, Watch
 
 
 def optimum(instance: HierarchicalInstance) -> float | None:
@@ -86,3 +86,10 @@ def test_published_bert_on_eight_machines_of_eight(published) -> None:
     instance = on_machines(flat, 8, 8, 300e9, 25e9)
     # found here; the paper names this cluster (Appendix E) and prints no value for it
     assert optimum(instance) == pytest.approx(0.0370185441, rel=1e-8)
+
+
+def test_splits_are_only_shared_where_memory_allows_it(cases: int) -> None:
+    """The runner verifies every plan and bound: a split listed for another s would contradict one of them."""
+    found = [planner.solve(tight_chain(seed), method="piper-hierarchical") for seed in range(cases)]
+    statuses = {result.status for result in found}
+    assert statuses == {Status.OPTIMAL, Status.INFEASIBLE}
