@@ -89,7 +89,10 @@ def test_published_bert_on_eight_machines_of_eight(published) -> None:
 
 
 def test_splits_are_only_shared_where_memory_allows_it(cases: int) -> None:
-    """The runner verifies every plan and bound: a split listed for another s would contradict one of them."""
-    found = [planner.solve(tight_chain(seed), method="piper-hierarchical") for seed in range(cases)]
+    """The runner verifies every plan and bound: a split listed for another s would contradict one of them.
+
+    Seed 647 has a stage that is admitted for every s behind it but not with one choice of TMPCs.
+    """
+    found = [planner.solve(tight_chain(seed), method="piper-hierarchical") for seed in (647, *range(cases))]
     statuses = {result.status for result in found}
     assert statuses == {Status.OPTIMAL, Status.INFEASIBLE}
