@@ -20,10 +20,13 @@ def pick(
     ------
     UsageError
         If the named method does not exist, does not support the instance, or does not claim exactness under
-        ``exact``.
+        ``exact``, or if no exact method supports the instance.
     """
     if name == AUTO:
         chosen, reason = family.choose(instance, limits, exact)
+        missing = family.method(chosen).supports(instance)
+        if missing:
+            raise UsageError.at("exact" if exact else "method", exact or name, f"an instance for {chosen}: {missing}")
         return family.method(chosen), reason
     method = named(family, name)
     if exact and method.claim is not Claim.EXACT:

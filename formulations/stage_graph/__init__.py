@@ -89,7 +89,7 @@ def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
     if provable and instance.num_operators > _SMALL and _suits(instance) is None:
-        return "downsets", "branches in rows: a plan, and a proof over all micro-batch sizes"
+        return "cpsat" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
     if exact:
         narrow = provable and instance.num_operators <= _NARROW and _fits_levels(instance)
         return "levels" if narrow else "cpsat", f"{operators}, {'narrow' if narrow else 'wide'}"
@@ -199,8 +199,8 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     ),
     Method(
         name="downsets",
-        claim=Claim.EXACT,
-        source="graphpipe-plus, and a proof over upsets of equal branches; levels where branches are no rows",
+        claim=Claim.HEURISTIC,
+        source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no rows",
         solve=lazy("formulations.stage_graph.proof:solve_downsets"),
         supports=_uniform,
         effort=_effort(4),

@@ -17,7 +17,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.stage_graph import plus
+from formulations.stage_graph import plus, proof
 from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs, with_in_flight
 from formulations.stage_graph.cpsat_devices import Links, link_devices
@@ -27,6 +27,9 @@ from instances.stage_graph import StageGraph
 from solvers import cpsat
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale, size_scale
+
+#: Smaller models need no other proof.
+_SMALL = 20
 
 
 @dataclass(frozen=True)
@@ -360,7 +363,10 @@ def solve(
     if watch.stopped():
         return Answer(first, bound_s, stop=watch.why())
     if first is None and instance.device_graph is None:
-        first = plus.solve(instance, replace(limits, time_s=watch.remaining_s()), watch).plan
+        start = _start(instance, limits, watch)
+        if start.infeasible or start.stop is Stop.PROVED:
+            return start
+        first, bound_s = start.plan, max(bound_s, start.bound or 0.0)
     if first is not None:
         watch.plan(first, evaluate(instance, first))
     top = _most(instance)
@@ -377,6 +383,13 @@ def solve(
         return Answer(infeasible=True, stop=stop, solver=search.solver, stats=stats, reason=reason)
     bound = bound if objective is None else min(bound, objective)
     return Answer(plan, bound=bound, stop=stop, solver=search.solver, stats=stats)
+
+
+def _start(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """A plan to begin with; of large models with branches in rows also a bound, or a proof."""
+    if instance.num_operators > _SMALL and proof.suits(instance) is None:
+        return proof.solve_downsets(instance, limits, watch)
+    return Answer(plus.solve(instance, limits, watch).plan)
 
 
 def _sizes(search: _Search, bound_s: float) -> float:

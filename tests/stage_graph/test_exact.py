@@ -10,12 +10,14 @@ from dataclasses import replace
 import pytest
 from branching_cases import partitions, random_graph
 
+import planner
 from formulations.family import Answer
 from formulations.stage_graph import FAMILY, cpsat, levels, milp_columns, plus
 from formulations.stage_graph.costs import Costs, with_in_flight
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
 from instances.branching import mmt
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
+from planner.errors import UsageError
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -109,10 +111,16 @@ def test_what_exact_methods_are_chosen() -> None:
     time = AffineTime(0.0, 1.0)
     apart = StageGraph("apart", (Operator("", time, time, 1.0, 1.0),) * 22, (), 4, 1e3, 1.0, 0.0, 4)
     mixed = tuple(replace(each, weight_bytes=float(number)) for number, each in enumerate(apart.operators))
-    assert chosen(mmt()) == chosen(mmt(), False) == "downsets"
+    assert (chosen(mmt()), chosen(mmt(), False)) == ("cpsat", "downsets")
     assert chosen(replace(apart, operators=mixed)) == "cpsat"
     assert chosen(random_graph(1, (6, 6), 4, series_parallel=False)) == "levels"
     assert chosen(unlike_devices(0)) == chosen(unlike_devices(0), False) == "cpsat"
+
+
+def test_proofs_are_of_the_least_time_per_sample_only() -> None:
+    for instance in (mmt(), random_graph(1, (6, 6), 4, series_parallel=False)):
+        with pytest.raises(UsageError, match="objective iteration"):
+            planner.solve(replace(instance, objective="iteration"), exact=True)
 
 
 def test_columns_have_a_limit() -> None:
