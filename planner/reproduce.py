@@ -14,6 +14,8 @@ from planner.errors import UsageError
 from planner.run import silent
 from planner.settings import parse
 
+#: Longer texts may be cut short.
+_WHOLE = 16
 #: Longer lists are shown as first and last.
 _SHOWN_CUTS = 9
 
@@ -124,7 +126,11 @@ def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.table import Table
 
     if rows:
-        table = Table(*map(str, rows[0]), box=None)
+        table = Table(box=None)
+        for name in rows[0]:  # with too many columns numbers lose digits, but no exponents, and names stay whole
+            texts = [(row[name], _cell(row[name])) for row in rows]
+            whole = [len(text) for value, text in texts if isinstance(value, str) or "e" in text]
+            table.add_column(str(name), min_width=min(max(whole, default=1), _WHOLE))
         for row in rows:
             table.add_row(*(escape(_cell(value)) for value in row.values()))
         report.console().print(table)
