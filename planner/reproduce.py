@@ -127,9 +127,9 @@ def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
     if rows:
         table = Table(box=None)
-        for name in rows[0]:  # with too many columns numbers lose digits, but no exponents, and names stay whole
+        for name in rows[0]:  # with too many columns fractions lose digits; names, counts and exponents stay whole
             texts = [(row[name], _cell(row[name])) for row in rows]
-            whole = [len(text) for value, text in texts if isinstance(value, str) or "e" in text]
+            whole = [len(text) for value, text in texts if isinstance(value, str | int) or "e" in text]
             table.add_column(str(name), min_width=min(max(whole, default=1), _WHOLE))
         for row in rows:
             table.add_row(*(escape(_cell(value)) for value in row.values()))
