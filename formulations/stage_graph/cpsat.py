@@ -20,7 +20,7 @@ from formulations.family import Answer
 from formulations.stage_graph import plus, proof
 from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs, with_in_flight
-from formulations.stage_graph.cpsat_devices import Links, link_devices
+from formulations.stage_graph.cpsat_devices import Links, alike, link_devices, most_s
 from formulations.stage_graph.downsets import largest
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
 from instances.stage_graph import StageGraph
@@ -263,22 +263,6 @@ def _place(plan: StagePlan, stage: int) -> tuple[int, int]:
     return max((_place(plan, source)[0] + 1 for source in before), default=0), min(plan.stages[stage].nodes)
 
 
-def alike(instance: StageGraph) -> StageGraph:
-    """An instance with like devices on which no plan is slower or needs more memory."""
-    graph = instance.device_graph
-    if graph is None:
-        return instance
-    fastest = max(max(row) for row in graph.bandwidth_bytes_per_s) or 1.0
-    return replace(
-        instance,
-        device_graph=None,
-        memory_bytes=max(graph.memory_bytes),
-        bandwidth_bytes_per_s=fastest,
-        inner_bandwidth_bytes_per_s=None,
-        devices_per_node=None,
-    )
-
-
 @dataclass
 class _Search:
     instance: StageGraph
@@ -369,7 +353,7 @@ def solve(
         first, bound_s = start.plan, max(bound_s, start.bound or 0.0)
     if first is not None:
         watch.plan(first, evaluate(instance, first))
-    top = _most(instance)
+    top = most_s(instance)
     terms = instance.num_operators + 3 * len(instance.edges) + 2
     scale = cost_scale(bound_s, terms, top * (instance.num_devices + 4))
     search = _Search(instance, limits, watch, scale, max(0, scale.floor(bound_s * (1 - 1e-9))), scale.ceil(top))
@@ -404,19 +388,11 @@ def _sizes(search: _Search, bound_s: float) -> float:
             search.watch.bound(min(*bounds, simple))
             if search.watch.stopped():
                 return min(*bounds, max(bound_s, simple))
+            if simple >= search._beaten():
+                bounds.append(simple)
+                break
             if len(rest) > 1 and search.worth(rest) is False:
                 bounds.append(search._beaten())
                 break
     best = min(bounds)
     return best if best == math.inf or search.watch.best_objective is None else min(best, search.watch.best_objective)
-
-
-def _most(instance: StageGraph) -> float:
-    """Seconds per sample that no stage exceeds, if it has links and samples for all of its devices."""
-    slowest = instance.bandwidth_bytes_per_s
-    if instance.device_graph is not None:
-        slowest = min((b for row in instance.device_graph.bandwidth_bytes_per_s for b in row if b), default=1.0)
-    passes = math.fsum(each.forward_s(1) + each.backward_s(1) for each in instance.operators)
-    sent = math.fsum(2 * (instance.latency_s + edge.bytes_per_sample / slowest) for edge in instance.edges)
-    reduced = 2 * math.fsum(each.weight_bytes for each in instance.operators) / slowest
-    return passes + sent + reduced + 2 * instance.num_devices * instance.latency_s

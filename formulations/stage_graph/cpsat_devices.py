@@ -6,8 +6,11 @@ Bandwidths are classes, fastest first; a link of a class is at least as slow as 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from instances.stage_graph import StageGraph
 
 if TYPE_CHECKING:
     from formulations.stage_graph.cpsat import Model
@@ -88,3 +91,30 @@ def link_devices(built: Model) -> Links:
                 both = links._between[e, s, number] = model.new_bool_var(f"between_{e}_{s}_{number}")
                 model.add(both >= cut + literal - 1)
     return links
+
+
+def alike(instance: StageGraph) -> StageGraph:
+    """An instance with like devices on which no plan is slower or needs more memory."""
+    graph = instance.device_graph
+    if graph is None:
+        return instance
+    fastest = max(max(row) for row in graph.bandwidth_bytes_per_s) or 1.0
+    return replace(
+        instance,
+        device_graph=None,
+        memory_bytes=max(graph.memory_bytes),
+        bandwidth_bytes_per_s=fastest,
+        inner_bandwidth_bytes_per_s=None,
+        devices_per_node=None,
+    )
+
+
+def most_s(instance: StageGraph) -> float:
+    """Seconds per sample that no stage exceeds, if it has links and samples for all of its devices."""
+    slowest = instance.bandwidth_bytes_per_s
+    if instance.device_graph is not None:
+        slowest = min((b for row in instance.device_graph.bandwidth_bytes_per_s for b in row if b), default=1.0)
+    passes = math.fsum(each.forward_s(1) + each.backward_s(1) for each in instance.operators)
+    sent = math.fsum(2 * (instance.latency_s + edge.bytes_per_sample / slowest) for edge in instance.edges)
+    reduced = 2 * math.fsum(each.weight_bytes for each in instance.operators) / slowest
+    return passes + sent + reduced + 2 * instance.num_devices * instance.latency_s
