@@ -42,6 +42,8 @@ def rows_of(place: str | Path) -> list[Row]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise UsageError.at("rows", str(path), f"a file that bench wrote ({error.strerror or error})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError.at("rows", str(path), f"a file that bench wrote ({error.reason})") from None
     found = []
     for count, line in enumerate(lines, start=1):
         try:

@@ -59,22 +59,20 @@ def solve_command(
     """Find a plan: the best there is with --exact, a good one with its gap without."""
     from planner.comparison import write_reproducer
     from planner.events import event_file
-    from planner.files import refuse_overwriting, write_atomically
+    from planner.files import refuse_outputs, write_atomically
     from planner.loading import family_of
-    from planner.orders import load_orders, solve_orders
+    from planner.orders import best_order, load_orders, solve_orders
     from planner.pictures import draw, refuse_undrawable
     from planner.placing import load_placed
+    from planner.plots.files import require
     from planner.progress import note, progress_line
     from planner.report import as_json, plan_file, show_result
     from planner.schedules import refuse_untraceable, write_trace
     from planner.sweep import Row, parse_counts, show_rows, sweep
 
     limits = limits_of(time_limit, gap, seed, threads)
-    if out is not None:
-        refuse_overwriting(out, instance)
-    for given_file in (plot, events, trace):
-        if given_file is not None:
-            refuse_overwriting(given_file, instance)
+    files = {"--out": out, "--plot": plot, "--events": events, "--trace": trace}
+    refuse_outputs(files, instance, *([] if topology is None else [topology]))
     overrides, given = options.split(settings)
     rows: list[Row] = []
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
@@ -92,11 +90,18 @@ def solve_command(
             refuse_undrawable(loaded, plot)  # refuses now rather than after the search
         if trace is not None:
             refuse_untraceable(loaded, trace)
+    else:
+        for name, value in (("--topology", topology), ("--trace", trace)):
+            if value is not None:
+                raise UsageError.at(name, value, "no --batch-size beside it")
+        if plot is not None:
+            require(plot)
     try:
         with progress_line(quiet) as shown, event_file(events, shown) as heard:
             run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
             if batch_size is None:
                 result = solve_orders(by_order, **run)
+                loaded = by_order[best_order(result, by_order)]  # its plan is what is drawn
             else:
                 accumulate = parse_counts("--grad-accum", grad_accum or "1")
                 sizes = parse_counts("--microbatch-sizes", microbatch_sizes or "1")
@@ -147,7 +152,7 @@ def crosscheck_command(
     """Run several methods and compare what they claim; exit 5 and a reproducer if they contradict each other."""
     from planner.comparison import crosscheck
     from planner.events import event_file
-    from planner.files import refuse_overwriting
+    from planner.files import refuse_outputs
     from planner.loading import load
     from planner.pictures import draw_events
     from planner.plots.files import require
@@ -155,9 +160,7 @@ def crosscheck_command(
     from planner.report import as_json, show_report
 
     limits = limits_of(time_limit, gap, seed, threads)
-    for given_file in (plot, events):
-        if given_file is not None:
-            refuse_overwriting(given_file, instance)
+    refuse_outputs({"--plot": plot, "--events": events}, instance)
     if plot is not None:
         require(plot)
     overrides, given = options.split(settings)

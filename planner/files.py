@@ -52,16 +52,28 @@ def write_atomically(path: Path, text: str) -> None:
         raise UsageError.at("--out", str(path), f"a file that can be written ({error.strerror or error})") from None
 
 
-def refuse_overwriting(out: str, *sources: str) -> None:
+def refuse_overwriting(out: str, *sources: str, option: str = "--out") -> None:
     """`UsageError` if ``out`` is one of the files that were read, or lies in no folder: before any work is done."""
     path = Path(out)
     if not path.parent.is_dir():
-        raise UsageError.at("--out", out, "a file in a folder that exists")
+        raise UsageError.at(option, out, "a file in a folder that exists")
     if path.is_dir():
-        raise UsageError.at("--out", out, "a file, not a folder")
+        raise UsageError.at(option, out, "a file, not a folder")
     for source in (split_row(each)[0] for each in sources):
         if path.exists() and os.path.exists(source) and path.samefile(source):
-            raise UsageError.at("--out", out, "a file other than the input, which is never changed")
+            raise UsageError.at(option, out, "a file other than the input, which is never changed")
+
+
+def refuse_outputs(outputs: Mapping[str, str | None], *sources: str) -> None:
+    """`refuse_overwriting` for the file of every option, if it is given; no two of them may be one file."""
+    known: dict[Path, str] = {}
+    for option, out in outputs.items():
+        if out is None:
+            continue
+        refuse_overwriting(out, *sources, option=option)
+        first = known.setdefault(Path(out).resolve(), option)
+        if first != option:
+            raise UsageError.at(option, out, f"a file other than that of {first}")
 
 
 def _umask() -> int:

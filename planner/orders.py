@@ -63,6 +63,12 @@ def solve_orders(instances: Mapping[str, Any], *, limits: Limits | None = None, 
     )
 
 
+def best_order(result: Result, instances: Mapping[str, Any]) -> str:
+    """The name of the order that the result's plan is of; the first one where there is none."""
+    objectives = result.stats.get("orders", {})
+    return min(objectives, key=lambda order: _height(objectives[order]), default=next(iter(instances)))
+
+
 def _united(results: Mapping[str, Result], *, whole: bool) -> Result:
     """One result for the union of the orders; ``whole``: every order was run."""
     every = list(results.values())

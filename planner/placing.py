@@ -9,6 +9,7 @@ from typing import Any
 
 from instances import topologies
 from instances.device_mapping import DeviceMapping
+from instances.mapping_catalog import MAX_DEVICES
 from instances.operator_partitioning import OperatorInstance
 from instances.pipeline_placement import PlacementInstance, placed
 from planner.errors import UsageError
@@ -41,7 +42,9 @@ def load_placed(
     operators = load(model, inputs=inputs, **{name: value for name, value in overrides.items() if name not in _OWN})
     if not isinstance(operators, OperatorInstance):
         raise UsageError.at("--topology", topology, "a model that is an operator graph (operator_partitioning)")
-    devices = (operators.num_stages or 0) * operators.replicas
+    if operators.num_stages is None or operators.num_devices is not None:
+        raise UsageError.at("--topology", topology, "--stages and --replicas beside it, not --devices")
+    devices = operators.num_stages * operators.replicas
     instance = placed(operators, network(topology, devices, inputs), model)
     options = {**operators.options, "topology": topology}
     from formulations.pipeline_placement import FAMILY
@@ -56,6 +59,8 @@ def load_placed(
 
 def network(topology: str, devices: int, inputs: str | None = None) -> tuple[tuple[float, ...], ...]:
     """The bandwidths between so many devices of a kind of network, or those that a file holds."""
+    if devices > MAX_DEVICES:
+        raise UsageError.at("stages x replicas", devices, f"at most {MAX_DEVICES}")
     if topology in topologies.KINDS:
         try:
             return topologies.topology(topology, devices)

@@ -1,0 +1,67 @@
+"""Files that commands write: none is an input, no two are one, and what is refused is refused before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import main
+from planner.orders import best_order, load_orders
+
+MODEL = ["solve", "resnet50", "--stages", "2", "--replicas", "1", "--quiet", "--method", "parmesan"]
+
+
+def test_the_matrix_of_a_topology_is_never_written_over(tmp_path: Path, capsys: Any) -> None:
+    matrix = tmp_path / "matrix.csv"
+    matrix.write_text("0,1GB/s\n1GB/s,0\n")
+    for option in ("--out", "--events"):
+        assert main([*MODEL, "--topology", str(matrix), option, str(matrix)]) == 2
+        assert capsys.readouterr().err.startswith(f"{option} is ")
+    assert matrix.read_text() == "0,1GB/s\n1GB/s,0\n"
+
+
+@pytest.mark.parametrize("command", ["solve", "crosscheck"])
+def test_two_outputs_are_two_files(command: str, tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("matplotlib")
+    one = str(tmp_path / "one.svg")
+    assert main([command, "mesh", "--plot", one, "--events", one]) == 2
+    assert "--plot" in capsys.readouterr().err and not Path(one).exists()
+
+
+def test_a_sweep_takes_neither_topology_nor_trace(tmp_path: Path, capsys: Any) -> None:
+    for option, value in (("--topology", "two-level"), ("--trace", str(tmp_path / "trace.json"))):
+        assert main(["solve", "chain8", "--batch-size", "4", option, value]) == 2
+        assert option in capsys.readouterr().err
+
+
+def test_a_network_for_too_many_devices_is_refused_at_once(capsys: Any) -> None:
+    given = ["solve", "resnet50", "--topology", "two-level", "--stages", "1000", "--replicas"]
+    assert main([*given, "1000"]) == 2
+    assert "1000000" in capsys.readouterr().err
+    assert main(["solve", "resnet50", "--topology", "two-level", "--devices", "4"]) == 2
+    assert "--stages" in capsys.readouterr().err
+
+
+def test_the_order_of_the_best_plan_is_the_one_that_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr("planner.pictures.draw", lambda _path, instance, _plan: drawn.append(instance))
+    monkeypatch.setattr("planner.orders.best_order", lambda _result, orders: list(orders)[-1])
+    given = ["solve", "diamond", "--linearize", "id,lifo", "--plot", str(tmp_path / "plan.svg"), "--quiet"]
+    assert main(given) == 0
+    by_order = load_orders("diamond", linearize="id,lifo")
+    assert drawn[0].edges == by_order["lifo"].edges != by_order["id"].edges
+
+    class Found:
+        stats: dict[str, Any] = {"orders": {"id": None, "lifo": 2.0, "name": 3.0}}  # noqa: RUF012
+
+    assert best_order(Found(), {"id": 0, "lifo": 1, "name": 2}) == "lifo"  # type: ignore[arg-type]
+
+
+def test_a_comparison_with_something_else_is_refused(tmp_path: Path, capsys: Any) -> None:
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"\x89PNG")
+    assert main(["bench", "--compare", str(picture), str(picture)]) == 2
+    assert "bench wrote" in capsys.readouterr().err
