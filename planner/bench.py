@@ -67,9 +67,30 @@ class Row:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Row:
-        """The row of a JSON line; ``KeyError`` if a field is missing."""
+        """The row of a JSON line; ``KeyError`` if a field is missing, ``TypeError`` if it is of another type."""
         known = {each.name: content[each.name] for each in fields(cls) if each.name != "signal"}
+        for name, value in known.items():
+            _refuse_other_type(name, value)
         return cls(**{**known, "all_seconds": tuple(known["all_seconds"])})
+
+
+_NUMBER = (int, float)
+#: The types of the fields that are not texts.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "settings": (dict,),
+    "seed": (int,),
+    "threads": (int,),
+    "seconds": _NUMBER,
+    "all_seconds": (list,),
+    "compile_seconds": _NUMBER,
+    **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s"), (*_NUMBER, type(None))),
+    "versions": (dict, type(None)),
+}
+
+
+def _refuse_other_type(name: str, value: Any) -> None:
+    if not isinstance(value, _TYPES.get(name, (str,))) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}")
 
 
 def measure(

@@ -48,7 +48,7 @@ def bench_command(
         print(as_json(found)) if json else bench_folder.show_comparison(found)
         return
     limits = limits_of(time_limit, gap, seed, threads)
-    every_seed = None if seeds is None else _seeds(seeds)
+    every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
     wanted = cases(instances or [], suite, names_of(methods), settings, inputs)
     one_file = out is not None and Path(out).suffix == ".jsonl"
     if out is not None and one_file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,24 @@ def test_a_comparison_with_something_else_is_refused(tmp_path: Path, capsys: Any
     picture.write_bytes(b"\x89PNG")
     assert main(["bench", "--compare", str(picture), str(picture)]) == 2
     assert "bench wrote" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("seconds", "x"), ("gap", []), ("settings", 5), ("seed", True), ("method", 1)]
+)
+def test_rows_of_other_types_are_refused(field: str, value: Any, tmp_path: Path, capsys: Any) -> None:
+    rows = tmp_path / "rows.jsonl"
+    assert main(["bench", "chain8", "--methods", "equi", "--repeats", "1", "--out", str(tmp_path), "--quiet"]) == 0
+    rows.write_text(json.dumps({**json.loads(rows.read_text()), field: value}))
+    capsys.readouterr()
+    assert main(["bench", "--compare", str(rows), str(rows)]) == 2
+    assert f"{field} is {value!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [["--seed", "-1"], ["--seed", str(2**31)], ["--threads", "99999999999"]])
+@pytest.mark.parametrize("command", [["solve", "chain8", "--method", "cpsat"], ["bench", "chain8", "--repeats", "1"]])
+def test_limits_that_solvers_do_not_know_are_refused(command: list[str], given: list[str], capsys: Any) -> None:
+    assert main([*command, *given]) == 2
+    assert given[0][2:] in capsys.readouterr().err
+    if given[0] == "--seed":
+        assert main(["bench", "chain8", "--seeds", f"0,{given[1]}"]) == 2
