@@ -23,7 +23,7 @@ from planner.report import brief, facts, is_rows, number, percent, plan_file, wi
 from planner.result import Result
 from planner.run import silent
 from planner.versions import machine, today, versions
-from solvers.outcome import Limits, Status
+from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
 _COLUMNS = ("method", "claim", "status", "stop", "seconds", "objective", "bound", "gap", "solver")
 
@@ -87,7 +87,9 @@ def page(
         notice=told,
         ended=heard.end,
     )
-    return _rendered(instance, report, heard, left_out, limits, _commands(name, settings, limits, report)), report
+    return _rendered(
+        instance, report, heard, left_out, limits, _commands(name, settings, limits, inputs, report)
+    ), report
 
 
 def _rendered(
@@ -194,12 +196,16 @@ def _source(panel: Panel) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg(panel).encode()).decode()
 
 
-def _commands(name: str, settings: Mapping[str, Any], limits: Limits, report: Report) -> list[str]:
+def _commands(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, report: Report) -> list[str]:
     given: list[str] = []
     for setting, value in settings.items():
         if value is not None and value is not False:
             given += [f"--{setting.replace('_', '-')}", *([] if value is True else [str(value)])]
     more = ["--seed", str(limits.seed), "--threads", str(limits.threads)]
+    if limits.gap != OPTIMAL_GAP:
+        more += ["--gap", f"{limits.gap:g}"]
+    if inputs is not None:
+        more += ["--inputs", inputs]
     if limits.time_s is not None:
         more += ["--time-limit", f"{limits.time_s:g}"]
     methods = ",".join(result.method for result in report.results)

@@ -35,7 +35,7 @@ def figure(drawn: Sequence[Panel], title: str = "", titled: bool = True) -> Any:
         if titled:
             axes.set_title(panel.title, fontsize=10)
     if title:
-        made.suptitle(title)
+        made.suptitle(title, parse_math=False)  # names are no formulas
     return made
 
 

@@ -117,3 +117,20 @@ def test_a_browser_finds_nothing_to_complain_about(path: Path, tmp_path: Path) -
     )
     assert "CONSOLE" not in done.stderr
     assert 'data-found="cpsat,piper,true,true"' in done.stdout
+
+
+def test_the_commands_repeat_the_gap_that_was_asked_for(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    given = ["--methods", "exact", "--quiet", "--out", str(target)]
+    assert main(["report", "chain8", "--gap", "0.25", *given]) == 0
+    assert target.read_text(encoding="utf-8").count("--gap 0.25") == 2
+    assert main(["report", "chain8", *given]) == 0
+    assert "--gap" not in target.read_text(encoding="utf-8")
+
+
+def test_names_with_dollars_are_no_formulas(tmp_path: Path) -> None:
+    from planner.plots.files import save
+
+    target = tmp_path / "picture.svg"
+    save([], str(target), r"$\frac$")
+    assert target.stat().st_size
