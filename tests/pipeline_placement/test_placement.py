@@ -187,6 +187,16 @@ def test_a_step_without_links_is_the_textbook_one() -> None:
     assert step.pipeline_s > (4 + 2 - 1) * 2.0
 
 
+def test_one_micro_batch_passes_each_way_once() -> None:
+    """A third of computing and half of the volume on the way there, the rest on the way back."""
+    instance = PlacementInstance(chain().operators, chain().bandwidth_bytes_per_s, microbatches=1)
+    step = simulate_plan(instance, PlacementPlan(OperatorPlan(((0, 1), (2, 3)), (2, 2)), Mapping(((0, 1), (2, 3)))))
+    # 2 s of computing in each stage, 4 bytes at 1 byte/s between them.
+    assert step.pipeline_s == pytest.approx(2 + 2 + 4)
+    ends = sorted(each.end_s for each in step.passes)
+    assert ends == pytest.approx([2 / 3, 2 / 3 + 2 + 2 / 3, 2 / 3 + 2 + 2, 2 + 2 + 4])
+
+
 def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> None:
     model = tmp_path / "model.json"
     from instances.operator_partitioning import to_json as operators_json
