@@ -20,6 +20,7 @@ from instances.errors import InstanceError
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
 from instances.pipeline_placement import PlacementInstance, placed, to_json
 from planner.cli import main
+from solvers import cpsat
 from solvers.outcome import Limits, Watch
 
 
@@ -108,6 +109,30 @@ def test_volumes_may_take_far_longer_than_computing(objective: str) -> None:
     found = planner.solve(instance, method="joint", limits=Limits(time_s=20))
     assert found.objective == pytest.approx(optimum(instance), rel=1e-9)
     assert found.status is planner.Status.OPTIMAL and found.bound <= optimum(instance) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stages", "replicas", "objective", "fast"),
+    [
+        (1, 4, "full", {(0, 2), (1, 2), (1, 3), (0, 3)}),
+        (1, 4, "allreduce", {(0, 2), (1, 2), (1, 3), (0, 3)}),
+        (2, 2, "p2p", {(0, 3), (1, 2)}),
+        (2, 2, "full", {(0, 3), (1, 2)}),
+    ],
+)
+def test_replicas_need_not_be_in_the_order_of_devices(
+    stages: int, replicas: int, objective: str, fast: set[tuple[int, int]]
+) -> None:
+    """Only rings and pairs that leave the order of devices are fast: what breaks symmetry must not forbid them."""
+    operators = tuple(Operator(v, 1.0, 1.0) for v in range(stages))
+    tensors = (Tensor(0, (1,), 8.0),) if stages > 1 else ()
+    graph = OperatorInstance("crossed", operators, tensors, num_stages=stages, replicas=replicas)
+    speed = {True: 4.0, False: 1.0}
+    matrix = tuple(tuple(0.0 if d == e else speed[(min(d, e), max(d, e)) in fast] for e in range(4)) for d in range(4))
+    instance = placed(graph, matrix, objective=objective)
+    built = joint.build(instance, 1.0)
+    run = cpsat.run(built.model, Limits(time_s=20), Watch())
+    assert evaluate(instance, built.plan(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
 
 
 def test_decoupling_costs_what_the_joint_model_says() -> None:
