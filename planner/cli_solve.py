@@ -120,14 +120,16 @@ def solve_command(
         if rows:
             show_rows(rows, result.unit)
         show_result(result, family_of(loaded).describe(loaded))
+    if result.plan is None:
+        for name, path in (("--out", out), ("--plot", plot), ("--trace", trace)):
+            if path is not None:
+                note(quiet, f"{name} {path}: there is no plan to write")
+        raise typer.Exit(exit_code(result, exact, limits))
     if out is not None:
-        if result.plan is None:
-            note(quiet, f"--out {out}: there is no plan to write")
-        else:
-            write_atomically(Path(out), plan_file(result))
-    if plot is not None and result.plan is not None:
+        write_atomically(Path(out), plan_file(result))
+    if plot is not None:
         draw(plot, loaded, result.plan)
-    if trace is not None and result.plan is not None:
+    if trace is not None:
         write_trace(trace, loaded, result.plan)
     raise typer.Exit(exit_code(result, exact, limits))
 

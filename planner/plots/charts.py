@@ -36,7 +36,7 @@ def bars(
         range(len(values)), values, color=[DECISIVE if value == top else PLAIN for value in values], edgecolor="black"
     )
     step = -(-len(labels) // _LABELLED) or 1
-    axes.set_xticks(range(0, len(labels), step), labels[::step])
+    axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
     if limit is not None and math.isfinite(limit):
         axes.axhline(limit, color="black", linestyle="--", label="limit")
         axes.legend(loc="best")

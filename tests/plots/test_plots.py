@@ -143,3 +143,15 @@ def test_crosscheck_draws_gap_over_time(tmp_path: Path) -> None:
 def test_refusals_come_before_the_work(target: str, tmp_path: Path, capsys: Any) -> None:
     assert main(["solve", "chain8", "--plot", str(tmp_path / target)]) == 2
     assert "expected" in capsys.readouterr().err
+
+
+def test_names_are_no_formulas(axes: Any) -> None:
+    plots.bars(axes, ["$\\frac$", "$x$"], [1.0, 2.0], "time, s")
+    plots.graph(axes, [(0, 1)], {0: "$\\frac$", 1: "b"})
+    axes.figure.canvas.draw()
+
+
+def test_without_a_plan_there_is_no_picture_and_a_word_about_it(tmp_path: Path, capsys: Any) -> None:
+    target = tmp_path / "plan.png"
+    assert main(["solve", "chain8", "--memory", "1B", "--plot", str(target)]) == 4
+    assert "--plot" in capsys.readouterr().err and not target.exists()
