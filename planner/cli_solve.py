@@ -121,9 +121,9 @@ def solve_command(
             show_rows(rows, result.unit)
         show_result(result, family_of(loaded).describe(loaded))
     if result.plan is None:
-        for name, path in (("--out", out), ("--plot", plot), ("--trace", trace)):
-            if path is not None:
-                note(quiet, f"{name} {path}: there is no plan to write")
+        for name, asked in (("--out", out), ("--plot", plot), ("--trace", trace)):
+            if asked is not None:
+                note(quiet, f"{name} {asked}: there is no plan to write")
         raise typer.Exit(exit_code(result, exact, limits))
     if out is not None:
         write_atomically(Path(out), plan_file(result))
