@@ -10,6 +10,7 @@ from typing import Any
 
 from formulations.stage_partitioning.calls import EDGES, Calls, Origin
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
+from instances.errors import InstanceError
 from planner.errors import UsageError
 from planner.files import write_atomically
 from planner.reading import parse_json, read_text
@@ -45,9 +46,9 @@ class Folder:
         write_atomically(own, as_json({"fingerprint": self._fingerprint, **header}) + "\n")
 
     def records(self) -> dict[int, dict[str, Any]]:
-        """The chunks that are done, by number."""
+        """The chunks that are done, by number; `InstanceError` if a file is no chunk."""
         paths = ((number, self._chunk(number)) for number in range(self._num_chunks))
-        return {number: parse_json(read_text(path), str(path)) for number, path in paths if path.is_file()}
+        return {number: _record(path) for number, path in paths if path.is_file()}
 
     def write(self, number: int, record: dict[str, Any]) -> None:
         """Keep one chunk."""
@@ -63,3 +64,12 @@ class Folder:
 
     def _chunk(self, number: int) -> Path:
         return self.path / f"chunk-{number:04}.json"
+
+
+def _record(path: Path) -> dict[str, Any]:
+    content = parse_json(read_text(path), str(path))
+    survey = content.get("survey") if isinstance(content, dict) else None
+    if not isinstance(survey, dict) or not {"rules", "nontrivial"} <= set(survey) or "seconds" not in content:
+        raise InstanceError.at(str(path), "content", str(content)[:40], "a chunk of this census; remove it to redo it")
+    found: dict[str, Any] = content
+    return found

@@ -95,6 +95,8 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     parameters.num_workers = limits.threads
     parameters.interleave_search = limits.threads > 1
     parameters.random_seed = limits.seed
+    # Signals belong to the runner; OR-Tools' own handler aborts the process when a search runs outside the main thread.
+    parameters.catch_sigint_signal = False
     # 9.15's presolve loses solutions of small linear models and then proves false optima, or infeasibility, in more
     # than one of its steps (google/or-tools issue 5293, and our own: tests/stage_partitioning/test_cpsat.py).
     parameters.cp_model_presolve = False

@@ -90,6 +90,7 @@ def corners(times: NDArray[np.float64]) -> list[tuple[int, int, float]]:
 
 def prepare() -> None:
     """Compile the kernels, or load them from the cache."""
+    exact.prepare()  # tables of many downsets are made entry by entry, by its kernels
     frontier(exact.tiny(), Watch())
 
 

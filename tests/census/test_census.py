@@ -18,6 +18,7 @@ from strategies import random_stage_instance
 import planner
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.calls import Calls
+from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
 from planner.census import Census, census, chunks_of
 from planner.census_folder import WORST
@@ -252,3 +253,12 @@ def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: p
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(planner.UsageError, match="cluster"):
         census(instance, dask="tcp://127.0.0.1:8786")
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '{"survey": 1, "seconds": 2}'])
+def test_a_file_that_is_no_chunk_is_one_line(content: str, tmp_path: Path) -> None:
+    instance = planner.load("chain8")
+    census(instance, out=str(tmp_path), end_to_end=False)
+    (tmp_path / "chunk-0000.json").write_text(content)
+    with pytest.raises(InstanceError, match="a chunk of this census"):
+        census(instance, out=str(tmp_path), end_to_end=False)

@@ -127,3 +127,16 @@ def test_what_a_solver_prints_does_not_reach_standard_output() -> None:
     code = "import os, planner.__main__ as m; m._keep_stdout(); os.write(1, b'noise'); print('result')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("result\n", "noise")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_real_solver_and_prints_what_it_has(number: int, code: int) -> None:
+    given = ["--first", "16", "--devices", "16", "--method", "cpsat", "--json", "--time-limit", "60"]
+    process = start("solve", "bert32", *given)
+    assert process.stderr is not None and process.stderr.readline() == "ready\n"
+    time.sleep(6.0)  # imports, the first plan, the model; then the search
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    result = json.loads(out)
+    assert result["stop"] == "interrupted" and result["verified"]
