@@ -31,8 +31,8 @@ from solvers.outcome import Limits, Stop, Watch
 #: More downsets than this make more pairs than are walked over in minutes.
 MOST_DOWNSETS = 20_000
 
-#: Labels that a pool starts with, and the most it may grow to (about 60 bytes each).
-_POOL, _MOST_LABELS = 1 << 14, 1 << 26
+#: Labels that a pool starts with, and the bytes it may grow to: a label takes 64, and 8 for each slot.
+_POOL, _MOST_BYTES = 1 << 14, 1 << 32
 
 
 class Pool(NamedTuple):
@@ -120,9 +120,10 @@ class Search(flat_exact.Search):
             if found != kernels.FULL:
                 break
             size = 2 * len(self.pool.s)
-            if size > _MOST_LABELS:
-                raise flat_exact.SizeError(f"more than {_MOST_LABELS} labels")
-            self.pool = make_pool(size, self.slots.node.shape[1])
+            width = self.slots.node.shape[1]
+            if size * (64 + 8 * width) > _MOST_BYTES:
+                raise flat_exact.SizeError(f"more than {size // 2} labels of {width} slots")
+            self.pool = make_pool(size, width)
         if found == kernels.HALTED:
             return None
         labels, label = [], int(self.head[-1]) if found else kernels.NOTHING

@@ -191,7 +191,7 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = labels.solve(instance, Limits(), Watch())
     monkeypatch.setattr(labels, "_POOL", 2)
     assert labels.solve(instance, Limits(), Watch()).plan == expected.plan
-    monkeypatch.setattr(labels, "_MOST_LABELS", 2)
+    monkeypatch.setattr(labels, "_MOST_BYTES", 100)
     answer = labels.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "labels" in answer.reason and not answer.infeasible
 
