@@ -66,7 +66,7 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
         for a in range(len(arcs.begin)):
             arcs.begin[a] = -1
         at = 0
-    begin, refused, free = at, False, True
+    begin, refused, free, cut, largest = at, False, True, False, 0
     for z in range(pair_start[i], pair_start[i + 1]):
         j = np.int64(links.larger[z])
         if work[j] > work[i] + K1 * limit:
@@ -84,7 +84,7 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
             while index < most_d:
                 d = degrees[index]
                 if behind + d > top:
-                    refused = True
+                    refused, cut = True, True
                     break
                 in_flight = (behind + 2 * d - 1) // d if precise else (S + d - 1) // d
                 slack = d * limit - base - resync[index] * weight
@@ -94,6 +94,7 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
                 if fits == FOUND:
                     arcs.to[at], arcs.degree[at], arcs.tensor[at] = j, d, q
                     at += 1
+                    largest = max(largest, d)
                     fast = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
                     fast = fast * ((top + d - 1) // d) + lattice.fast_static[q, j] - lattice.fast_static[q, i]
                     free = free and profile.uniform[q] != 0 and fast <= profile.memory
@@ -102,8 +103,8 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
                 index = first_degree(degrees, resync, index + 1, base, weight, limit)
     arcs.size[0] = at
     first, last = behind, behind
-    if not precise or (free and not refused):  # the same whatever is behind
-        first, last = 0, top
+    if not cut and (not precise or (free and not refused)):  # the same with anything behind that leaves room for them
+        first, last = 0, max(behind, top - largest)
     for s in range(first, last + 1):
         arcs.begin[row + s], arcs.end[row + s], arcs.refused[row + s] = begin, at, refused
     return True
@@ -138,8 +139,11 @@ def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthe
         if flag[0] != 0:
             return -1
         least = K1
-        for x in range(min(K1, top - b)):
+        for x in range(K1):
             k = reach[i, x]
+            if x >= top - b:  # no degree is left at this b; a smaller one may leave some
+                tight = 1 if k < NOTHING else tight
+                continue
             # No smaller x comes with as few devices, and what is not done yet fits on the devices that are left.
             if k >= least or work[full] - work[i] > (behind + (K1 - k) * d2) * T:
                 continue

@@ -33,7 +33,7 @@ def same(one: float | None, other: float | None) -> bool:
 
 def test_brute_force_agrees(cases: int) -> None:
     infeasible = 0
-    for seed in range(cases):
+    for seed in (1877, *range(cases)):  # 1877: degrees of later stages leave no room for one that was listed
         instance = random_hierarchical(seed)
         expected = BruteForce(instance).solve()
         infeasible += expected is None
@@ -43,7 +43,7 @@ def test_brute_force_agrees(cases: int) -> None:
 
 def test_crude_memory_is_never_better_than_precise_and_none_never_worse(cases: int) -> None:
     differ = 0
-    for seed in range(cases):
+    for seed in (775, *range(cases)):  # 775: a split that a smaller b admits
         instance = random_hierarchical(seed, memory="tight")
         none, precise, crude = (
             optimum(replace(instance, memory_model=model))
