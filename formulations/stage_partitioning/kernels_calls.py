@@ -14,8 +14,9 @@ from numba import njit
 
 from formulations.stage_partitioning.kernels import assemble
 from formulations.stage_partitioning.kernels_downsets import subset
-from formulations.tmpc_knapsack.kernels import MEMORY_SLACK, solve_arrays
+from formulations.tmpc_knapsack.kernels import solve_arrays
 from formulations.tmpc_knapsack.kernels_paper import rerank, sort_once, truncating
+from formulations.tmpc_knapsack.kernels_relaxation import MEMORY_SLACK
 
 #: Positions in ``counts``.
 PAIRS, CALLS, INSTANCES, FASTEST, INFEASIBLE, NONTRIVIAL = 0, 1, 2, 3, 4, 5

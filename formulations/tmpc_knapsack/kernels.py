@@ -22,197 +22,28 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-#: As in problem.py: a choice fits if its memory is at most the capacity times this.
-MEMORY_SLACK = 1 + 1e-12
+from formulations.tmpc_knapsack.kernels_relaxation import (
+    EPSILON,
+    INPUT,
+    MEMORY_SLACK,
+    STEEPEST,
+    chosen_sum,
+    efficient,
+    fastest_choice,
+    price_of,
+    relax,
+    rounding,
+    smallest_choice,
+    sort,
+)
 
 #: Relative to the objective: partial choices that could improve it by less are not searched.
 EXACT_GAP = 1e-13
 
-_EPSILON = 2.0**-52
-#: A marginal price (time per byte) beyond this is cut to it, so that products with bytes stay numbers.
-_STEEPEST = 1e250
 #: All lists together hold about this many partial choices (28 bytes each); one list at most `_LONGEST_LIST`.
 _STATES = 2**22
 _LONGEST_LIST = 2**16
 _SHORTEST_LIST = 2**5
-#: Integers below this are exact as floats.
-_EXACT_INTEGERS = 2.0**53
-
-_INPUT = "int64[::1], float64[::1], float64[::1], float64"
-
-
-@njit("float64(int64[::1], float64[::1], int64[::1])", cache=True, nogil=True, error_model="numpy")
-def chosen_sum(node_start: Any, values: Any, choice: Any) -> Any:
-    """Sum of ``values`` over a choice, compensated (Neumaier): the error is about one rounding."""
-    total = 0.0
-    lost = 0.0
-    for v in range(len(node_start) - 1):
-        x = values[node_start[v] + choice[v]]
-        larger = total + x
-        if abs(total) >= abs(x):
-            lost += (total - larger) + x
-        else:
-            lost += (x - larger) + total
-        total = larger
-    return total + lost
-
-
-@njit(f"boolean({_INPUT}, int64[::1])", cache=True, nogil=True, error_model="numpy")
-def smallest_choice(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
-    """Whether anything fits; writes the smallest choice (per node least memory, then least time, then first)."""
-    for v in range(len(node_start) - 1):
-        first = node_start[v]
-        if node_start[v + 1] == first:
-            return False
-        least = first
-        for j in range(first + 1, node_start[v + 1]):
-            if memory[j] < memory[least] or (memory[j] == memory[least] and time[j] < time[least]):
-                least = j
-        choice_out[v] = least - first
-    return chosen_sum(node_start, memory, choice_out) <= capacity * MEMORY_SLACK
-
-
-@njit("void(int64[::1], float64[::1], float64[::1], int64[::1])", cache=True, nogil=True, error_model="numpy")
-def fastest_choice(node_start: Any, time: Any, memory: Any, choice_out: Any) -> None:
-    """Write the choice of least time (then least memory, then first) of every node."""
-    for v in range(len(node_start) - 1):
-        first = node_start[v]
-        least = first
-        for j in range(first + 1, node_start[v + 1]):
-            if time[j] < time[least] or (time[j] == time[least] and memory[j] < memory[least]):
-                least = j
-        choice_out[v] = least - first
-
-
-@njit(nogil=True, error_model="numpy")
-def _rounding(node_start: Any, memory: Any, limit: Any) -> Any:
-    """Bytes by which running sums below ``limit`` may be wrong: 0 where all sizes are integers."""
-    if limit >= _EXACT_INTEGERS:
-        return (len(node_start) + 8) * _EPSILON * limit
-    for j in range(node_start[-1]):
-        if memory[j] <= limit and memory[j] != np.floor(memory[j]):
-            return (len(node_start) + 8) * _EPSILON * limit
-    return 0.0
-
-
-@njit(nogil=True, error_model="numpy")
-def _follows(first: Any, second: Any, i: Any, j: Any) -> Any:
-    return first[i] > first[j] or (first[i] == first[j] and second[i] > second[j])
-
-
-@njit(nogil=True, error_model="numpy")
-def _sort(order: Any, lo: Any, hi: Any, first: Any, second: Any) -> None:
-    """Sort the indices ``order[lo:hi]`` by ``first``, then ``second``: insertion where few, else a heap.
-
-    Own code because numba's argsort takes seconds to compile.
-    """
-    if hi - lo <= 16:
-        for i in range(lo + 1, hi):
-            x = order[i]
-            at = i
-            while at > lo and _follows(first, second, order[at - 1], x):
-                order[at] = order[at - 1]
-                at -= 1
-            order[at] = x
-        return
-    root, size = (hi - lo) // 2, hi - lo
-    while size > 1:
-        if root > 0:  # build the heap
-            root -= 1
-            x = order[lo + root]
-        else:  # take the largest off
-            size -= 1
-            x = order[lo + size]
-            order[lo + size] = order[lo]
-        at = root
-        while 2 * at + 1 < size:
-            child = 2 * at + 1
-            if child + 1 < size and _follows(first, second, order[lo + child + 1], order[lo + child]):
-                child += 1
-            if not _follows(first, second, order[lo + child], x):
-                break
-            order[lo + at] = order[lo + child]
-            at = child
-        order[lo + at] = x
-
-
-@njit(nogil=True, error_model="numpy")
-def _efficient(node_start: Any, time: Any, memory: Any, room: Any, start: Any, option: Any) -> None:
-    """Options worth considering: by rising time and falling memory, none larger by ``room`` than the smallest.
-
-    Node v gets ``option[start[v]:start[v + 1]]``. An option is dropped if another is no slower and no larger.
-    """
-    total = 0
-    for v in range(len(node_start) - 1):
-        start[v] = total
-        least = np.inf
-        for j in range(node_start[v], node_start[v + 1]):
-            least = min(least, memory[j])
-        for j in range(node_start[v], node_start[v + 1]):
-            if memory[j] - least <= room:
-                option[total] = j
-                total += 1
-        _sort(option, start[v], total, time, memory)
-        kept = start[v]
-        for i in range(start[v], total):
-            if i == start[v] or memory[option[i]] < memory[option[kept - 1]]:
-                option[kept] = option[i]
-                kept += 1
-        total = kept
-    start[len(node_start) - 1] = total
-
-
-@njit(nogil=True, error_model="numpy")
-def _price(dt: Any, dm: Any) -> Any:
-    """Time per byte saved."""
-    return min(dt / dm, _STEEPEST)
-
-
-@njit(nogil=True, error_model="numpy")
-def _relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any) -> Any:
-    """Solve the linear relaxation; returns the marginal price of a byte.
-
-    ``base[v]`` (a position in ``option``) becomes the option of node v in the relaxation; the node that is split
-    between two gets the larger. Steps run along the lower convex hull of every node's options, cheapest byte first.
-    """
-    num_nodes = len(base)
-    hull = np.empty(start[num_nodes], np.int64)
-    step_price = np.empty(start[num_nodes], np.float64)
-    step_node = np.empty(start[num_nodes], np.int64)
-    step_to = np.empty(start[num_nodes], np.int64)
-    num_steps = 0
-    excess = -limit
-    for v in range(num_nodes):
-        base[v] = start[v]
-        excess += memory[option[start[v]]]
-        height = 0
-        for i in range(start[v], start[v + 1]):
-            j = option[i]
-            while height >= 2:
-                a, b = option[hull[height - 2]], option[hull[height - 1]]
-                if _price(time[b] - time[a], memory[a] - memory[b]) < _price(time[j] - time[b], memory[b] - memory[j]):
-                    break
-                height -= 1
-            hull[height] = i
-            height += 1
-        for h in range(1, height):
-            a, b = option[hull[h - 1]], option[hull[h]]
-            step_price[num_steps] = _price(time[b] - time[a], memory[a] - memory[b])
-            step_node[num_steps] = v
-            step_to[num_steps] = hull[h]
-            num_steps += 1
-    price = 0.0
-    order = np.arange(num_steps)
-    _sort(order, 0, num_steps, step_price, step_price)
-    for step in order:
-        v, to = step_node[step], step_to[step]
-        price = step_price[step]
-        saved = memory[option[base[v]]] - memory[option[to]]
-        if excess <= saved:
-            break
-        excess -= saved
-        base[v] = to
-    return price
 
 
 @njit(nogil=True, error_model="numpy")
@@ -251,7 +82,7 @@ def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any
     branching = 0
     total = 0
     for v in range(num_nodes):
-        up[v] = _STEEPEST
+        up[v] = STEEPEST
         down[v] = 0.0
         b = option[base[v]]
         for i in range(start[v], start[v + 1]):
@@ -260,16 +91,16 @@ def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any
                 continue
             count[v] += 1
             if dm < 0:
-                up[v] = min(up[v], _price(dt, -dm))
+                up[v] = min(up[v], price_of(dt, -dm))
             else:
-                down[v] = max(down[v], _price(-dt, dm))
+                down[v] = max(down[v], price_of(-dt, dm))
         if count[v] > 0:
             branching += 1
             total += count[v] + 1
         # Nodes without alternatives sort to the end.
         key[v] = min(up[v] - price, price - down[v]) if count[v] > 0 else np.inf
     order = np.arange(num_nodes)
-    _sort(order, 0, num_nodes, key, key)
+    sort(order, 0, num_nodes, key, key)
     node = order[:branching]
     first = np.empty(branching + 1, np.int64)
     at = np.empty(total, np.int64)
@@ -291,7 +122,7 @@ def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any
     first[branching] = total
     cheap = np.zeros(branching + 1, np.float64)
     dear = np.empty(branching + 1, np.float64)
-    dear[branching] = _STEEPEST
+    dear[branching] = STEEPEST
     saving = np.zeros(branching + 1, np.float64)
     for k in range(branching - 1, -1, -1):
         cheap[k] = max(cheap[k + 1], down[node[k]])
@@ -310,6 +141,36 @@ def _bound(cost: Any, excess: Any, cheap: Any, dear: Any) -> Any:
 
 
 @njit(nogil=True, error_model="numpy")
+def _swap_one(
+    node_start: Any, time: Any, memory: Any, start: Any, option: Any, base: Any, base_cost: Any, base_excess: Any,
+    noise: Any, best: Any, choice: Any,
+) -> Any:  # fmt: skip
+    """Change one option of the base so that it fits in less than ``best``, at the least time; whether there is one."""
+    swap, swap_to, least = -1, -1, best
+    for v in range(len(base)):
+        for i in range(start[v], start[v + 1]):
+            cost = base_cost + (time[option[i]] - time[option[base[v]]])
+            if cost < least and base_excess + (memory[option[i]] - memory[option[base[v]]]) <= noise:
+                swap, swap_to, least = v, i, cost
+    if swap < 0:
+        return False
+    choice[swap] = option[swap_to] - node_start[swap]
+    return True
+
+
+@njit(nogil=True, error_model="numpy")
+def _trace(
+    node_start: Any, option: Any, node: Any, first: Any, at: Any, parent: Any, pick: Any, k: Any, w: Any, state: Any,
+    choice: Any,
+) -> None:  # fmt: skip
+    """Write into ``choice`` alternative w of branch k, and those of the partial choice ``state`` it extends."""
+    choice[node[k]] = option[at[first[k] + w]] - node_start[node[k]]
+    for level in range(k - 1, -1, -1):
+        choice[node[level]] = option[at[first[level] + pick[state]]] - node_start[node[level]]
+        state = parent[state]
+
+
+@njit(nogil=True, error_model="numpy")
 def _grown(array: Any, size: Any) -> Any:
     larger = np.empty(size, array.dtype)
     for i in range(len(array)):
@@ -318,7 +179,7 @@ def _grown(array: Any, size: Any) -> Any:
 
 
 @njit(
-    f"float64({_INPUT}, float64, int64[::1], uint8[::1], float64[::1])",
+    f"float64({INPUT}, float64, int64[::1], uint8[::1], float64[::1])",
     cache=True,
     nogil=True,
     error_model="numpy",
@@ -357,25 +218,17 @@ def search(
     if chosen_sum(node_start, memory, choice) <= limit:
         _copy(choice, choice_out)
         best = chosen_sum(node_start, time, choice)
-        report[0] = best - 2 * _EPSILON * (best + negative)
+        report[0] = best - 2 * EPSILON * (best + negative)
         return best
 
-    noise = _rounding(node_start, memory, limit)
+    noise = rounding(node_start, memory, limit)
     start, option, base = np.empty(n + 1, np.int64), np.empty(node_start[n], np.int64), np.empty(n, np.int64)
-    _efficient(node_start, time, memory, room + noise, start, option)
-    price = _relax(time, memory, start, option, limit, base)
+    efficient(node_start, time, memory, room + noise, start, option)
+    price = relax(time, memory, start, option, limit, base)
     _write(node_start, option, base, choice)
     base_cost = chosen_sum(node_start, time, choice)
     base_excess = chosen_sum(node_start, memory, choice) - limit
-    # First incumbent: the best change of one option that makes the base fit.
-    swap, swap_to, least = -1, -1, best
-    for v in range(n):
-        for i in range(start[v], start[v + 1]):
-            cost_i = base_cost + (time[option[i]] - time[option[base[v]]])
-            if cost_i < least and base_excess + (memory[option[i]] - memory[option[base[v]]]) <= noise:
-                swap, swap_to, least = v, i, cost_i
-    if swap >= 0:
-        choice[swap] = option[swap_to] - node_start[swap]
+    if _swap_one(node_start, time, memory, start, option, base, base_cost, base_excess, noise, best, choice):
         if chosen_sum(node_start, memory, choice) <= limit and chosen_sum(node_start, time, choice) < best:
             best = chosen_sum(node_start, time, choice)
             _copy(choice, choice_out)
@@ -437,11 +290,7 @@ def search(
             lowest = c
             if e <= noise and c < cutoff:  # fits with all others at their base
                 _write(node_start, option, base, choice)
-                choice[node[k]] = option[at[first[k] + w]] - node_start[node[k]]
-                ancestor = state
-                for level in range(k - 1, -1, -1):
-                    choice[node[level]] = option[at[first[level] + pick[ancestor]]] - node_start[node[level]]
-                    ancestor = parent[ancestor]
+                _trace(node_start, option, node, first, at, parent, pick, k, w, state, choice)
                 total = chosen_sum(node_start, time, choice)
                 if total < best and chosen_sum(node_start, memory, choice) <= limit:
                     best = total
@@ -459,11 +308,11 @@ def search(
         for state in range(begin[k], end[k]):
             lowest = min(lowest, _bound(cost[state], excess[state] - noise, cheap[k], dear[k]))
         k -= 1
-    report[0] = lowest - gap * (best + negative) - 4 * (n + 8) * _EPSILON * (best + negative)
+    report[0] = lowest - gap * (best + negative) - 4 * (n + 8) * EPSILON * (best + negative)
     return best
 
 
-@njit(f"float64({_INPUT}, int64[::1], uint8[::1])", cache=True, nogil=True, error_model="numpy")
+@njit(f"float64({INPUT}, int64[::1], uint8[::1])", cache=True, nogil=True, error_model="numpy")
 def solve_arrays(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
     """``search`` to the proof, for other compiled loops: least total time (``inf``: infeasible), and its choice."""
     return search(node_start, time, memory, capacity, EXACT_GAP, choice_out, flag, np.empty(3))

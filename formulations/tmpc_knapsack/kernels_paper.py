@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from formulations.tmpc_knapsack.kernels import MEMORY_SLACK, chosen_sum
+from formulations.tmpc_knapsack.kernels_relaxation import MEMORY_SLACK, chosen_sum
 
 _ARRAYS = "int64[::1], float64[::1], float64[::1], float64, int64[::1]"
 
