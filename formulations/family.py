@@ -122,6 +122,9 @@ class Family(Generic[Instance, Plan]):
         ``read(content, where, overrides) -> Instance``; ``where`` names the file in errors (`InstanceError`).
     overrides
         The settings that ``read`` and catalog instances accept.
+    also_reads
+        Whether ``read`` makes an instance of this content, too, though it is another family's (``--problem`` asks
+        for it): a flat network put on machines, say.
     to_json, plan_from_json, plan_to_json
         Exchange formats (docs/interface.md).
     evaluate, violations
@@ -152,6 +155,7 @@ class Family(Generic[Instance, Plan]):
     warnings: Callable[[Instance], tuple[str, ...]] = lambda _: ()
     why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
     picture: Callable[[Instance, Plan], str] | None = None
+    also_reads: Callable[[Any], bool] | None = None
 
     def method(self, name: str) -> Method[Instance, Plan]:
         """The method of that name; ``KeyError`` if there is none."""

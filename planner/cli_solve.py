@@ -114,6 +114,8 @@ def solve_command(
         if json:
             print(as_json({"agree": False, "contradictions": [str(error)], "reproducer": path}))
         raise CrosscheckError(f"{error} (reproducer: {path})") from error
+    if out is not None and result.plan is not None:
+        write_atomically(Path(out), plan_file(result))  # first: whoever reads the table may hang up
     if json:
         print(as_json(result.to_json()))
     else:
@@ -125,8 +127,6 @@ def solve_command(
             if asked is not None:
                 note(quiet, f"{name} {asked}: there is no plan to write")
         raise typer.Exit(exit_code(result, exact, limits))
-    if out is not None:
-        write_atomically(Path(out), plan_file(result))
     if plot is not None:
         draw(plot, loaded, result.plan)
     if trace is not None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 
 class UsageError(ValueError):
     """A request that cannot be served: one line that names the setting, its value and the rule."""
 
     @classmethod
-    def at(cls, setting: str, value: Any, rule: str) -> UsageError:
+    def at(cls, setting: str, value: Any, rule: str) -> Self:
         """``SETTING is VALUE; expected RULE``."""
         return cls(f"{setting} is {value!r}; expected {rule}")
 
     @classmethod
-    def unknown(cls, setting: str, value: str, known: Iterable[str]) -> UsageError:
+    def unknown(cls, setting: str, value: str, known: Iterable[str]) -> Self:
         """``SETTING is VALUE``, the names it may have, and the one that was probably meant."""
         names = list(known)
         close = difflib.get_close_matches(value, names, n=1, cutoff=0.5)

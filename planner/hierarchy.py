@@ -9,7 +9,6 @@ from typing import Any
 from planner.errors import UsageError
 from planner.loading import load
 from planner.run import solve
-from planner.settings import parse
 from solvers.outcome import Limits
 
 #: The cluster of the paper's Fig. 4: 8 machines of 8 GPUs, NVSwitch inside and InfiniBand between them.
@@ -77,29 +76,16 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
     UsageError
         If the instance is of another family, or a setting breaks its rule.
     """
-    from formulations.hierarchical_partitioning.overrides import OVERRIDES
     from formulations.hierarchical_partitioning.placement import place, spread, spread_time
     from formulations.hierarchical_partitioning.problem import evaluate
     from formulations.stage_partitioning.plans import plan_from_json
-    from instances.hierarchical_partitioning import MemoryModel, on_machines
     from instances.stage_partitioning import StageInstance
 
     cluster, rest = cluster_of(settings)
-    flat = load(name, inputs=inputs, **rest)
-    if not isinstance(flat, StageInstance):
+    if not isinstance(load(name, inputs=inputs, **rest), StageInstance):
         raise UsageError.at("INSTANCE", name, "an instance of stage_partitioning")
-    parsed = parse(OVERRIDES, cluster)
-    per_unit = 1000 if flat.time_unit == "ms" and "fix-units" in flat.options else 1
-    bandwidths = {key: parsed[f"{key}-bandwidth"] / per_unit for key in ("inner", "outer")}
-    instance = on_machines(
-        flat,
-        parsed["devices-per-machine"],
-        parsed["num-machines"],
-        bandwidths["inner"],
-        bandwidths["outer"],
-        MemoryModel(parsed["memory-model"]),
-        name,
-    )
+    instance = load(name, inputs=inputs, problem="hierarchical_partitioning", **rest, **cluster)
+    bandwidths = {"inner": instance.inner_bandwidth, "outer": instance.outer_bandwidth}
     best = solve(instance, exact=True, limits=limits)
     optimum = best.objective
     rows = []

@@ -19,7 +19,9 @@ from planner.rows import read_row, split_row
 PUBLISHED = "PLANNER_PUBLISHED"
 
 
-def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **overrides: Any) -> Any:
+def load(
+    path_or_name: str | os.PathLike[str], *, inputs: str | None = None, problem: str | None = None, **overrides: Any
+) -> Any:
     """An instance from a file or from the catalog.
 
     Parameters
@@ -30,6 +32,9 @@ def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **o
         wins over a file; write ``./NAME`` for the file. A file that is not here is looked for in the published inputs.
     inputs
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
+    problem
+        Read the instance as one of this problem, though it declares another: a file of stage partitioning as
+        ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``.
     **overrides
         The family's overrides (``planner solve --help``), and the entry's parameters for a catalog name, as text or
         values; ``None`` leaves the instance's own.
@@ -39,17 +44,17 @@ def load(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **o
     InstanceError
         If the file cannot be read or breaks a rule: one line with the file, the field, the value and the rule.
     UsageError
-        If there is no such name, or an override is unknown or breaks its rule.
+        If there is no such name or problem, or an override is unknown or breaks its rule.
     """
     name = os.fspath(path_or_name)
     known = catalog()
     if name in known:
-        return _from_catalog(name, known[name], inputs, overrides)
+        return _from_catalog(name, known[name], inputs, problem, overrides)
     name, row = split_row(name)
     path = _find(name, inputs, list(known))
     content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
     family = recognised(content, str(path))
-    return family.read(content, str(path), settings.parse(family.overrides, overrides))
+    return _read(family, content, str(path), problem, overrides)
 
 
 def catalog() -> Mapping[str, Any]:
@@ -89,6 +94,23 @@ def recognised(content: Any, where: str) -> Family[Any, Any]:
     )
 
 
+def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """The instance that a content of this family and the overrides declare, read as the problem asked for."""
+    others = {each.name: each for each in formulations.FAMILIES if each.also_reads and each.also_reads(content)}
+    wanted = {family.name: family, **others}
+    if problem is not None and problem not in wanted:
+        raise UsageError.unknown("--problem", problem, wanted)
+    family = family if problem is None else wanted[problem]
+    try:
+        parsed = settings.parse(family.overrides, overrides)
+    except settings.UnknownSettingError as error:
+        owners = [name for name, other in others.items() if error.name in {each.name for each in other.overrides}]
+        if problem is not None or not owners:
+            raise
+        raise UsageError(f"the setting {error.name!r} is one of {owners[0]}; add --problem {owners[0]}") from None
+    return family.read(content, where, parsed)
+
+
 def read_content(path: Path) -> Any:
     """The JSON value in a file, or its text if it is of another format.
 
@@ -125,7 +147,7 @@ def published_input(name: str, inputs: str | None) -> Path | None:
     return found
 
 
-def _from_catalog(name: str, entry: Any, inputs: str | None, overrides: Mapping[str, Any]) -> Any:
+def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> Any:
     """Make a catalog instance: the entry's own parameters first, the family's overrides on top."""
     given = {key.replace("_", "-"): value for key, value in overrides.items()}
     own = {parameter.name for parameter in entry.parameters}
@@ -136,8 +158,7 @@ def _from_catalog(name: str, entry: Any, inputs: str | None, overrides: Mapping[
     else:
         made = entry.published.make(read_content(file), str(file))
     family = next(family for family in formulations.FAMILIES if family.name == entry.family)
-    rest = settings.parse(family.overrides, {key: value for key, value in given.items() if key not in own})
-    return family.read(made, name, rest)
+    return _read(family, made, name, problem, {key: value for key, value in given.items() if key not in own})
 
 
 def _find(name: str, inputs: str | None, known: list[str]) -> Path:

@@ -27,8 +27,13 @@ class Choice:
 
 
 def override_choices() -> list[Choice]:
-    """The overrides of all families; one that several share appears once, for all of them."""
-    return _merged((family.name, setting) for family in _families() for setting in family.overrides)
+    """The overrides of all families; one that several share appears once, for all of them. First, ``problem``."""
+    problems = [family.name for family in _families() if family.also_reads]
+    text = "read an instance of stage_partitioning as one of this problem"
+    return [
+        Choice("problem", ", ".join(problems), text, "|".join(problems), is_flag=False),
+        *_merged((family.name, setting) for family in _families() for setting in family.overrides),
+    ]
 
 
 def option_choices() -> list[Choice]:
@@ -69,7 +74,8 @@ def with_choices(command: Command, choices: Iterable[Choice]) -> Command:
     """The command with one option for each choice in place of its ``**settings``."""
     signature = inspect.signature(command, eval_str=True)
     fixed = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    parameters = fixed + [_parameter(choice) for choice in choices]
+    own = {each.name for each in fixed}
+    parameters = fixed + [_parameter(choice) for choice in choices if choice.name not in own]
 
     def called(**values: Any) -> None:
         command(**values)

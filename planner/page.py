@@ -19,7 +19,7 @@ from planner.options import split
 from planner.plots.charts import gap_over_time
 from planner.plots.panel import Panel
 from planner.plots.panels import panels
-from planner.report import brief, facts, is_rows, number, percent, plan_file, with_unit
+from planner.report import brief, facts, is_rows, number, percent, plan_file, unfolded, with_unit
 from planner.result import Result
 from planner.run import silent
 from planner.versions import machine, today, versions
@@ -166,14 +166,10 @@ def _parts(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _part(name: str, part: Any) -> dict[str, Any]:
     """A part of a plan: lists of alike objects as a table, anything else as a line."""
     if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
-        columns = list(part[0])
-        return {
-            "name": name,
-            "columns": columns,
-            "rows": [[brief(row.get(column)) for column in columns] for row in part],
-        }
+        columns, rows = unfolded(part)
+        return {"name": name, "columns": columns, "rows": rows}
     if is_rows(part):
-        return {"name": name, "columns": [""], "rows": [[brief(row)] for row in part]}
+        return {"name": name, "columns": ["#", ""], "rows": [[str(i), brief(row)] for i, row in enumerate(part)]}
     return {"name": name, "rows": [], "text": brief(part)}
 
 

@@ -159,6 +159,24 @@ def brief(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
+def unfolded(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of alike objects; where one holds a list of objects, each of these gets a row (1.0, 1.1).
+
+    >>> unfolded([{"dp_degree": 2, "inner": [{"nodes": [0]}, {"nodes": [1]}]}])
+    (['#', 'dp_degree', 'inner nodes'], [['0.0', '2', '0'], ['0.1', '', '1']])
+    """
+    nested = next((name for name, value in part[0].items() if _is_table(value)), None)
+    if nested is None:
+        return ["#", *part[0]], [[str(i), *(brief(row.get(name)) for name in part[0])] for i, row in enumerate(part)]
+    outer, rows = [name for name in part[0] if name != nested], []
+    for i, row in enumerate(part):
+        inner = row.get(nested) or [{}]
+        for j, each in enumerate(inner):
+            own = [brief(row.get(name)) if j == 0 else "" for name in outer]
+            rows.append([f"{i}.{j}", *own, *(brief(each.get(name)) for name in part[0][nested][0])])
+    return ["#", *outer, *(f"{nested} {name}" for name in part[0][nested][0])], rows
+
+
 def _is_table(part: Any) -> bool:
     """Whether this is a list of objects."""
     return isinstance(part, Sequence) and bool(part) and all(isinstance(row, Mapping) for row in part)
@@ -176,9 +194,10 @@ def _show_parts(parts: Mapping[str, Any]) -> None:
     out = console()
     for name, part in parts.items():
         if _is_table(part):
-            table = Table("#", *map(str, part[0]), box=None, title=str(name), title_justify="left")
-            for position, row in enumerate(part):
-                table.add_row(str(position), *(brief(row.get(column)) for column in part[0]))
+            headings, rows = unfolded(part)
+            table = Table(*headings, box=None, title=str(name), title_justify="left")
+            for row in rows:
+                table.add_row(*row)
             out.print(table)
         elif name == "tasks":
             for line in text_gantt(part):

@@ -9,6 +9,12 @@ from formulations.family import Method
 from planner.errors import UsageError
 
 
+class UnknownSettingError(UsageError):
+    """A setting that nothing here has; ``name`` is its name."""
+
+    name = ""
+
+
 class Readable(Protocol):
     """What overrides, options and catalog parameters have in common."""
 
@@ -38,11 +44,13 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any]) -> dict[str, A
         if value is None or value is False:
             continue
         if name not in known:
-            raise (
-                UsageError.unknown("the setting", name, known)
+            unknown = (
+                UnknownSettingError.unknown("the setting", name, known)
                 if known
-                else UsageError.at("the setting", name, "none: this takes no settings")
+                else UnknownSettingError.at("the setting", name, "none: this takes no settings")
             )
+            unknown.name = name
+            raise unknown
         try:
             parsed[name] = known[name].parse(value)
         except ValueError as broken:

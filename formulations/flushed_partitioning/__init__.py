@@ -10,6 +10,7 @@ from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.stage_partitioning import describe as describe_flat
 from formulations.stage_partitioning import overrides as flat_overrides
 from formulations.stage_partitioning import read as read_flat
+from formulations.stage_partitioning import recognise as recognise_flat
 from formulations.stage_partitioning.model_size import assignment_effort, assignment_supports
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan
@@ -38,10 +39,13 @@ def recognise(content: Any) -> bool:
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInstance:
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
 
-    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release.
+    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
+    content alone is an instance with the default schedule.
     """
     shared = {name: value for name, value in overrides.items() if name != "schedule"}
-    if isinstance(content, FlushedInstance):
+    if recognise_flat(content):
+        made = flushed(read_flat(content, where, shared), where=where)
+    elif isinstance(content, FlushedInstance):
         made = flushed(flat_overrides.apply(content.flat, shared, where), content.schedule, where)
     else:
 
@@ -121,4 +125,5 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,
     why_infeasible=why_infeasible,
+    also_reads=recognise_flat,
 )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from formulations.family import Claim, Family, Method, lazy
-from formulations.hierarchical_partitioning.overrides import OVERRIDES, apply, flat_share
+from formulations.hierarchical_partitioning.overrides import OVERRIDES, apply, flat_share, on_cluster
 from formulations.hierarchical_partitioning.plans import plan_from_json, plan_to_json
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
 from formulations.stage_partitioning import read as read_flat
+from formulations.stage_partitioning import recognise as recognise_flat
 from instances.hierarchical_partitioning import HierarchicalInstance, to_json
 from solvers.outcome import Limits
 
@@ -26,11 +27,14 @@ def recognise(content: Any) -> bool:
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> HierarchicalInstance:
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
 
-    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release.
+    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
+    content alone is put on the cluster that the overrides describe.
     """
     if isinstance(content, HierarchicalInstance):
         return apply(content, overrides, where)
     shared = flat_share(overrides)
+    if recognise_flat(content):
+        return on_cluster(read_flat(content, where, shared), overrides, where)
     made: HierarchicalInstance = lazy("instances.readers.hierarchical_json:read")(
         content, where, lambda flat, place: read_flat(flat, place, shared)
     )
@@ -96,4 +100,5 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,
     why_infeasible=lazy(f"{_ROOM}.paper:why_infeasible"),
+    also_reads=recognise_flat,
 )

@@ -19,7 +19,7 @@ from instances.stage_partitioning import CostModel, StageInstance
 from instances.units import parse_bandwidth, parse_bytes
 
 #: How many of each time unit make a second.
-_PER_SECOND = {"s": 1, "ms": 1000}
+PER_SECOND = {"s": 1, "ms": 1000}
 
 OVERRIDES: tuple[Setting, ...] = (
     Setting("devices", parse_count, "number of devices K", metavar="K"),
@@ -46,7 +46,7 @@ OVERRIDES: tuple[Setting, ...] = (
         "stages are intervals of a topological order; for solve several with commas, the best is kept",
         metavar="|".join(stage_edits.ORDERS),
     ),
-    Setting("time-unit", one_of(*_PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
+    Setting("time-unit", one_of(*PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
     Setting("fix-units", parse_flag, "the bandwidth is per second: convert it to the time unit", is_flag=True),
 )
 
@@ -120,9 +120,9 @@ def _with_units(instance: StageInstance, given: Mapping[str, Any]) -> StageInsta
     doubtful = UNIT_WARNING in instance.warnings or "bandwidth" in given or "time-unit" in given
     warnings = [warning for warning in instance.warnings if warning != UNIT_WARNING]
     bandwidth = instance.bandwidth
-    if doubtful and _PER_SECOND[unit] != 1:
+    if doubtful and PER_SECOND[unit] != 1:
         if "fix-units" in given:
-            bandwidth /= _PER_SECOND[unit]
+            bandwidth /= PER_SECOND[unit]
         else:
             warnings.append(UNIT_WARNING)
     return replace(instance, time_unit=unit, bandwidth=bandwidth, warnings=tuple(warnings))
