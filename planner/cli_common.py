@@ -48,8 +48,6 @@ def limits_of(time_limit: float | None, gap: float, seed: int, threads: int) -> 
     """The limits that were given; an infinite time is none."""
     if time_limit is not None and math.isinf(time_limit) and time_limit > 0:
         time_limit = None
-    if not 0 <= seed < 2**31:  # HiGHS knows no others
-        raise UsageError(f"limits: seed is {seed}; expected 0 <= seed < 2^31")
     if threads > MOST_THREADS:
         raise UsageError(f"limits: threads is {threads}; expected <= {MOST_THREADS}")
     try:

@@ -53,6 +53,8 @@ class Limits:
             raise ValueError(f"time_s is {self.time_s}; expected >= 0")
         if not 0 <= self.gap < 1:
             raise ValueError(f"gap is {self.gap}; expected 0 <= gap < 1")
+        if not 0 <= self.seed < 2**31:  # HiGHS knows no others
+            raise ValueError(f"seed is {self.seed}; expected 0 <= seed < 2^31")
         if self.threads < 1:
             raise ValueError(f"threads is {self.threads}; expected >= 1")
 

@@ -106,6 +106,8 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         (["solve", "FILE", "--gap", "1"], "gap is 1.0"),
         (["solve", "FILE", "--threads", "0"], "threads is 0"),
         (["solve", "FILE", "--seed", "x"], "--seed"),
+        (["solve", "FILE", "--seed", "-1"], "seed is -1"),
+        (["solve", "FILE", "--seed", "2147483648"], "expected 0 <= seed < 2"),
         (["solve", "FILE", "--out", "nowhere/plan.json"], "expected a file in a folder that exists"),
         (["solve", "FILE", "--out", "FILE"], "expected a file other than the input"),
         (["solve", "FILE", "--out", "."], "not a folder"),
