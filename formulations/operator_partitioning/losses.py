@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.operator_partitioning.costs import load_bound
+from formulations.operator_partitioning.costs import Words, load_bound
 from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.paper import Clustered
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
 from formulations.operator_partitioning.search import Found, Search
 from instances.operator_partitioning import OperatorInstance
@@ -17,14 +16,14 @@ _MOST_DOWNSETS = 100_000
 
 
 def losses(
-    instance: OperatorInstance, family: Clustered, first: OperatorPlan, last: OperatorPlan, watch: Watch
+    instance: OperatorInstance, clustered: Words, first: OperatorPlan, last: OperatorPlan, watch: Watch
 ) -> dict[str, Any]:
     """Objectives after each step, and what the steps lose, as parts of the optimum.
 
     Parameters
     ----------
-    family
-        The clusters and their downsets: the best chain of them is what clustering has left.
+    clustered
+        The downsets that split no cluster: the best chain of them is what clustering has left.
     first, last
         The plans of the dynamic program and of the refinement.
 
@@ -36,7 +35,7 @@ def losses(
     """
     values: dict[str, float | None] = {
         "optimum": _proved(_best(instance, all_downsets(instance, _MOST_DOWNSETS), last, watch)),
-        "clustered": _proved(_best(instance, family.bits, None, watch)),
+        "clustered": _proved(_best(instance, clustered, None, watch)),
         "dynamic_program": evaluate(instance, first),
         "refined": evaluate(instance, last),
     }

@@ -123,7 +123,7 @@ def partition(
     if report_losses:
         from formulations.operator_partitioning.losses import losses
 
-        stats["losses"] = losses(instance, family, first, plan, watch)
+        stats["losses"] = losses(instance, family.bits, first, plan, watch)
     return Flow(plan, stats)
 
 
@@ -246,10 +246,3 @@ def _spread(instance: OperatorInstance, stages: Sequence[Sequence[int]]) -> Oper
         slowest = max(range(len(stages)), key=lambda stage: seconds[stage] / counts[stage])
         counts[slowest] += 1
     return replace(plan, replicas=tuple(counts))
-
-
-def prepare() -> None:
-    """Load or compile the kernels."""
-    from formulations.operator_partitioning.exact import prepare as prepare_exact
-
-    prepare_exact()

@@ -8,12 +8,23 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+from ortools.sat.python import cp_model
 
 from instances.stage_graph import StageGraph
 
-if TYPE_CHECKING:
-    from formulations.stage_graph.cpsat import Model
+
+class Partition(Protocol):
+    """What a model needs to have before devices are added: its partition and degrees, as `cpsat_model` says."""
+
+    instance: StageGraph
+    model: cp_model.CpModel
+    slots: range
+    degrees: range
+    within: dict[tuple[int, int], Any]
+    same: dict[tuple[int, int], Any]
+    degree: dict[tuple[int, int], Any]
 
 
 @dataclass
@@ -46,7 +57,7 @@ class Links:
         return [each for each in self.held.values() if values[each]]
 
 
-def link_devices(built: Model) -> Links:
+def link_devices(built: Partition) -> Links:
     """Add devices and links to a model that has its partition and degrees."""
     instance, model = built.instance, built.model
     graph = instance.device_graph
