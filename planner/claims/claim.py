@@ -9,7 +9,7 @@ from typing import Any
 from formulations.family import Setting
 from planner.result import Result
 from planner.run import solve
-from solvers.outcome import Limits
+from solvers.outcome import Limits, Status
 
 #: Told a line about the progress.
 Note = Callable[[str], None]
@@ -80,6 +80,31 @@ def meets(found: float | None, printed: str | None) -> bool:
 def objective(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> float | None:
     """The objective that a method finds, ``None`` if it finds no plan."""
     return examined(instance, method, limits=limits, **options).objective
+
+
+class Optima:
+    """Optima of instances; remembers those without a proof, so that no column of optima holds an unsaid guess."""
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.unproved: list[str] = []
+
+    def of(self, instance: Any, what: str) -> float | None:
+        """The optimum, ``None`` if there is no plan; the best known of either if it is not proved, kept as ``what``."""
+        return self.result(instance, what).objective
+
+    def result(self, instance: Any, what: str, *, method: str = "exact", limits: Limits | None = None) -> Result:
+        """The same with its plan, by an exact method."""
+        result = examined(instance, method, limits=limits)
+        self.found += 1
+        if result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            self.unproved.append(what)
+        return result
+
+    def sentence(self) -> str:
+        """How many are proved, and which are not."""
+        left = f"; not proved: {', '.join(self.unproved)}" if self.unproved else ""
+        return f"proved: {self.found - len(self.unproved)} of {self.found} optima, or that there is no plan{left}"
 
 
 def examined(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> Result:

@@ -7,7 +7,7 @@ from typing import Any
 
 from formulations.stage_partitioning import equi
 from planner.claims.claim import Evidence, Note
-from planner.claims.piper_inputs import BANDWIDTH, bert, source
+from planner.claims.piper_inputs import BANDWIDTH, PUBLISHED, bert, source
 from planner.frontier import frontier
 
 MICROBATCHES = (512, 960)
@@ -28,6 +28,7 @@ def run(
 ) -> Evidence:
     """Every curve of the figure at the devices of a grid, and what the text says of their shapes."""
     rows: list[dict[str, Any]] = []
+    published = source(inputs, "bert32a100")
     notes = [f"time per sample in s, {cost_model} cost model, {memory} a device (neither is printed: reconstructed)"]
     for microbatches in MICROBATCHES:
         given = {
@@ -48,8 +49,8 @@ def run(
             {"microbatches": microbatches, "devices": k, **{name: curve[k - 1] for name, curve in curves.items()}}
             for k in _grid(devices)
         ]
-        notes.append(_shapes(microbatches, curves))
-    return Evidence(tuple(rows), source(inputs, "bert32a100"), notes=tuple(notes))
+        notes.append(_shapes(microbatches, curves, printed=published == PUBLISHED))
+    return Evidence(tuple(rows), published, notes=tuple(notes))
 
 
 def _whole(instance: Any) -> Curve:
@@ -59,21 +60,22 @@ def _whole(instance: Any) -> Curve:
     return found.best
 
 
-def _shapes(microbatches: int, curves: dict[str, Curve]) -> str:
-    """What the paper says of the curves, measured on them."""
+def _shapes(microbatches: int, curves: dict[str, Curve], *, printed: bool) -> str:
+    """What the paper says of the curves, measured on them, and ``printed`` beside it."""
     worse = sorted(
         equal / best - 1
         for equal, best in zip(curves["equi"], curves["exact"], strict=True)
         if equal is not None and best is not None
     )
-    parts = [f"N = {microbatches}: no DP stops improving at k = {_last_gain(curves['no_dp'])} (printed: 22)"]
-    parts.append(f"no TP at k = {_last_gain(curves['no_tp'])} (printed: N)")
+    parts = [
+        (f"no DP stops improving at k = {_last_gain(curves['no_dp'])}", "22"),
+        (f"no TP at k = {_last_gain(curves['no_tp'])}", "N"),
+    ]
     if worse:
         low, high = (worse[len(worse) * share // 100] for share in (25, 75))
-        parts.append(
-            f"equi is {100 * low:.0f} to {100 * high:.0f} % worse for the middle half of all k (printed: 10-15 %)"
-        )
-    return ", ".join(parts)
+        parts.append((f"equi is {100 * low:.0f} to {100 * high:.0f} % worse for the middle half of all k", "10-15 %"))
+    shown = ", ".join(f"{found} (printed: {paper})" if printed else found for found, paper in parts)
+    return f"N = {microbatches}: {shown}"
 
 
 def _last_gain(curve: Curve) -> int:

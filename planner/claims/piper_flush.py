@@ -8,7 +8,7 @@ from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.problem import depth, evaluate, simulated, violations
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from planner.claims.claim import Evidence, Note, examined
+from planner.claims.claim import Evidence, Note, Optima
 from planner.claims.piper_inputs import bert, source
 from planner.result import Result
 from solvers.outcome import Limits
@@ -20,15 +20,17 @@ SETTINGS = ((8, 8), (8, 64), (32, 32), (32, 256), (64, 64), (64, 512), (256, 256
 def run(inputs: str | None, note: Note, devices: int = 512, memory: str = "8GiB", limit: float = 60.0) -> Evidence:
     """The plan that is best without flushes, priced with them, beside the best plan with flushes; both simulated."""
     rows: list[dict[str, Any]] = []
+    optima, limits = Optima(), Limits(time_s=limit)
     for count, microbatches in SETTINGS:
         if count > devices:
             continue
         flat = bert(inputs, devices=count, microbatches=microbatches, memory=memory)
-        note(f"{count} devices, {microbatches} micro-batches")
-        without = examined(flat, "exact", limits=Limits(time_s=limit))
+        place = f"{count} devices, {microbatches} micro-batches"
+        note(place)
+        without = optima.result(flat, place, limits=limits)
         for schedule in Schedule:
             instance = flushed(flat, schedule)
-            best = examined(instance, "labels", limits=Limits(time_s=limit))
+            best = optima.result(instance, f"{place} ({schedule})", method="labels", limits=limits)
             rows.append(
                 {
                     "devices": count,
@@ -49,6 +51,7 @@ def run(inputs: str | None, note: Note, devices: int = 512, memory: str = "8GiB"
         notes=(
             f"{memory} a device; flat: the best plan for a pipeline without flushes, priced with them "
             "(- where it does not fit the schedule's memory), exact: the best plan with flushes",
+            optima.sentence(),
             "simulated: one batch in the event simulation, stages in a row; lost: what the flat plan takes more",
         ),
     )

@@ -26,3 +26,4 @@ def test_without_published_inputs_nothing_is_compared(monkeypatch: pytest.Monkey
     found = piper_appendix_c.run(None, lambda _: None, devices=16)
     assert (found.inputs, found.compared) == (ANALYTIC, 0)
     assert {row["variant"] for row in found.rows} == {"rerank", "sort-once", "truncating"}
+    assert all(row["paper_suboptimal"] is None for row in found.rows)
