@@ -32,13 +32,12 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Hierarchical
     """
     if isinstance(content, HierarchicalInstance):
         return apply(content, overrides, where)
-    shared = flat_share(overrides)
     if recognise_flat(content):
-        return on_cluster(read_flat(content, where, shared), overrides, where)
+        return on_cluster(read_flat(content, where, flat_share(overrides)), overrides, where)
     made: HierarchicalInstance = lazy("instances.readers.hierarchical_json:read")(
-        content, where, lambda flat, place: read_flat(flat, place, shared)
+        content, where, lambda flat, place: read_flat(flat, place, {})
     )
-    return apply(made, {name: value for name, value in overrides.items() if name not in shared}, where)
+    return apply(made, overrides, where)
 
 
 def describe(instance: HierarchicalInstance) -> dict[str, Any]:

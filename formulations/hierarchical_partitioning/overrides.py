@@ -60,7 +60,11 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
         Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
     """
     flat = flat_overrides.apply(instance.flat, flat_share(overrides), where)
-    made = replace(instance, **_cluster(flat, overrides, where))
+    # The flat bandwidth is that of a machine's link: what --fix-units did to it is done to the network inside, too.
+    per_unit = flat_overrides.PER_SECOND[flat.time_unit] if flat.bandwidth != instance.flat.bandwidth else 1
+    inner, outer = instance.inner_bandwidth / per_unit, flat.bandwidth
+    given = {"inner_bandwidth": inner, "outer_bandwidth": outer, **_cluster(flat, overrides, where)}
+    made = replace(instance, **given)
     return on_machines(
         flat,
         made.devices_per_machine,

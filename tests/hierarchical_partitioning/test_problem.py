@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hierarchical_oracle import random_hierarchical
@@ -20,7 +21,9 @@ from formulations.hierarchical_partitioning.problem import (
 from formulations.stage_partitioning.problem import Stage
 from instances.errors import InstanceError
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.published import UNIT_WARNING
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from planner.loading import published_file, read_content
 
 
 def chain(memory_model: MemoryModel = MemoryModel.PRECISE) -> HierarchicalInstance:
@@ -122,3 +125,21 @@ def test_overrides_reach_both_levels() -> None:
         assert instance.memory_model is MemoryModel.CRUDE and instance.flat.num_devices == 4
     with pytest.raises(InstanceError, match="num-machines"):
         FAMILY.read(chain(), "here", {"num-machines": "0"})
+
+
+def test_fixed_units_reach_both_networks() -> None:
+    published = replace(chain(), flat=replace(chain().flat, time_unit="ms", warnings=(UNIT_WARNING,)))
+    fixed = FAMILY.read(published, "here", {"fix-units": True})
+    assert (fixed.inner_bandwidth, fixed.outer_bandwidth, fixed.flat.bandwidth) == (0.010, 0.002, 0.002)
+    assert FAMILY.warnings(published) and not FAMILY.warnings(fixed)
+    again = FAMILY.read(fixed, "here", {"fix-units": True})
+    assert (again.inner_bandwidth, again.outer_bandwidth) == (0.010, 0.002)
+    given = FAMILY.read(published, "here", {"fix-units": True, "inner-bandwidth": "5GB/s"})
+    assert (given.inner_bandwidth, given.outer_bandwidth) == (5e6, 0.002)
+
+
+@pytest.mark.paper
+def test_fixed_units_of_a_published_file_inside(published: Path) -> None:
+    content = {**FAMILY.to_json(chain()), "flat": read_content(published_file("resnet.json", str(published)))}
+    fixed = FAMILY.read(content, "here", {"fix-units": True})
+    assert (fixed.inner_bandwidth, fixed.outer_bandwidth) == (0.010, 0.002) and not FAMILY.warnings(fixed)
