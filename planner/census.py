@@ -28,7 +28,7 @@ from planner.comparison import crosscheck
 from planner.errors import UsageError
 from planner.executors import Opened, completed, place
 from planner.report import as_json
-from planner.run import solve
+from planner.run import declared, solve
 from solvers.outcome import Limits
 
 #: Fewest and most chunks, and about how many pairs of downsets one holds in between.
@@ -90,7 +90,7 @@ class Census:
         return {
             "problem": FAMILY.name,
             "instance": self.instance.name,
-            "options": self.instance.options,
+            "options": declared(self.instance),
             "complete": self.chunks_done == self.chunks,
             **self.counts,
             "variant": self.variant,

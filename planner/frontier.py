@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import UsageError
 from planner.loading import family_of
-from planner.run import silent
+from planner.run import declared, silent
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
 
@@ -99,7 +99,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     found = worker.outcome if returned else None
     seconds = worker.seconds if returned else watch.elapsed_s()
     stats = {"compile_seconds": worker.prepare_s}
-    options = dict(instance.options)
+    options = declared(instance)
     if found is None:
         return Frontier(instance.name, instance.time_unit, None, [], seconds, watch.why(), options, stats, heard.signal)
     times = [[time if math.isfinite(time) else None for time in row] for row in found.times[1:, 1:].tolist()]

@@ -127,7 +127,7 @@ def run(
         solver=answer.solver,
         seed=limits.seed,
         threads=limits.threads,
-        options={**_declared(instance), **options, **answer.options},
+        options={**declared(instance), **options, **answer.options},
         stats=stats,
         verified=plan is not None,
         plan=None if plan is None else family.plan_to_json(instance, plan),
@@ -245,7 +245,8 @@ def _stop(status: Status, answer: Answer[Any], watch: Watch) -> Stop:
     return answer.stop
 
 
-def _declared(instance: Any) -> Mapping[str, Any]:
-    """How the instance was made, as far as it remembers."""
-    declared: Mapping[str, Any] = getattr(instance, "options", {})
-    return declared
+def declared(instance: Any) -> dict[str, Any]:
+    """How the instance was made, as far as it remembers, and its cost model where its problem has more than one."""
+    options = dict(getattr(instance, "options", {}))
+    cost_model = getattr(instance, "cost_model", None)
+    return options if cost_model is None else {**options, "cost-model": str(cost_model)}

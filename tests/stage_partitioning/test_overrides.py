@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from oracles import brute_force
 from strategies import random_stage_instance, stage_instances
 
+import planner
 from formulations.stage_partitioning import FAMILY
 from instances.errors import InstanceError
 from instances.graph import topological_order
 from instances.published import UNIT_WARNING
 from instances.stage_edits import ORDERS, first_nodes, linearised, with_degrees, without_tmpcs
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from planner.census import census
+from planner.frontier import frontier
 
 
 def tmpc(name: str = "x", time: float = 1.0, **volumes: Any) -> Tmpc:
@@ -236,3 +239,16 @@ def test_a_longer_bert(published: Path):
     assert FAMILY.read(again, "again", {}) == longer
     with pytest.raises(InstanceError, match="--layers is 31; expected from 32 to 4096 layers"):
         read_published(published, "bert32a100", layers=31)
+
+
+@pytest.mark.parametrize("given", [{}, {"cost_model": "released"}, {"cost_model": "paper"}])
+def test_every_result_says_under_which_cost_model(given: dict[str, str], tmp_path: Path) -> None:
+    """Also where it is the instance's own, and where it was changed in Python."""
+    instance = planner.load("diamond", **given)
+    own = given.get("cost_model", "paper")
+    results = [planner.solve(instance, method=name) for name in ("exact", "piper", "equi", "equi-no-tp", "pipedream")]
+    assert [result.options["cost-model"] for result in results] == [own] * 5
+    assert frontier(instance).to_json()["options"]["cost-model"] == own
+    assert census(instance, out=str(tmp_path)).to_json()["options"]["cost-model"] == own
+    changed = replace(instance, cost_model=CostModel.RELEASED)
+    assert planner.solve(changed, method="exact").options["cost-model"] == "released"
