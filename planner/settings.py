@@ -27,10 +27,10 @@ class Readable(Protocol):
         """From text or a value to the value; ``ValueError`` with the rule that is broken."""
 
 
-def parse(settings: Iterable[Readable], given: Mapping[str, Any]) -> dict[str, Any]:
+def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "this") -> dict[str, Any]:
     """The given settings, parsed, by ``Setting.name``; those given as ``None`` (or a flag as ``False``) are left out.
 
-    Names may be written with underscores, as Python must.
+    Names may be written with underscores, as Python must. ``of`` names what has the settings.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any]) -> dict[str, A
             unknown = (
                 UnknownSettingError.unknown("the setting", name, known)
                 if known
-                else UnknownSettingError.at("the setting", name, "none: this takes no settings")
+                else UnknownSettingError.at("the setting", name, f"none: {of} takes no settings")
             )
             unknown.name = name
             raise unknown
@@ -61,7 +61,7 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any]) -> dict[str, A
 def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """For every method its own share of the given options; one that belongs to none of them is a `UsageError`."""
     every = {option.name: option for method in methods for option in method.options}
-    parsed = parse(every.values(), given)
+    parsed = parse(every.values(), given, of=" or ".join(method.name for method in methods))
     return {
         method.name: {option.name: parsed[option.name] for option in method.options if option.name in parsed}
         for method in methods

@@ -21,6 +21,15 @@ from instances.units import parse_bandwidth, parse_bytes
 #: How many of each time unit make a second.
 PER_SECOND = {"s": 1, "ms": 1000}
 
+
+def _order(value: Any) -> str:
+    """One topological order by name; several of them are `planner.orders`' business."""
+    known = " or ".join(stage_edits.ORDERS)
+    if isinstance(value, str) and "," in value:
+        raise ValueError(f"one order here, {known}: only solve without --batch-size takes several")
+    return one_of(*stage_edits.ORDERS)(value)
+
+
 OVERRIDES: tuple[Setting, ...] = (
     Setting("devices", parse_count, "number of devices K", metavar="K"),
     Setting("memory", within(parse_bytes), "memory per device: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"),
@@ -42,7 +51,7 @@ OVERRIDES: tuple[Setting, ...] = (
     Setting("first", parse_count, "only the first nodes in topological order (ties by id)", metavar="COUNT"),
     Setting(
         "linearize",
-        one_of(*stage_edits.ORDERS),
+        _order,
         "stages are intervals of a topological order; for solve several with commas, the best is kept",
         metavar="|".join(stage_edits.ORDERS),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.claims.claim import Evidence, Note, Optima, objective
-from planner.claims.piper_inputs import BANDWIDTH, bert, source
+from planner.claims.piper_inputs import BANDWIDTH, bert, require_some, source
 
 DEVICES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MEMORY_GIB = (1, 2, 8, 80)
@@ -20,6 +20,7 @@ def run(
     inputs: str | None, note: Note, devices: int = DEVICES[-1], microbatches: int = 512, cost_model: str = "paper"
 ) -> Evidence:
     """Rows for all device counts up to ``devices`` and all memories; the numbers of the figure are not printed."""
+    require_some(devices, DEVICES)
     optima = Optima()
     rows = [
         row(inputs, note, optima, memory, count, microbatches, cost_model)

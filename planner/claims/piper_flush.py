@@ -9,7 +9,7 @@ from formulations.flushed_partitioning.problem import depth, evaluate, simulated
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from planner.claims.claim import Evidence, Note, Optima
-from planner.claims.piper_inputs import bert, source
+from planner.claims.piper_inputs import bert, require_some, source
 from planner.result import Result
 from solvers.outcome import Limits
 
@@ -19,6 +19,7 @@ SETTINGS = ((8, 8), (8, 64), (32, 32), (32, 256), (64, 64), (64, 512), (256, 256
 
 def run(inputs: str | None, note: Note, devices: int = 512, memory: str = "8GiB", limit: float = 60.0) -> Evidence:
     """The plan that is best without flushes, priced with them, beside the best plan with flushes; both simulated."""
+    require_some(devices, (count for count, _ in SETTINGS))
     rows: list[dict[str, Any]] = []
     optima, limits = Optima(), Limits(time_s=limit)
     for count, microbatches in SETTINGS:

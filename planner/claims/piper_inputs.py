@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,10 @@ def bert(inputs: str | None, **overrides: Any) -> Any:
 def source(inputs: str | None, *names: str) -> str:
     """In words, where the instances come from."""
     return PUBLISHED if all(published_model(name, inputs) for name in names) else ANALYTIC
+
+
+def require_some(devices: int, counts: Iterable[int]) -> None:
+    """`UsageError` if a bound on the devices leaves none of the clusters of a claim."""
+    least = min(counts)
+    if devices < least:
+        raise UsageError.at("--devices", devices, f"at least {least}, the smallest cluster of this claim")

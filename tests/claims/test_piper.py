@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.claims import piper_table_1
+from planner.claims import piper_fig_3, piper_table_1
 from planner.claims.claim import Optima, meets
+from planner.errors import UsageError
 from planner.reproduce import reproduce
 from planner.run import silent
 from solvers.outcome import Status
@@ -133,6 +134,8 @@ def test_figure_3_to_the_last_device(published: Path) -> None:
     """All of the figure in about a minute, where the paper's program takes 2 hours for one point of it."""
     found = reproduce("piper-fig-3", inputs=str(published))
     rows = found.evidence.rows
+    printed = {(row["layers"], row["devices"], row["microbatches"]): row["paper_s"] for row in rows if row["paper_s"]}
+    assert printed == {(32, 2048, 512): 13 * 60, (64, 2048, 2048): 2 * 3600}
     assert {row["devices"] for row in rows} == {64, 128, 256, 512, 1024, 2048}
     assert {row["nodes"] for row in rows} == {37, 53, 69, 101, 133}
     assert all(row["here_exact_s"] is not None and row["here_exact_s"] < 10 for row in rows)
@@ -145,6 +148,23 @@ def test_figures_without_the_profile(name: str) -> None:
     found = reproduce(name, devices=16 if name != "piper-fig-3" else 64).evidence
     assert found.rows and "analytic" in found.inputs and found.compared == 0
     assert not any("(printed:" in note for note in found.notes)
+
+
+@pytest.mark.paper
+def test_printed_seconds_stand_beside_the_published_profile_only(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piper_fig_3, "SETTINGS", ((32, 8, 8),))
+    monkeypatch.setattr(piper_fig_3, "_PRINTED", {(32, 8, 8): 1.5})
+    assert [row["paper_s"] for row in piper_fig_3.run(str(published), silent).rows] == [1.5]
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
+    assert [row["paper_s"] for row in piper_fig_3.run(None, silent).rows] == [None]
+
+
+@pytest.mark.parametrize(("name", "least"), [("piper-fig-1", 8), ("piper-fig-3", 64), ("piper-flush", 8)])
+def test_a_table_without_rows_is_refused(name: str, least: int) -> None:
+    with pytest.raises(UsageError, match=f"--devices is {least - 1}; expected at least {least}"):
+        reproduce(name, devices=least - 1)
 
 
 @pytest.mark.paper

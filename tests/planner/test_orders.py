@@ -74,5 +74,5 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_other_commands_take_one_order() -> None:
-    with pytest.raises((UsageError, ValueError), match="depth-first"):
+    with pytest.raises((UsageError, ValueError), match="depth-first or lifo: only solve without --batch-size"):
         planner.load("diamond", linearize="id,lifo")
