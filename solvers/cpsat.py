@@ -90,6 +90,22 @@ def run(
     return _read(model, solver, status, relay.best_bound, limits, watch)
 
 
+class Runnable:
+    """What holds its CP-SAT model as ``model``, and can be run."""
+
+    model: cp_model.CpModel
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Values], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Run CP-SAT on it (`run`)."""
+        return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
+
+
 def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     parameters = solver.parameters
     parameters.num_workers = limits.threads

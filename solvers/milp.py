@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import highspy
 import numpy as np
@@ -22,6 +22,9 @@ from pyomo.contrib.solver.common.factory import SolverFactory
 from solvers.canary import Canary
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.relay import Relay
+
+#: Options for models in which sizes matter: else a row is met to a millionth of its natural size.
+TIGHT: Mapping[str, float | int | str | bool] = {"mip_feasibility_tolerance": 1e-9}
 
 _Status = highspy.HighsModelStatus
 
@@ -105,6 +108,23 @@ def run(
     status = _run(highs, watch)
     relay.finish()
     return _read(highs, columns, has_objective, status, limits, watch)
+
+
+class Runnable:
+    """What holds its Pyomo model as ``model``, and can be run with HiGHS's ``options``."""
+
+    model: Any
+    options: ClassVar[Mapping[str, float | int | str | bool]] = {}
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Values], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Run HiGHS on it (`run`)."""
+        return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, options=self.options)
 
 
 def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, dict[int, int], bool]:

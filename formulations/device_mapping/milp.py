@@ -18,8 +18,9 @@ import pyomo.environ as pyo
 from formulations.device_mapping.arrays import Arrays, arrays, plan_of
 from formulations.device_mapping.bounds import assignment_bound
 from formulations.device_mapping.consecutive import pipeline_major, stage_major
-from formulations.device_mapping.problem import Mapping, evaluate
+from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.family import Answer
+from formulations.modelled import WithoutSizes, prove
 from instances.device_mapping import DeviceMapping
 from solvers import milp
 from solvers.outcome import Limits, Stop, Watch
@@ -31,19 +32,20 @@ Node = tuple[str, int, int]
 
 
 @dataclass
-class MilpModel:
+class MilpModel(milp.Runnable, WithoutSizes):
     """``model.at``, ``model.arc`` and ``model.slowest`` in units of ``unit`` seconds."""
 
     model: Any
     given: Arrays
     unit: float
     links: list[tuple[Node, Node]]
+    options = milp.TIGHT
 
-    def seconds(self, bound: float) -> float:
+    def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
 
-    def plan(self, values: Any) -> Mapping:
+    def decode(self, values: Any) -> Mapping:
         """The plan of a solution."""
         given, devices = self.given, range(self.given.num_devices)
 
@@ -152,22 +154,4 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     upper = watch.best_objective or 0.0
     if watch.best_bound is not None and upper <= watch.best_bound * (1 + 1e-10):
         return Answer(watch.best_plan, watch.best_bound, stop=Stop.PROVED, solver=milp.version())
-    built = build(given, upper)
-
-    def listen(values: Any) -> None:
-        found = built.plan(values)
-        watch.plan(found, evaluate(instance, found))
-
-    run = milp.run(
-        built.model,
-        limits,
-        watch,
-        on_solution=listen,
-        on_bound=lambda value: watch.bound(built.seconds(value)),
-        options={"mip_feasibility_tolerance": 1e-9},
-    )
-    if run.values is not None:
-        listen(run.values)
-    if run.bound is not None:
-        watch.bound(built.seconds(run.bound))
-    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)
+    return prove(instance, lambda: build(given, upper), evaluate, violations, limits, watch)

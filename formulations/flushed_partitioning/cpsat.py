@@ -10,13 +10,12 @@ from typing import Any
 
 from formulations.family import Answer
 from formulations.flushed_partitioning.problem import evaluate, violations
+from formulations.modelled import prove
 from formulations.stage_partitioning import cpsat as flat_cpsat
 from formulations.stage_partitioning.assignment import Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, allowed_dp_degrees
-from formulations.stage_partitioning.proof import Stopped
 from instances.flushed_partitioning import FlushedInstance, Schedule
-from solvers import cpsat
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
+from solvers.outcome import Limits, Watch
 
 
 class Model(flat_cpsat.Model):
@@ -24,7 +23,7 @@ class Model(flat_cpsat.Model):
 
     Raises
     ------
-    formulations.stage_partitioning.proof.Stopped
+    formulations.modelled.Stopped
         Once the watch is.
     """
 
@@ -91,55 +90,17 @@ class Model(flat_cpsat.Model):
         m = self.instance.flat.num_microbatches
         return max(0.0, self.costs.restore((bound - (2 * m + len(self.terms.stages))) / m))
 
-    def forbid(self, values: cpsat.Values) -> None:
+    def cut_off(self, _plan: StagePlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""
         decided = [*self.choice.values(), *self.degrees.values()]
         self.cp.add_bool_or([~var for var in decided if values[var]])
 
 
 def build(instance: FlushedInstance, watch: Watch | None = None) -> Model:
-    """The CP-SAT model of an instance. Raises `proof.Stopped` once the watch is."""
+    """The CP-SAT model of an instance. Raises `modelled.Stopped` once the watch is."""
     return Model(instance, watch or Watch())
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum by CP-SAT."""
-
-    def hear(values: Any) -> set[str]:
-        plan = model.decode(values)
-        broken = {found.rule for found in violations(instance, plan)}
-        if not broken:
-            watch.plan(plan, evaluate(instance, plan))
-        return broken
-
-    def told(bound: float) -> None:
-        watch.bound(model.lower_bound(bound))
-
-    try:
-        model = build(instance, watch)
-    except Stopped:
-        return Answer(stop=watch.why())
-    while True:
-        run = cpsat.run(model.cp, limits, watch, on_solution=lambda values: _ignore(hear(values)), on_bound=told)
-        if run.values is None or not (broken := hear(run.values)):
-            break
-        if broken != {"memory"}:
-            raise RuntimeError(f"the model accepts a plan that breaks {', '.join(sorted(broken))}")
-        model.forbid(run.values)
-    if run.bound is not None:
-        told(run.bound)
-    gap = relative_gap(watch.best_objective, watch.best_bound)
-    proved = run.infeasible or (gap is not None and gap <= OPTIMAL_GAP)
-    return Answer(
-        plan=watch.best_plan,
-        bound=None if run.infeasible else watch.best_bound,
-        infeasible=run.infeasible and watch.best_plan is None,
-        stop=Stop.COMPLETED if run.stop is Stop.PROVED and not proved else run.stop,
-        solver=run.solver,
-        reason="the model has no solution" if run.infeasible else "",
-        stats=run.stats,
-    )
-
-
-def _ignore(_: object) -> None:
-    """A listener returns nothing."""
+    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch)

@@ -11,6 +11,7 @@ the slowest superstage's time, s the sum of d_1 d_2 from a stage on.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -24,11 +25,12 @@ from formulations.hierarchical_partitioning.problem import (
     violations,
     whole_weight,
 )
+from formulations.modelled import prove
 from formulations.stage_partitioning.assignment import Chosen, Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers import cpsat
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
+from solvers.outcome import Limits, Run, Watch
 from solvers.scaling import cost_scale, size_scale
 
 _sum = cp_model.LinearExpr.sum
@@ -217,7 +219,13 @@ class Model:
         """T is the scaled T rounded up, at most: it may exceed the true one by less than a unit."""
         return max(0.0, self.costs.restore(bound - 1))
 
-    def cut_off(self, values: cpsat.Values) -> None:
+    def run(
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    ) -> Run:
+        """Run CP-SAT."""
+        return cpsat.run(self.cp, limits, watch, on_solution=on_solution, on_bound=on_bound)
+
+    def cut_off(self, _plan: HierarchicalPlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""
         decided = [*self.choice.values(), *self.degrees.values(), *self.machines.values()]
         self.cp.add_bool_or([~var for var in decided if values[var]])
@@ -239,38 +247,4 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     ------
     This project; see the module.
     """
-    if watch.stopped():
-        return Answer(stop=watch.why())
-    model = build(instance)
-
-    def hear(values: cpsat.Values) -> None:
-        plan = model.decode(values)
-        if not violations(instance, plan):
-            watch.plan(plan, evaluate(instance, plan))
-
-    while True:
-        run = cpsat.run(
-            model.cp, limits, watch, on_solution=hear, on_bound=lambda bound: watch.bound(model.lower_bound(bound))
-        )
-        if run.values is None:
-            break
-        broken = {found.rule for found in violations(instance, model.decode(run.values))}
-        if not broken:
-            hear(run.values)
-            break
-        if broken != {"memory"}:
-            raise RuntimeError(f"the model accepts a plan that breaks {', '.join(sorted(broken))}")
-        model.cut_off(run.values)
-    if run.bound is not None:
-        watch.bound(model.lower_bound(run.bound))
-    gap = relative_gap(watch.best_objective, watch.best_bound)
-    proved = gap is not None and gap <= OPTIMAL_GAP
-    return Answer(
-        plan=watch.best_plan,
-        bound=None if run.infeasible else watch.best_bound,
-        infeasible=run.infeasible and watch.best_plan is None,
-        stop=run.stop if run.stop is not Stop.PROVED or run.infeasible or proved else Stop.COMPLETED,
-        solver=run.solver,
-        reason="the model has no solution" if run.infeasible else "",
-        stats=run.stats,
-    )
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch)

@@ -11,7 +11,8 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.layer_assignment.costs import balanced, infeasible_answer, plan_of
-from formulations.layer_assignment.problem import LayerPlan, evaluate
+from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
+from formulations.modelled import WithoutSizes, prove
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
@@ -21,7 +22,7 @@ Linear = Any
 
 
 @dataclass
-class CpsatModel:
+class CpsatModel(cpsat.Runnable, WithoutSizes):
     """``begun[j][l]`` for stages 0 to S and layers 0 to L - 1; constants where there is no choice."""
 
     model: cp_model.CpModel
@@ -38,7 +39,11 @@ class CpsatModel:
         counts = [sum(begun(entry) for entry in row) for row in self.begun]
         return [here - after for here, after in itertools.pairwise(counts)]
 
-    def seconds(self, bound: float) -> float:
+    def decode(self, values: Any) -> LayerPlan:
+        """The plan of a solution."""
+        return plan_of(self.lengths(values))
+
+    def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
         return (self.constant + self.scale.restore(math.ceil(bound - 1e-6))) * (1 - 1e-14)
 
@@ -127,27 +132,6 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    if watch.stopped():
-        return Answer(stop=watch.why())
-
-    def tell(plan: LayerPlan) -> None:
-        watch.plan(plan, evaluate(instance, plan))
-
-    def listen(values: Any) -> None:
-        tell(plan_of(built.lengths(values)))
-
-    tell(balanced(instance))
-    built = build(instance)
-
-    run = cpsat.run(
-        built.model,
-        limits,
-        watch,
-        on_solution=listen,
-        on_bound=lambda value: watch.bound(built.seconds(value)),
-    )
-    if run.values is not None:
-        listen(run.values)
-    if run.bound is not None:
-        watch.bound(built.seconds(run.bound))
-    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)
+    first = balanced(instance)
+    watch.plan(first, evaluate(instance, first))
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch)

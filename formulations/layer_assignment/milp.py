@@ -16,7 +16,8 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.layer_assignment.costs import Tables, balanced, infeasible_answer, plan_of, tables
-from formulations.layer_assignment.problem import LayerPlan, evaluate
+from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
+from formulations.modelled import WithoutSizes, prove
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
@@ -32,20 +33,25 @@ _MARGIN = 1e-9
 
 
 @dataclass
-class MilpModel:
+class MilpModel(milp.Runnable, WithoutSizes):
     """``model.carries[j, a, b]``; the objective is all seconds but the sum of all stages, in units of ``unit``."""
 
     model: Any
     num_stages: int
     unit: float
     constant: float
+    options = milp.TIGHT
 
     def lengths(self, values: Any) -> list[int]:
         """Layers of each stage in a solution."""
         taken = [arc for arc, variable in self.model.carries.items() if values[variable] > 0.5]
         return [end - start for _, start, end in sorted(taken)]
 
-    def seconds(self, bound: float) -> float:
+    def decode(self, values: Any) -> LayerPlan:
+        """The plan of a solution."""
+        return plan_of(self.lengths(values))
+
+    def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return self.constant + max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
 
@@ -123,28 +129,6 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    if watch.stopped():
-        return Answer(stop=watch.why())
-
-    def tell(plan: LayerPlan) -> None:
-        watch.plan(plan, evaluate(instance, plan))
-
-    def listen(values: Any) -> None:
-        tell(plan_of(built.lengths(values)))
-
-    tell(balanced(instance))
-    built = build(instance)
-
-    run = milp.run(
-        built.model,
-        limits,
-        watch,
-        on_solution=listen,
-        on_bound=lambda value: watch.bound(built.seconds(value)),
-        options={"mip_feasibility_tolerance": 1e-9},
-    )
-    if run.values is not None:
-        listen(run.values)
-    if run.bound is not None:
-        watch.bound(built.seconds(run.bound))
-    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)
+    first = balanced(instance)
+    watch.plan(first, evaluate(instance, first))
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch)

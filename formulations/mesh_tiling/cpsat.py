@@ -15,38 +15,44 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer, regular_tiling
-from formulations.mesh_tiling.problem import TilingPlan, evaluate
+from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
+from formulations.modelled import WithoutSizes, prove
 from instances.mesh_tiling import MeshInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 from solvers.scaling import Scale, cost_scale
 
 
 @dataclass
-class CpsatModel:
+class CpsatModel(cpsat.Runnable, WithoutSizes):
     """``taken[q]``: there is a tile at place q. ``steps[a, b]``: how often a stage of kind b follows one of kind a.
 
     ``first[a]``: the walk begins at kind a. ``steps`` and ``first`` are empty where the order does not count.
     """
 
+    places: Placements
     model: cp_model.CpModel
     taken: list[cp_model.IntVar]
     steps: dict[tuple[int, int], cp_model.IntVar]
     first: list[cp_model.IntVar]
     scale: Scale
 
-    def order(self, values: Any, places: Placements) -> list[int]:
+    def order(self, values: Any) -> list[int]:
         """The places taken, by stage."""
         found = [place for place, variable in enumerate(self.taken) if values[variable]]
         if not self.steps:
             return found
         of_kind: dict[int, list[int]] = {}
         for place in found:
-            of_kind.setdefault(places.kinds[place], []).append(place)
+            of_kind.setdefault(self.places.kinds[place], []).append(place)
         start = next(kind for kind, variable in enumerate(self.first) if values[variable])
         return [of_kind[kind].pop() for kind in _walk(start, {arc: values[each] for arc, each in self.steps.items()})]
 
-    def seconds(self, bound: float) -> float:
+    def decode(self, values: Any) -> TilingPlan:
+        """The plan of a solution."""
+        return self.places.plan(self.order(values))
+
+    def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
         return self.scale.restore(math.ceil(bound - 1e-6)) * (1 - 1e-14)
 
@@ -82,7 +88,7 @@ def build(instance: MeshInstance, places: Placements) -> CpsatModel:
     cost = cp_model.LinearExpr.weighted_sum([*steps.values()], [scale.floor(each) for each in sending.values()])
     filling = cp_model.LinearExpr.weighted_sum(taken, tensor)
     model.minimize((instance.num_microbatches - 1) * slowest + filling + longest + cost)
-    return CpsatModel(model, taken, steps, first, scale)
+    return CpsatModel(places, model, taken, steps, first, scale)
 
 
 def _add_walk(
@@ -144,28 +150,16 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:
         return infeasible
-    if watch.stopped():
-        return Answer(stop=watch.why())
     regular = regular_tiling(places)
     if regular is not None:
         first = places.plan(regular)
         watch.plan(first, evaluate(instance, first))
     watch.bound(_least_s(instance, places, places.sending() if instance.ordered else {}))
-    built = build(instance, places)
-    for place in regular or []:
-        built.model.add_hint(built.taken[place], True)
 
-    def listen(values: Any) -> None:
-        plan = places.plan(built.order(values, places))
-        watch.plan(plan, evaluate(instance, plan))
+    def hinted() -> CpsatModel:
+        built = build(instance, places)
+        for place in regular or []:
+            built.model.add_hint(built.taken[place], True)
+        return built
 
-    run = cpsat.run(
-        built.model, limits, watch, on_solution=listen, on_bound=lambda value: watch.bound(built.seconds(value))
-    )
-    if run.infeasible:
-        return Answer(infeasible=True, stop=Stop.PROVED, solver=run.solver, reason=NO_COVER, stats=run.stats)
-    if run.values is not None:
-        listen(run.values)
-    if run.bound is not None:
-        watch.bound(built.seconds(run.bound))
-    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)
+    return prove(instance, hinted, evaluate, violations, limits, watch, reason=NO_COVER)

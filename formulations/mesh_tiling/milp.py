@@ -11,10 +11,11 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer
-from formulations.mesh_tiling.problem import TilingPlan, evaluate
+from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
+from formulations.modelled import WithoutSizes, prove
 from instances.mesh_tiling import MeshInstance
 from solvers import milp
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 #: The slowest tile's seconds in the model's units.
 _NATURAL = 1e3
@@ -24,9 +25,10 @@ _ABSOLUTE, _RELATIVE = 1e-6, 2e-7
 
 
 @dataclass
-class MilpModel:
+class MilpModel(milp.Runnable, WithoutSizes):
     """``model.taken[q]``, and where the order counts ``model.position[q]``; the objective is in units of ``unit``."""
 
+    places: Placements
     model: Any
     unit: float
     ordered: bool
@@ -38,7 +40,11 @@ class MilpModel:
             found.sort(key=lambda place: float(values[self.model.position[place]]))
         return found
 
-    def seconds(self, bound: float) -> float:
+    def decode(self, values: Any) -> TilingPlan:
+        """The plan of a solution."""
+        return self.places.plan(self.order(values))
+
+    def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
 
@@ -69,7 +75,7 @@ def build(instance: MeshInstance, places: Placements) -> MilpModel:
     filling = pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in tiles)
     sending = _add_order(model, instance, arcs, unit) if instance.ordered else 0.0
     model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sending)
-    return MilpModel(model, unit, instance.ordered)
+    return MilpModel(places, model, unit, instance.ordered)
 
 
 def _add_order(model: Any, instance: MeshInstance, arcs: dict[tuple[int, int], float], unit: float) -> Any:
@@ -104,21 +110,4 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:
         return infeasible
-    if watch.stopped():
-        return Answer(stop=watch.why())
-    built = build(instance, places)
-
-    def listen(values: Any) -> None:
-        plan = places.plan(built.order(values))
-        watch.plan(plan, evaluate(instance, plan))
-
-    run = milp.run(
-        built.model, limits, watch, on_solution=listen, on_bound=lambda value: watch.bound(built.seconds(value))
-    )
-    if run.infeasible:
-        return Answer(infeasible=True, stop=Stop.PROVED, solver=run.solver, reason=NO_COVER, stats=run.stats)
-    if run.values is not None:
-        listen(run.values)
-    if run.bound is not None:
-        watch.bound(built.seconds(run.bound))
-    return Answer(watch.best_plan, watch.best_bound, stop=run.stop, solver=run.solver, stats=run.stats)
+    return prove(instance, lambda: build(instance, places), evaluate, violations, limits, watch, reason=NO_COVER)

@@ -9,6 +9,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.assignment import Column
 from formulations.operator_partitioning.costs import load_bound
@@ -21,24 +22,34 @@ from solvers.scaling import Scale, cost_scale, size_scale
 
 
 @dataclass
-class CpsatModel:
+class CpsatModel(cpsat.Runnable):
     """The model, its Booleans by column, the slowest stage over its replicas (``slowest``), and its unit."""
 
+    instance: OperatorInstance
     model: cp_model.CpModel
     columns: dict[Column, Any]
     slowest: Any
     scale: Scale
-    replicas: int
-    free: bool
 
     def chosen(self, values: Any) -> list[Column]:
         """The columns that are 1."""
         return [name for name, variable in self.columns.items() if values[variable]]
 
-    def seconds(self, bound: float) -> float:
+    def decode(self, values: Any) -> OperatorPlan:
+        """The plan of a solution."""
+        return assignment.plan_of(self.instance, self.chosen(values))
+
+    def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        units = math.ceil(bound - 1e-6) - self.free  # the slowest stage is whole, a load over its replicas need not be
-        return max(0.0, self.scale.restore(units) / self.replicas * (1 - 1e-14))
+        free = self.instance.num_devices is not None
+        units = math.ceil(bound - 1e-6) - free  # the slowest stage is whole, a load over its replicas need not be
+        seconds = self.scale.restore(units) / (1 if free else self.instance.replicas)
+        return max(0.0, seconds * (1 - 1e-14))
+
+    def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
+        """Not this assignment."""
+        chosen = [name for name in self.chosen(values) if name[0] in ("x", "many")]
+        self.model.add_bool_or([self.columns[name].negated() for name in chosen])
 
 
 def build(instance: OperatorInstance, lower: float = 0.0) -> CpsatModel:
@@ -69,7 +80,7 @@ def build(instance: OperatorInstance, lower: float = 0.0) -> CpsatModel:
         for name, count in assignment.replica_counts(instance, s):
             model.add(cost <= count * slowest).only_enforce_if(columns[name])
     model.minimize(slowest)
-    return CpsatModel(model, columns, slowest, scale, replicas, free)
+    return CpsatModel(instance, model, columns, slowest, scale)
 
 
 def _sum(columns: dict[Column, Any], terms: dict[Column, int]) -> Any:
@@ -81,49 +92,8 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     reason = shortage(instance)
     if reason is not None:
         return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
-    if watch.stopped():
-        return Answer(stop=watch.why())
     lower = load_bound(instance)
-    built = build(instance, lower)
-    broken = False
-    while True:
-        wrong: list[list[Column]] = []
-
-        def listen(values: Any, wrong: list[list[Column]] = wrong) -> None:
-            chosen = built.chosen(values)
-            plan = assignment.plan_of(instance, chosen)
-            if violations(instance, plan):
-                wrong.append([name for name in chosen if name[0] in ("x", "many")])
-                return
-            watch.plan(plan, evaluate(instance, plan))
-
-        run = cpsat.run(
-            built.model,
-            limits,
-            watch,
-            on_solution=listen,
-            on_bound=lambda value: watch.bound(max(lower, built.seconds(value))),
-        )
-        if run.values is not None:
-            listen(run.values)
-        if not wrong or run.stop is not Stop.PROVED:
-            break
-        broken = True  # rounded sizes let in what does not fit: forbid it and go on
-        for chosen in wrong:
-            model_columns = [built.columns[name] for name in chosen]
-            built.model.add_bool_or([column.negated() for column in model_columns])
-    if run.bound is not None:
-        watch.bound(max(lower, built.seconds(run.bound)))
-    infeasible = run.infeasible and watch.best_plan is None
-    plan, _ = watch.incumbent()
-    if run.infeasible and plan is not None:  # everything better was cut off
-        watch.bound(watch.best_objective or 0.0)
-    return Answer(
-        plan,
-        None if infeasible else watch.best_bound,
-        infeasible=infeasible,
-        stop=run.stop,
-        solver=run.solver,
-        reason="no assignment fits" if infeasible else "",
-        stats={**run.stats, **({"cut_off": True} if broken else {})},
+    watch.bound(lower)
+    return prove(
+        instance, lambda: build(instance, lower), evaluate, violations, limits, watch, reason="no assignment fits"
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
+from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.assignment import Column, Row
 from formulations.operator_partitioning.costs import load_bound
@@ -26,21 +26,34 @@ _ABSOLUTE, _RELATIVE = 1e-6, 2e-7
 
 
 @dataclass
-class MilpModel:
+class MilpModel(milp.Runnable):
     """``model.chosen[column number]``; the objective is the slowest stage over its replicas in units of ``unit``."""
 
+    instance: OperatorInstance
     model: Any
     names: list[Column]
     unit: float
     replicas: int
+    options = milp.TIGHT
 
     def chosen(self, values: Any) -> list[Column]:
         """The columns that are 1."""
         return [name for number, name in enumerate(self.names) if values[self.model.chosen[number]] > 0.5]
 
-    def seconds(self, bound: float) -> float:
+    def decode(self, values: Any) -> OperatorPlan:
+        """The plan of a solution."""
+        return assignment.plan_of(self.instance, self.chosen(values))
+
+    def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit / self.replicas
+
+    def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
+        """Not this assignment, which is within the tolerance of a row of sizes, yet too large."""
+        numbers = {name: number for number, name in enumerate(self.names)}
+        chosen = [name for name in self.chosen(values) if name[0] in ("x", "many")]
+        columns = pyo.quicksum(self.model.chosen[numbers[name]] for name in chosen)
+        self.model.rows.add(columns <= len(chosen) - 1)
 
 
 def build(instance: OperatorInstance) -> MilpModel:
@@ -77,7 +90,7 @@ def build(instance: OperatorInstance) -> MilpModel:
             slack = _NATURAL * (1 - model.chosen[place[name]])
             model.rows.add(total(load, unit) <= count * model.slowest + slack)
     model.objective = pyo.Objective(expr=model.slowest)
-    return MilpModel(model, names, unit, replicas)
+    return MilpModel(instance, model, names, unit, replicas)
 
 
 def _scale(row: Row) -> float:
@@ -89,47 +102,4 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     reason = shortage(instance)
     if reason is not None:
         return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
-    if watch.stopped():
-        return Answer(stop=watch.why())
-    built = build(instance)
-    while True:
-        wrong: list[list[Column]] = []
-
-        def listen(values: Any, wrong: list[list[Column]] = wrong) -> None:
-            chosen = built.chosen(values)
-            plan = assignment.plan_of(instance, chosen)
-            if violations(instance, plan):
-                wrong.append([name for name in chosen if name[0] in ("x", "many")])
-                return
-            watch.plan(plan, evaluate(instance, plan))
-
-        run = milp.run(
-            built.model,
-            limits,
-            watch,
-            on_solution=listen,
-            on_bound=lambda value: watch.bound(built.seconds(value)),
-            options={"mip_feasibility_tolerance": 1e-9},
-        )
-        if run.values is not None:
-            listen(run.values)
-        if not wrong or run.stop is not Stop.PROVED:
-            break
-        numbers = {name: number for number, name in enumerate(built.names)}
-        for chosen in wrong:  # within the tolerance of a row of sizes, yet too large: forbid it and go on
-            columns = pyo.quicksum(built.model.chosen[numbers[name]] for name in chosen)
-            built.model.rows.add(columns <= len(chosen) - 1)
-    if run.bound is not None and math.isfinite(run.bound):
-        watch.bound(built.seconds(run.bound))
-    infeasible = run.infeasible and watch.best_plan is None
-    if run.infeasible and watch.best_objective is not None:  # everything better was cut off
-        watch.bound(watch.best_objective)
-    return Answer(
-        watch.best_plan,
-        None if infeasible else watch.best_bound,
-        infeasible=infeasible,
-        stop=run.stop,
-        solver=run.solver,
-        reason="no assignment fits" if infeasible else "",
-        stats=run.stats,
-    )
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason="no assignment fits")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer
+from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.shapes import shortage
 from formulations.pipeline_placement.phases import Found, compute_bound, decoupled
@@ -34,7 +35,7 @@ _HINT_SHARE = 0.25
 
 
 @dataclass
-class Joint:
+class Joint(cpsat.Runnable):
     """The model and what is needed to read it: columns of the partition, places of stage replicas, the unit.
 
     ``top`` units are more than any plan of interest takes.
@@ -48,7 +49,7 @@ class Joint:
     top: int = 0
     slowest: Any = None
 
-    def plan(self, values: Any) -> PlacementPlan:
+    def decode(self, values: Any) -> PlacementPlan:
         """The plan that the values of a solution describe."""
         chosen = [name for name, variable in self.columns.items() if values[variable]]
         device = {(s, r): d for (s, r, d), variable in self.at.items() if values[variable]}
@@ -60,7 +61,12 @@ class Joint:
         """Seconds in units, rounded down; beyond ``top`` no more needs to be known, and sums stay small."""
         return min(self.scale.floor(seconds), self.top)
 
-    def seconds(self, bound: float) -> float:
+    def cut_off(self, _plan: PlacementPlan, values: Any) -> None:
+        """Not this partition, of which only rounded sizes fit."""
+        chosen = [variable for name, variable in self.columns.items() if name[0] == "x" and values[variable]]
+        self.model.add_bool_or([variable.negated() for variable in chosen])
+
+    def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
         return max(0.0, self.scale.restore(math.ceil(bound - 1e-6)) * (1 - 1e-14))
 
@@ -246,45 +252,20 @@ def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[P
     _, known = watch.incumbent()
     lower = compute_bound(instance)
     watch.bound(lower)
-    built = build(instance, lower, known)
-    wrong: list[PlacementPlan] = []
-
-    def listen(values: Any) -> None:
-        plan = built.plan(values)
-        if violations(instance, plan):  # rounded sizes let in what does not fit
-            wrong.append(plan)
-        else:
-            watch.plan(plan, evaluate(instance, plan))
-
-    run = cpsat.run(
-        built.model,
+    found = prove(
+        instance,
+        lambda: build(instance, lower, known),
+        evaluate,
+        violations,
         limits,
         watch,
-        on_solution=listen,
-        on_bound=lambda value: watch.bound(max(lower, built.seconds(value))),
+        reason="no partition fits",
     )
-    if run.values is not None:
-        listen(run.values)
-    plan, objective = watch.incumbent()
-    if run.bound is not None:
-        watch.bound(max(lower, built.seconds(run.bound)))
-    elif run.infeasible and objective is not None:  # nothing is better than the plan it was told
-        watch.bound(objective)
-    if plan is not None:
-        stats = {**stats, "step_s": simulate_plan(instance, plan).seconds}
-    if known is not None and objective is not None and known:
-        stats = {**stats, "decoupling_loss": known / objective - 1}
-    infeasible = run.infeasible and plan is None
-    stop = run.stop if not wrong else watch.why(Stop.COMPLETED)
-    return Answer(
-        plan,
-        None if infeasible else watch.best_bound,
-        infeasible=infeasible,
-        stop=stop,
-        solver=run.solver,
-        stats={**run.stats, **stats},
-        reason="no partition fits" if infeasible else "",
-    )
+    if found.plan is not None:
+        stats["step_s"] = simulate_plan(instance, found.plan).seconds
+    if known and watch.best_objective is not None:
+        stats["decoupling_loss"] = known / watch.best_objective - 1
+    return replace(found, stats={**found.stats, **stats})
 
 
 def _first_plan(instance: PlacementInstance, limits: Limits, watch: Watch) -> dict[str, Any]:

@@ -24,11 +24,12 @@ import pyomo.environ as pyo
 from pyomo.core.expr import LinearExpression
 
 from formulations.family import Answer
+from formulations.modelled import WithoutSizes, go_on
 from formulations.stage_partitioning.assignment import Chosen, Terms
 from formulations.stage_partitioning.columns_price import Block, Prices
 from formulations.stage_partitioning.model_size import MOST_DOWNSETS, columns_supports
-from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, violations
-from formulations.stage_partitioning.proof import go_on, prove
+from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.proof import prove
 from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 from solvers import milp
@@ -234,7 +235,7 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
     return Reach(prices, high * (1 + WIDER))
 
 
-class Model:
+class Model(WithoutSizes):
     """The model and its variables: ``flow[a]`` (binary) for every arc; ``time``, which is T in parts of ``unit``."""
 
     def __init__(self, prices: Prices, reach: Reach) -> None:
@@ -313,12 +314,6 @@ class Model:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
         return max(0.0, bound * (1 - TRUST)) * self.unit
 
-    def cut_off(self, stage: Stage, in_flight: int) -> None:
-        """Never asked for: every column was checked to the byte."""
-        raise RuntimeError(
-            f"a stage with nodes {stage.nodes} was priced for {in_flight} micro-batches but does not fit"
-        )
-
     def run(
         self,
         limits: Limits,
@@ -341,7 +336,7 @@ class Model:
 def build(instance: StageInstance, target: float, watch: Watch | None = None) -> Model:
     """The model of all plans in which no stage takes more than ``target``, in the instance's time unit, > 0.
 
-    Raises `proof.Stopped` once the watch is, and ``ValueError`` if the instance has too many downsets.
+    Raises `modelled.Stopped` once the watch is, and ``ValueError`` if the instance has too many downsets.
     """
     prices = _prices(instance, watch or Watch())
     return Model(prices, Reach(prices, target))

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.modelled import go_on
 from formulations.stage_partitioning.assignment import Chosen, Crossing, Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK
-from formulations.stage_partitioning.proof import go_on
 from solvers.outcome import Watch
 
 #: Sums taken in another order may differ by this part of themselves; nothing that close to a limit is dropped.

@@ -17,10 +17,11 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.modelled import go_on
 from formulations.stage_partitioning.assignment import Chosen, Terms
 from formulations.stage_partitioning.first_plan import first_plan
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
-from formulations.stage_partitioning.proof import go_on, prove
+from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Run, Watch
@@ -179,7 +180,12 @@ class Model:
         """T is the scaled T rounded up, at most: it may exceed the true one by less than a unit."""
         return max(0.0, self.costs.restore(bound - 1))
 
-    def cut_off(self, stage: Stage, in_flight: int) -> None:
+    def cut_off(self, plan: StagePlan, _values: Any) -> None:
+        """Forbid every stage that is too large."""
+        for stage, in_flight in too_large(self.terms.instance, plan):
+            self._forbid(stage, in_flight)
+
+    def _forbid(self, stage: Stage, in_flight: int) -> None:
         """Not all of these TMPCs together, at any position, with so many micro-batches in flight or more."""
         options = self.terms.chosen(StagePlan((stage,)))[0].options
         for (j, y), flying in self.in_flight.items():
@@ -200,7 +206,7 @@ class Model:
 def build(instance: StageInstance, first: StagePlan | None = None, watch: Watch | None = None) -> Model:
     """The CP-SAT model of an instance.
 
-    ``first`` (a feasible plan) becomes the hint and the upper bound. Raises `proof.Stopped` once the watch is.
+    ``first`` (a feasible plan) becomes the hint and the upper bound. Raises `modelled.Stopped` once the watch is.
     """
     return Model(Terms(instance), first, watch or Watch())
 

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.tmpc_knapsack.modelled import fastest, sizes, solve_model
-from formulations.tmpc_knapsack.problem import KnapsackPlan
+from formulations.modelled import prove
+from formulations.tmpc_knapsack.costs import shortage
+from formulations.tmpc_knapsack.modelled import Model, fastest, sizes
+from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Watch
 from solvers.scaling import Scale, cost_scale, size_scale
 
 
 @dataclass
-class CpsatModel:
+class CpsatModel(cpsat.Runnable, Model):
     """``chosen[v][j]``: node v takes its option j. The objective is extra time in units of ``scale``."""
 
+    instance: KnapsackInstance
     model: cp_model.CpModel
     chosen: list[list[cp_model.IntVar]]
     scale: Scale
-
-    def run(
-        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
-    ) -> Run:
-        """Run CP-SAT."""
-        return cpsat.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
 
     def is_chosen(self, values: Any, node: int, option: int) -> bool:
         """Whether a solution takes that option."""
@@ -70,9 +66,9 @@ def build(instance: KnapsackInstance) -> CpsatModel:
     largest = math.fsum(max(option.time for option in node.options) for node in instance.nodes)
     scale = cost_scale(math.fsum(least), len(instance.nodes), largest)
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
-    return CpsatModel(model, chosen, scale)
+    return CpsatModel(instance, model, chosen, scale)
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the times."""
-    return solve_model(instance, build(instance), limits, watch)
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=shortage(instance))

@@ -4,18 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.tmpc_knapsack.modelled import fastest, sizes, solve_model
-from formulations.tmpc_knapsack.problem import KnapsackPlan
+from formulations.modelled import prove
+from formulations.tmpc_knapsack.costs import shortage
+from formulations.tmpc_knapsack.modelled import Model, fastest, sizes
+from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import milp
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Watch
 
 #: The capacity, and the largest extra time, in the model's units.
 _NATURAL = 1e6
@@ -25,19 +26,13 @@ _TOLERANCE = 1e-6
 
 
 @dataclass
-class MilpModel:
+class MilpModel(milp.Runnable, Model):
     """``model.chosen[v, j]``: node v takes its option j. The objective is extra time in units of ``unit``."""
 
+    instance: KnapsackInstance
     model: Any
-    num_nodes: int
     unit: float
-
-    def run(
-        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
-    ) -> Run:
-        """Run HiGHS; a loose integrality tolerance would let it exceed the capacity by a millionth."""
-        options = {"mip_feasibility_tolerance": 1e-9}
-        return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, options=options)
+    options = milp.TIGHT  # a loose one would let it exceed the capacity by a millionth
 
     def is_chosen(self, values: Any, node: int, option: int) -> bool:
         """Whether a solution takes that option."""
@@ -45,11 +40,11 @@ class MilpModel:
 
     def extra_time(self, bound: float) -> float:
         """A bound less HiGHS's tolerance."""
-        return (bound - _TOLERANCE * self.num_nodes) * self.unit
+        return (bound - _TOLERANCE * len(self.instance.nodes)) * self.unit
 
     def forbid(self, options: list[tuple[int, int]]) -> None:
         """Not every node takes one of these."""
-        self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= self.num_nodes - 1)
+        self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= len(self.instance.nodes) - 1)
 
 
 def build(instance: KnapsackInstance) -> MilpModel:
@@ -77,9 +72,9 @@ def build(instance: KnapsackInstance) -> MilpModel:
     model.forbidden = pyo.ConstraintList()
     # Least total time, counted from the fastest options.
     model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
-    return MilpModel(model, len(instance.nodes), unit)
+    return MilpModel(instance, model, unit)
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound is some 1e-12 of the largest extra time per node below it."""
-    return solve_model(instance, build(instance), limits, watch)
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=shortage(instance))

@@ -189,7 +189,7 @@ def test_models_tell_what_they_find_and_stop_when_asked(room: Any) -> None:
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
     answer = room.solve(instance, Limits(), watch)
-    assert (answer.plan, answer.stop) == (None, Stop.INTERRUPTED)
+    assert (answer.bound, answer.stop) == (None, Stop.INTERRUPTED)
 
 
 @pytest.mark.parametrize("joint", [False, True])

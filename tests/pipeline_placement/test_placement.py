@@ -132,7 +132,7 @@ def test_replicas_need_not_be_in_the_order_of_devices(
     instance = placed(graph, matrix, objective=objective)
     built = joint.build(instance, 1.0)
     run = cpsat.run(built.model, Limits(time_s=20), Watch())
-    assert evaluate(instance, built.plan(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
+    assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
 
 
 def test_decoupling_costs_what_the_joint_model_says() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from formulations.family import Answer, Claim, Method
+from formulations.modelled import Stopped, WithoutSizes
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.problem import Stage, StagePlan
-from formulations.stage_partitioning.proof import Stopped, prove
+from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.errors import CrosscheckError
 from planner.run import run as run_method
@@ -52,8 +53,12 @@ class Scripted:
     def lower_bound(self, bound: float) -> float:
         return bound
 
-    def cut_off(self, stage: Stage, in_flight: int) -> None:
-        self.cuts.append((stage, in_flight))
+    def cut_off(self, plan: StagePlan, _values: Any) -> None:
+        self.cuts += too_large(INSTANCE, plan)
+
+
+class Boastful(WithoutSizes, Scripted):
+    """A model that claims to know all sizes to the byte."""
 
 
 def proved(tmpc: str, bound: float, dp_degree: int = 1) -> Run:
@@ -81,6 +86,26 @@ def test_a_model_that_keeps_what_was_cut_off_is_wrong() -> None:
     model = Scripted(iter([proved("fast", 1.0), proved("fast", 1.0)]))
     with pytest.raises(RuntimeError, match="keeps a plan that was cut off: memory"):
         prove(INSTANCE, lambda: model, Limits(), Watch())
+
+
+def test_a_model_that_rounds_nothing_and_yet_lets_in_what_is_too_large_is_wrong() -> None:
+    with pytest.raises(RuntimeError, match="accepts a plan that is too large"):
+        prove(INSTANCE, lambda: Boastful(iter([proved("fast", 1.0)])), Limits(), Watch())
+
+
+def test_a_limit_after_a_plan_that_does_not_fit_leaves_what_was_found() -> None:
+    watch = Watch()
+    runs = iter([proved("fast", 1.0), Run(stop=Stop.TIME_LIMIT)])
+    answer = prove(INSTANCE, lambda: Scripted(runs), Limits(), watch)
+    assert (answer.plan, answer.bound, answer.stop) == (None, None, Stop.TIME_LIMIT)
+    assert answer.stats["rounds"] == 2
+
+
+def test_nothing_is_built_once_the_watch_is_stopped() -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = prove(INSTANCE, lambda: pytest.fail("built"), Limits(), watch)
+    assert (answer.plan, answer.stop) == (None, Stop.INTERRUPTED)
 
 
 def test_infeasible_is_a_proof_without_a_bound() -> None:

@@ -1,0 +1,150 @@
+"""From a declarative model to an answer: run it, check its plans, cut off what only rounding let through, go on.
+
+Models round sizes down and solvers have tolerances, so a solution may break the rule on memory; its plan is forbidden
+and the model runs again. Every plan goes through the family's definition, and every bound through the model's own
+`Model.lower_bound`, before anybody hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from formulations.family import Answer, Violation
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+
+Instance = TypeVar("Instance")
+Plan = TypeVar("Plan")
+
+#: The rules that rounded sizes may break; any other is a fault of the model.
+ROUNDED = frozenset({"memory"})
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the caller asked for it
+    """The watch was stopped while a model was being built."""
+
+
+def go_on(watch: Watch) -> None:
+    """Raise `Stopped` once the watch is: the poll of every loop that builds a large model."""
+    if watch.stopped():
+        raise Stopped
+
+
+class Model(Protocol[Plan]):
+    """A solver's model of an instance, built."""
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None],
+        on_bound: Callable[[float], None],
+    ) -> Run:
+        """Run its solver."""
+
+    def decode(self, values: Any) -> Plan:
+        """The plan of a solution."""
+
+    def lower_bound(self, bound: float) -> float:
+        """What a dual bound of the model proves for the instance as declared, in its own unit."""
+
+    def cut_off(self, plan: Plan, values: Any) -> None:
+        """Forbid a plan with too many bytes (and any that is no smaller); ``values`` is the solution it came from."""
+
+
+class WithoutSizes:
+    """A model that rounds no sizes, or has checked them to the byte: there is nothing to cut off."""
+
+    def cut_off(self, plan: Any, _values: Any) -> None:
+        """Raise ``RuntimeError``: what the definition says of this plan, the model should have known."""
+        raise RuntimeError(f"the model accepts a plan that is too large: {plan}")
+
+
+def prove(
+    instance: Instance,
+    build: Callable[[], Model[Plan]],
+    evaluate: Callable[[Instance, Plan], float],
+    violations: Callable[[Instance, Plan], tuple[Violation, ...]],
+    limits: Limits,
+    watch: Watch,
+    *,
+    reason: str = "the model has no solution",
+) -> Answer[Plan]:
+    """Build and run a model until its best plan passes the definition's own check, or a limit.
+
+    Plans and bounds go to ``watch`` as they are found; the answer holds the best plan that the watch was told of,
+    and is optimal by what ``evaluate`` says, not by the solver's word. A solver's claim that contradicts a checked plan
+    (both of ours have been caught at it) is passed on as it is: whoever runs the method must see it and say so.
+
+    Parameters
+    ----------
+    build
+        May raise `Stopped` once the watch is.
+    evaluate, violations
+        The family's definition.
+    reason
+        Said of an instance that is proved infeasible.
+
+    Raises
+    ------
+    RuntimeError
+        If the model accepts a plan that breaks a rule other than `ROUNDED`, or one that was cut off.
+    """
+
+    def hear_bound(bound: float) -> None:
+        watch.bound(model.lower_bound(bound))
+
+    def hear_plan(values: Any) -> Plan | None:
+        """Tell of a solution; the plan, if it breaks a rule."""
+        plan = model.decode(values)
+        if violations(instance, plan):
+            return plan
+        watch.plan(plan, evaluate(instance, plan))
+        return None
+
+    rounds, rejected = 0, None
+    try:
+        go_on(watch)
+        model = build()
+        while True:
+            rounds += 1
+            run = model.run(limits, watch, on_solution=lambda values: _ignore(hear_plan(values)), on_bound=hear_bound)
+            wrong = None if run.values is None else hear_plan(run.values)
+            if wrong is None:
+                break
+            broken = violations(instance, wrong)
+            _demand_rounded(broken)
+            if wrong == rejected:
+                raise RuntimeError(f"the model keeps a plan that was cut off: {broken[0]}")
+            model.cut_off(wrong, run.values)
+            rejected = wrong
+    except Stopped:
+        return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
+    if run.bound is not None:
+        hear_bound(run.bound)
+    return Answer(
+        plan=watch.best_plan,
+        bound=None if run.infeasible else watch.best_bound,
+        infeasible=run.infeasible,
+        stop=_why(run, watch),
+        solver=run.solver,
+        reason=reason if run.infeasible else "",
+        stats={**run.stats, "rounds": rounds},
+    )
+
+
+def _ignore(_: object) -> None:
+    """A listener returns nothing."""
+
+
+def _demand_rounded(broken: tuple[Violation, ...]) -> None:
+    others = [found for found in broken if found.rule not in ROUNDED]
+    if others:
+        raise RuntimeError(f"the model accepts a plan that the definition rejects: {others[0]}")
+
+
+def _why(run: Run, watch: Watch) -> Stop:
+    if run.stop is not Stop.PROVED or run.infeasible:
+        return run.stop
+    gap = relative_gap(watch.best_objective, watch.best_bound)
+    return Stop.PROVED if gap is not None and gap <= OPTIMAL_GAP else Stop.COMPLETED

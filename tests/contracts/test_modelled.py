@@ -1,0 +1,111 @@
+"""What a model cuts off is that plan and nothing else: one after the other, all plans come out, best first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import pairwise, product
+from types import ModuleType
+from typing import Any
+
+import flushed_oracle
+import hierarchical_oracle
+import operator_oracle
+import pytest
+
+from formulations.family import Violation
+from formulations.flushed_partitioning import cpsat as flushed_cpsat
+from formulations.hierarchical_partitioning import cpsat as hierarchical_cpsat
+from formulations.operator_partitioning import cpsat as operator_cpsat
+from formulations.operator_partitioning import milp as operator_milp
+from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
+from formulations.pipeline_placement import joint
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.pipeline_placement import placed
+from solvers.outcome import Limits, Stop, Watch
+
+
+def whole(plan: Any) -> Any:
+    """All of a plan."""
+    return plan
+
+
+def one_by_one(
+    room: ModuleType,
+    instance: Any,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+    part: Callable[[Any], Any] = whole,
+) -> list[float]:
+    """Objectives of the best plans, each found with those before it called too large; fewer than ``most``: all.
+
+    ``part`` is what of a plan has a size.
+    """
+    rejected: list[Any] = []
+    own: Callable[[Any, Any], tuple[Violation, ...]] = room.violations
+
+    def rules(instance: Any, plan: Any) -> tuple[Violation, ...]:
+        return (Violation("memory", "as this test says"),) if part(plan) in rejected else own(instance, plan)
+
+    monkeypatch.setattr(room, "violations", rules)
+    values = []
+    for _ in range(most):
+        answer = room.solve(instance, Limits(), Watch())
+        assert answer.stop is Stop.PROVED
+        if answer.infeasible:
+            break
+        assert part(answer.plan) not in rejected
+        rejected.append(part(answer.plan))
+        values.append(room.evaluate(instance, answer.plan))
+    return values
+
+
+def every_objective(instance: OperatorInstance) -> list[float]:
+    """Objectives of all plans with the stages in order, ascending."""
+    assert instance.num_stages is not None
+    stages, found = instance.num_stages, {}
+    for home in product(range(stages), repeat=len(instance.operators)):
+        members = tuple(tuple(v for v, s in enumerate(home) if s == stage) for stage in range(stages))
+        if all(members):
+            plan = OperatorPlan(members, (instance.replicas,) * stages)
+            if violations(instance, plan) == ():
+                found[plan] = evaluate(instance, plan)
+    return sorted(found.values())
+
+
+@pytest.mark.parametrize("room", [operator_cpsat, operator_milp])
+def test_all_partitions_of_operators(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    for seed in range(8):
+        instance = operator_oracle.random_instance(random.Random(seed), max_operators=5, plain=True)
+        expected = every_objective(instance)[:6]
+        seen += len(expected)
+        with monkeypatch.context() as patch:
+            assert one_by_one(room, instance, 6, patch)[: len(expected)] == pytest.approx(expected, rel=1e-6)
+    assert seen >= 20
+
+
+@pytest.mark.parametrize(
+    ("room", "make"),
+    [(flushed_cpsat, flushed_oracle.random_flushed), (hierarchical_cpsat, hierarchical_oracle.random_hierarchical)],
+)
+def test_the_next_plan_is_no_better(
+    room: ModuleType, make: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = 0
+    for seed in range(4):
+        with monkeypatch.context() as patch:
+            values = one_by_one(room, make(seed), 4, patch)
+        assert all(later >= value * (1 - 1e-6) for value, later in pairwise(values))
+        longest = max(longest, len(values))
+    assert longest == 4
+
+
+def test_all_partitions_of_a_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three operators in a row on two stages: two partitions; each is rejected whatever its mapping."""
+    operators = tuple(Operator(v, time) for v, time in enumerate((1.0, 2.0, 4.0)))
+    tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 8.0))
+    graph = OperatorInstance("row", operators, tensors, num_stages=2, replicas=1)
+    instance = placed(graph, ((0.0, 4.0), (4.0, 0.0)))
+    monkeypatch.setattr(joint, "_first_plan", lambda *_: {})
+    assert one_by_one(joint, instance, 5, monkeypatch, part=lambda plan: plan.partition) == pytest.approx([6, 6.25])
