@@ -40,8 +40,9 @@ class Scripted:
     runs: Iterator[Run]
     cuts: list[tuple[Stage, int]] = field(default_factory=list)
 
-    def run(self, *_: Any, on_solution: Callable[[Any], None], **__: Any) -> Run:
+    def run(self, *_: Any, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]) -> Run:
         run = next(self.runs)
+        on_bound(0.25)
         if run.values is not None:
             on_solution(run.values)
         return run
@@ -97,8 +98,13 @@ def test_a_limit_after_a_plan_that_does_not_fit_leaves_what_was_found() -> None:
     watch = Watch()
     runs = iter([proved("fast", 1.0), Run(stop=Stop.TIME_LIMIT)])
     answer = prove(INSTANCE, lambda: Scripted(runs), Limits(), watch)
-    assert (answer.plan, answer.bound, answer.stop) == (None, None, Stop.TIME_LIMIT)
+    assert (answer.plan, answer.stop) == (None, Stop.TIME_LIMIT)
     assert answer.stats["rounds"] == 2
+
+
+def test_bounds_are_told_as_they_are_found() -> None:
+    answer = prove(INSTANCE, lambda: Scripted(iter([Run(stop=Stop.TIME_LIMIT)])), Limits(), Watch())
+    assert (answer.bound, answer.stop) == (0.25, Stop.TIME_LIMIT)
 
 
 def test_nothing_is_built_once_the_watch_is_stopped() -> None:
@@ -109,8 +115,9 @@ def test_nothing_is_built_once_the_watch_is_stopped() -> None:
 
 
 def test_infeasible_is_a_proof_without_a_bound() -> None:
-    run = Run(stop=Stop.PROVED, infeasible=True)
-    answer = prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), Watch())
+    run, watch = Run(stop=Stop.PROVED, infeasible=True), Watch()
+    watch.bound(0.5)
+    answer = prove(INSTANCE, lambda: Scripted(iter([run])), Limits(), watch)
     assert (answer.infeasible, answer.plan, answer.bound, answer.stop) == (True, None, None, Stop.PROVED)
 
 
