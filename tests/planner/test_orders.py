@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.cli import main
 from planner.errors import UsageError
-from planner.orders import load_orders, solve_orders
+from planner.orders import best_order, load_orders, solve_orders
 from solvers.outcome import Limits, Status, Stop
 
 ORDERS = "id,name,depth-first,lifo"
@@ -63,6 +63,45 @@ def test_infeasible_is_not_proved_by_some_orders(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("planner.orders.solve", lambda *_, **__: results.pop(0))
     found = solve_orders({"id": None, "lifo": None})
     assert (found.status, found.stop) == (Status.UNKNOWN, Stop.SIZE_LIMIT)
+
+
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> list[Limits]:
+    """Let the orders' runs have these results; returns the limits that each run is given."""
+    seen: list[Limits] = []
+
+    def solve(*_: Any, limits: Limits, **__: Any) -> Any:
+        seen.append(limits)
+        return results[len(seen) - 1]
+
+    monkeypatch.setattr("planner.orders.solve", solve)
+    return seen
+
+
+def test_the_orders_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved = planner.solve(planner.load("diamond"), method="exact")
+    seen = one_after_the_other(monkeypatch, [replace(proved, seconds=seconds) for seconds in (2.0, 4.0, 1.0)])
+    found = solve_orders({"id": None, "name": None, "lifo": None}, limits=Limits(time_s=5.0, seed=3))
+    assert [limits.time_s for limits in seen] == [5.0, 3.0, 0.0] and {limits.seed for limits in seen} == {3}
+    assert found.seconds == 7.0
+
+
+def test_a_signal_ends_the_orders_and_their_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the orders not run could have is not known, so there is no bound, and no word of infeasible either."""
+    proved = planner.solve(planner.load("diamond"), method="exact")
+    seen = one_after_the_other(monkeypatch, [replace(proved, signal=2, stop=Stop.INTERRUPTED)])
+    found = solve_orders({"id": None, "lifo": None})
+    assert len(seen) == 1 and found.signal == 2 and found.bound is None and found.status is Status.FEASIBLE
+    nothing = replace(proved, signal=15, status=Status.INFEASIBLE, objective=None, bound=None, gap=None, plan=None)
+    one_after_the_other(monkeypatch, [nothing])
+    assert solve_orders({"id": None, "lifo": None}).status is Status.UNKNOWN
+
+
+def test_the_order_of_the_plan() -> None:
+    by_order = load_orders("diamond", linearize="lifo,id,name", devices=3)
+    found = solve_orders(by_order, method="exact")
+    alone = replace(found, stats={**found.stats, "orders": {"lifo": None, "id": 2.0, "name": 1.0}})
+    assert best_order(alone, by_order) == "name"
+    assert best_order(replace(found, stats={}), {"": None}) == ""
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
