@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ from planner.cli_common import (
     warn,
 )
 from planner.errors import CrosscheckError, UsageError
+from planner.result import Result
 from solvers.outcome import Status
 
 
@@ -57,45 +59,25 @@ def solve_command(
     **settings: Any,
 ) -> None:
     """Find a plan: the best there is with --exact, a good one with its gap without."""
-    from planner.comparison import write_reproducer
     from planner.events import event_file
-    from planner.files import refuse_outputs, write_atomically
-    from planner.loading import family_of
-    from planner.orders import best_order, load_orders, solve_orders
-    from planner.pictures import draw, refuse_undrawable
-    from planner.placing import load_placed
-    from planner.plots.files import require
+    from planner.files import refuse_outputs
+    from planner.orders import best_order, solve_orders
     from planner.progress import note, progress_line
-    from planner.report import as_json, plan_file, show_result
-    from planner.schedules import refuse_untraceable, write_trace
-    from planner.sweep import Row, parse_counts, show_rows, sweep
+    from planner.sweep import Row, parse_counts, sweep
 
     limits = limits_of(time_limit, gap, seed, threads)
-    files = {"--out": out, "--plot": plot, "--events": events, "--trace": trace}
-    refuse_outputs(files, instance, *([] if topology is None else [topology]))
+    wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace}
+    refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
     overrides, given = options.split(settings)
+    by_order: dict[str, Any] = {}
+    if batch_size is None:
+        _refuse({"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes}, "a --batch-size beside it")
+        by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
+    else:
+        _refuse({"--topology": topology, "--trace": trace}, "no --batch-size beside it")
+        _require(plot)
     rows: list[Row] = []
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
-    if batch_size is None:
-        for name, value in (("--grad-accum", grad_accum), ("--microbatch-sizes", microbatch_sizes)):
-            if value is not None:
-                raise UsageError.at(name, value, "a --batch-size beside it")
-        if topology is None:
-            by_order = load_orders(instance, inputs=inputs, **overrides)
-        else:
-            by_order = {"": load_placed(instance, topology, inputs=inputs, overrides=overrides)}
-        loaded = next(iter(by_order.values()))
-        warn(loaded, quiet)
-        if plot is not None:
-            refuse_undrawable(loaded, plot)  # refuses now rather than after the search
-        if trace is not None:
-            refuse_untraceable(loaded, trace)
-    else:
-        for name, value in (("--topology", topology), ("--trace", trace)):
-            if value is not None:
-                raise UsageError.at(name, value, "no --batch-size beside it")
-        if plot is not None:
-            require(plot)
     try:
         with progress_line(quiet) as shown, event_file(events, shown) as heard:
             run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
@@ -110,28 +92,104 @@ def solve_command(
                 )
             heard.end(result)
     except CrosscheckError as error:
-        path = write_reproducer(reproducer_dir, {**error.evidence, "contradictions": [str(error)]})
-        if json:
-            print(as_json({"agree": False, "contradictions": [str(error)], "reproducer": path}))
-        raise CrosscheckError(f"{error} (reproducer: {path})") from error
+        raise _with_reproducer(error, reproducer_dir, json) from error
+    _write_plan(result, out)  # first: whoever reads the table may hang up
+    _show(result, loaded, rows, json)
+    _draw(result, loaded, {"--out": out, "--plot": plot, "--trace": trace}, quiet)
+    raise typer.Exit(exit_code(result, exact, limits))
+
+
+def _refuse(given: Mapping[str, str | None], rule: str) -> None:
+    """`UsageError` for the first option that was given."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError.at(name, value, rule)
+
+
+def _require(plot: str | None) -> None:
+    """`UsageError` if a picture is asked for and cannot be drawn here."""
+    from planner.plots.files import require
+
+    if plot is not None:
+        require(plot)
+
+
+def _instances(
+    name: str,
+    topology: str | None,
+    inputs: str | None,
+    overrides: dict[str, Any],
+    quiet: bool,
+    plot: str | None,
+    trace: str | None,
+) -> dict[str, Any]:
+    """The instance, once for every order to linearise it in; what cannot be drawn is refused before the search."""
+    from planner.orders import load_orders
+    from planner.pictures import refuse_undrawable
+    from planner.placing import load_placed
+    from planner.schedules import refuse_untraceable
+
+    if topology is None:
+        by_order = load_orders(name, inputs=inputs, **overrides)
+    else:
+        by_order = {"": load_placed(name, topology, inputs=inputs, overrides=overrides)}
+    loaded = next(iter(by_order.values()))
+    warn(loaded, quiet)
+    if plot is not None:
+        refuse_undrawable(loaded, plot)
+    if trace is not None:
+        refuse_untraceable(loaded, trace)
+    return by_order
+
+
+def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
+    """Write the reproducer; the error that names it."""
+    from planner.comparison import write_reproducer
+    from planner.report import as_json
+
+    path = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
+    if json:
+        print(as_json({"agree": False, "contradictions": [str(error)], "reproducer": path}))
+    return CrosscheckError(f"{error} (reproducer: {path})")
+
+
+def _write_plan(result: Result, out: str | None) -> None:
+    from planner.files import write_atomically
+    from planner.report import plan_file
+
     if out is not None and result.plan is not None:
-        write_atomically(Path(out), plan_file(result))  # first: whoever reads the table may hang up
+        write_atomically(Path(out), plan_file(result))
+
+
+def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
+    from planner.loading import family_of
+    from planner.report import as_json, show_result
+    from planner.sweep import show_rows
+
     if json:
         print(as_json(result.to_json()))
-    else:
-        if rows:
-            show_rows(rows, result.unit)
-        show_result(result, family_of(loaded).describe(loaded))
+        return
+    if rows:
+        show_rows(rows, result.unit)
+    show_result(result, family_of(loaded).describe(loaded))
+
+
+def _draw(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> None:
+    """Draw the plan, or say of every file that there is none."""
+    from planner.pictures import draw
+    from planner.progress import note
+    from planner.schedules import write_trace
+
     if result.plan is None:
-        for name, asked in (("--out", out), ("--plot", plot), ("--trace", trace)):
+        for name, asked in wanted.items():
             if asked is not None:
                 note(quiet, f"{name} {asked}: there is no plan to write")
-        raise typer.Exit(exit_code(result, exact, limits))
+        return
+    plot, trace = wanted["--plot"], wanted["--trace"]
     if plot is not None:
         draw(plot, loaded, result.plan)
     if trace is not None:
         write_trace(trace, loaded, result.plan)
-    raise typer.Exit(exit_code(result, exact, limits))
 
 
 def crosscheck_command(
