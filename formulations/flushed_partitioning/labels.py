@@ -31,8 +31,8 @@ from solvers.outcome import Limits, Stop, Watch
 #: More downsets than this make more pairs than are walked over in minutes.
 MOST_DOWNSETS = 20_000
 
-#: Labels that a pool starts with, and the bytes it may grow to: a label takes 64, and 8 for each slot.
-_POOL, _MOST_BYTES = 1 << 14, 1 << 32
+#: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each slot.
+_POOL, _MOST_BYTES = 1 << 14, 5 << 29
 
 
 class Pool(NamedTuple):

@@ -46,6 +46,13 @@ def test_depth_by_hand(stages: tuple[str, ...], longest: int) -> None:
     assert evaluate(diamond(), plan(*stages)) == pytest.approx((1 + (longest - 1) / 4) * slowest)
 
 
+def test_edges_that_run_backwards_are_not_followed() -> None:
+    """Such plans break the rule of order; their depth is that of the edges which do not."""
+    assert depth(diamond(), plan("d", "abc")) == 1
+    assert depth(diamond(), plan("cd", "ab")) == 1
+    assert depth(diamond(), plan("b", "a", "cd")) == 2
+
+
 def test_nodes_without_edges_are_side_by_side() -> None:
     instance = diamond()
     apart = replace(instance, flat=replace(instance.flat, edges=()))
@@ -122,6 +129,22 @@ def test_sets_that_overlap_are_slots_of_their_own() -> None:
     assert found.width[0] == 2 and of_0 & of_1 == 0 and everything == of_0 | of_1
 
 
+def test_unions_are_no_slots() -> None:
+    """0 reaches what 1 and 2 reach together, whichever comes first."""
+    found = find_slots(5, [(0, 3), (0, 4), (1, 3), (2, 4)], pack([0b11000], 5))
+    assert found.width.tolist() == [2] and found.node[0].tolist() == [1, 2]
+
+
+def test_slots_fill_a_word_at_most() -> None:
+    """Pairs side by side: each target is a slot of its own."""
+    for pairs in (60, 61):
+        edges = [(v, pairs + v) for v in range(pairs)]
+        found = find_slots(2 * pairs, edges, pack([(1 << pairs) - 1 << pairs], 2 * pairs))
+        assert (found is None) is (pairs > 60)
+        if found is not None:
+            assert found.width.tolist() == [60] and int(found.mask[0, 2 * pairs]).bit_count() == 60
+
+
 def test_slots_follow_the_order_of_the_downsets() -> None:
     """A bottleneck that rules out a node's only TMPC changes the order of the downsets, and with it the slots."""
     layers = [Layer(v, {1: (Tmpc("x", time, 0.0, 1.0, 0.0),)}) for v, time in (("a", 10.0), ("b", 1000.0))]
@@ -191,6 +214,21 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = labels.solve(instance, Limits(), Watch())
     monkeypatch.setattr(labels, "_POOL", 2)
     assert labels.solve(instance, Limits(), Watch()).plan == expected.plan
+    sizes: list[int] = []
+
+    def made(size: int, width: int, make=labels.make_pool) -> labels.Pool:
+        pool = make(size, width)
+        sizes.append(sum(part.nbytes for part in pool))
+        return pool
+
+    monkeypatch.setattr(labels, "make_pool", made)
+    labels.solve(instance, Limits(), Watch())
+    most = max(sizes)
+    for limit, stop in ((most, Stop.COMPLETED), (most - 1, Stop.SIZE_LIMIT)):
+        monkeypatch.setattr(labels, "_MOST_BYTES", limit)
+        sizes.clear()
+        assert labels.solve(instance, Limits(), Watch()).stop is stop
+        assert max(sizes) <= limit
     monkeypatch.setattr(labels, "_MOST_BYTES", 100)
     answer = labels.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "labels" in answer.reason and not answer.infeasible

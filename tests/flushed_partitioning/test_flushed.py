@@ -17,6 +17,7 @@ from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.graph import topological_order
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from solvers import cpsat as backend
 from solvers.outcome import Limits, Watch
 
 
@@ -40,6 +41,11 @@ def test_memory_by_hand() -> None:
         for memory, broken in ((needs, set()), (needs - 1, {"memory"})):
             limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
             assert {found.rule for found in violations(limited, PLAN)} == broken
+    # GPipe with five micro-batches: three of them on the busier replica of a, none of the float noise of a sum counted
+    instance = replace(chain(), schedule=Schedule.GPIPE, flat=replace(chain().flat, num_microbatches=5))
+    for memory, stages in ((11.0, 0), (11.0 * (1 - 5e-13), 0), (11.0 * (1 - 2e-12), 1), (7.0, 1), (6.9, 2), (0.0, 2)):
+        limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
+        assert [found.rule for found in violations(limited, PLAN)] == ["memory"] * stages
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
@@ -47,6 +53,23 @@ def test_other_rules_are_the_flat_ones(schedule: Schedule) -> None:
     instance = replace(chain(), schedule=schedule)
     assert {found.rule for found in violations(instance, StagePlan(PLAN.stages[::-1]))} == {"order"}
     assert {found.rule for found in violations(instance, StagePlan(PLAN.stages[:1]))} == {"cover"}
+    unknown = StagePlan((PLAN.stages[0], replace(PLAN.stages[1], tmpcs={"b": "y"})))
+    assert {found.rule for found in violations(instance, unknown)} == {"tmpc"}
+
+
+def test_simulated_by_hand() -> None:
+    """Four micro-batches on two replicas of a (forwards 4, backwards 8) and on b (1 and 2), then half a unit to sync.
+
+    1F1B: a holds ceil(3/2) = 2, b one. b is through with them at 7, 10, 13, 16; the first replica of a is busy from 0
+    to 24, the second waits from 8 to 10 and ends at 26. GPipe: b runs two forward passes before its first backward
+    pass, and all four before its second one, so the second replica waits until 12 and ends at 28.
+    """
+    layers = tuple(
+        Layer(v, {1: (Tmpc("x", time, weight, 2.0, 1.0),)}) for v, time, weight in (("a", 12.0, 10.0), ("b", 3.0, 0.0))
+    )
+    flat = StageInstance("ab", layers, (Edge("a", "b", 0.0),), 3, 100.0, 10.0, 4)
+    for schedule, end in ((Schedule.ONE_F_ONE_B, 26), (Schedule.GPIPE, 28)):
+        assert simulated(flushed(flat, schedule), PLAN) == pytest.approx(end / 4 + 0.5), schedule
 
 
 def test_labels_agree_with_brute_force(cases: int) -> None:
@@ -58,11 +81,38 @@ def test_labels_agree_with_brute_force(cases: int) -> None:
         assert answer.infeasible == (expected is None), seed
         if expected is None:
             infeasible += 1
+            assert answer.bound is None
             continue
         assert violations(instance, answer.plan) == ()
         assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-8, abs_tol=1e-9), seed
         assert answer.bound <= expected * (1 + 1e-9) + 1e-12
     assert infeasible
+
+
+def test_the_model_rounds_to_a_true_bound() -> None:
+    """A third is no whole number of units: what the model counts for C lies above it, the bound it gives does not."""
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
+    for schedule in Schedule:
+        instance = flushed(StageInstance("third", (layer,), (), 3, 100.0, 1.0, 3), schedule)
+        answer = cpsat.solve(instance, Limits(), Watch())
+        assert 0.333333 < answer.bound <= 1 / 3 == evaluate(instance, answer.plan)
+
+
+def test_the_model_counts_every_micro_batch_in_flight() -> None:
+    """GPipe with five: at d = 2 a replica holds three, at d = 1 all five."""
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
+    for memory, infeasible in ((3.0, False), (2.0, True)):
+        instance = flushed(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
+        assert backend.run(cpsat.build(instance).cp, Limits()).infeasible is infeasible
+
+
+def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
+    layers = tuple(
+        replace(layer, tmpcs={1: (*layer.tmpcs[1], Tmpc("y", 1.0, 11.0, 0.0, 0.0))}) for layer in chain().flat.layers
+    )
+    instance = replace(chain(), flat=replace(chain().flat, layers=layers))
+    assert labels.uniform_weights(chain()) and not labels.uniform_weights(instance)
+    assert FAMILY.method("labels").supports(chain()) is None and "weights" in FAMILY.method("labels").supports(instance)
 
 
 def test_cpsat_agrees_with_brute_force(cases: int) -> None:

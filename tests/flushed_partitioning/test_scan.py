@@ -80,6 +80,21 @@ def test_the_scan_finds_the_best_point(cases: int) -> None:
         assert search.passes < 150, seed
 
 
+def test_points_too_close_to_tell_apart_keep_the_bound_true(cases: int) -> None:
+    """All points within 1e-7: the best one is found up to 1e-9, and the bound is below it."""
+    for seed in range(5 * cases):
+        rng, search, watch = random.Random(seed), points(seed), Watch()
+        spread, m = rng.choice([1e-7, 1e-8, 1e-9, 3e-10]), search.flushed.flat.num_microbatches
+        near = [(depth, bottleneck / 8) for depth, bottleneck, _ in search.points]
+        search.points = [(L, C, 1 - spread * rng.random() - (1 + (L - 1) / m) * C) for L, C in near]
+        search.points = [point for point in search.points if point[2] >= 0] or [(1, 0.5, 0.5)]
+        search.work_bound *= 1 / 8
+        assert scan(search, watch, 0.0) is False
+        best = min(map(search.objective, search.points))
+        assert best <= watch.best_objective <= best * (1 + 1.1e-9), seed
+        assert watch.best_bound <= best, seed
+
+
 def test_a_scan_that_is_stopped_has_a_true_bound(cases: int) -> None:
     for seed in range(2 * cases):
         best = min(map(points(seed).objective, points(seed).points))
