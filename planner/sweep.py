@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from instances.parameters import parse_count
+from instances.parameters import MAX_COUNT, parse_count
+from planner import settings
 from planner.errors import UsageError
 from planner.loading import catalog, family_of, load
 from planner.result import Result
@@ -47,7 +48,7 @@ def parse_counts(name: str, text: str | Sequence[int]) -> list[int]:
     try:
         return list(dict.fromkeys(parse_count(part.strip() if isinstance(part, str) else part) for part in parts))
     except ValueError:
-        raise UsageError.at(name, text, "positive integers, such as 1,2,4") from None
+        raise UsageError.at(name, text, f"integers from 1 to {MAX_COUNT}, such as 1,2,4") from None
 
 
 def sweep(
@@ -85,8 +86,8 @@ def sweep(
     Raises
     ------
     UsageError
-        If no combination fits the batch, ``microbatches`` or ``microbatch_size`` is given, there is no profile for a
-        b', or the instance is of another problem than Piper's.
+        If no combination fits the batch, or a batch has too many micro-batches; if ``microbatches`` or
+        ``microbatch_size`` is given, there is no profile for a b', or the instance is of another problem than Piper's.
     """
     given = dict(overrides or {})
     for setting, sets in (("microbatches", "--batch-size"), ("microbatch_size", "--microbatch-sizes")):
@@ -95,22 +96,24 @@ def sweep(
     fitting = [(g, b) for b in microbatch_sizes for g in grad_accum if g * b <= batch_size]
     if not fitting:
         raise UsageError.at("--batch-size", batch_size, "at least one --grad-accum times --microbatch-sizes")
+    least = min(g * b for g, b in fitting)
+    if batch_size // least > MAX_COUNT:
+        rule = f"at most {(MAX_COUNT + 1) * least - 1}: {MAX_COUNT} micro-batches of {least} sequences"
+        raise UsageError.at("--batch-size", batch_size, rule)
     left = limits or Limits()
     tried: list[_Tried] = []
     warned: set[str] = set()
     notice = arguments.get("notice", silent)
+    profiles: dict[int, Any] = {}
     for g, b in fitting:
         count = batch_size // (g * b)
-        instance = load(
-            name.replace(_SIZE, str(b)),
-            inputs=inputs,
-            **given,
-            **_profile(name, b, len(set(microbatch_sizes)) > 1),
-            microbatches=count,
-        )
-        family = family_of(instance)
+        if b not in profiles:
+            taken = _profile(name, b, len(set(microbatch_sizes)) > 1)
+            profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+        family = family_of(profiles[b])
         if family.name not in _PROBLEMS:
             raise UsageError.at("--batch-size", batch_size, f"an instance of {', '.join(_PROBLEMS)}")
+        instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
         for warning in family.warnings(instance):
             if warning not in warned:
                 warned.add(warning)

@@ -111,6 +111,8 @@ def result(status: Status, objective: float | None, bound: float | None, **given
         ([(Status.INFEASIBLE, None, None), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
         ([(Status.INFEASIBLE, None, None), (Status.UNKNOWN, None, 1.0)], (Status.UNKNOWN, Stop.TIME_LIMIT, None, 1.0)),
         ([(Status.INFEASIBLE, None, None)] * 2, (Status.INFEASIBLE, Stop.PROVED, None, None)),
+        # less than a percent is left open
+        ([(Status.FEASIBLE, 4.0, 2.98), (Status.OPTIMAL, 6.0, 6.0)], (Status.FEASIBLE, Stop.TIME_LIMIT, 6.0, 5.96)),
     ],
 )
 def test_a_sweep_is_proved_as_a_whole(results, expected, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +132,51 @@ def test_a_signal_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     told, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
     assert len(rows) == 2 and told.signal == 2 and told.objective == 4.0
     assert told.status is Status.FEASIBLE and told.bound is None  # the third one was never asked
+
+
+def test_what_was_not_asked_may_have_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([result(Status.INFEASIBLE, None, None), result(Status.INFEASIBLE, None, None, signal=15)])
+    monkeypatch.setattr("planner.sweep.solve", lambda *_args, **_given: next(answers))
+    told, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
+    assert len(rows) == 2 and told.status is Status.UNKNOWN and told.signal == 15
+
+
+def test_a_profile_is_read_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many g there are; and what is read is what a run of its own reads."""
+    for b in (1, 2):
+        assert (
+            main(["make", "bert", "--layers", "2", "--microbatch-size", str(b), "--out", f"{tmp_path}/{b}.json"]) == 0
+        )
+    read: list[str] = []
+
+    def counted(name, *arguments, **given):
+        read.append(name)
+        return planner.load(name, *arguments, **given)
+
+    monkeypatch.setattr("planner.sweep.load", counted)
+    seen = []
+    monkeypatch.setattr(
+        "planner.sweep.solve", lambda instance, **_: seen.append(instance) or result(Status.OPTIMAL, 4.0, 4.0)
+    )
+    given = {"devices": "4", "memory": "8GiB", "exactly": True}
+    sweep(str(tmp_path / "{b}.json"), 8, [1, 2, 4], [1, 2], overrides=given)
+    assert read == [f"{tmp_path}/1.json", f"{tmp_path}/2.json"]
+    counts = [(1, 8), (1, 4), (1, 2), (2, 4), (2, 2), (2, 1)]
+    assert seen == [planner.load(tmp_path / f"{b}.json", **given, microbatches=n) for b, n in counts]
+
+
+def test_batches_of_too_many_micro_batches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for batch, more, most in (
+        ("100000000000000000000", [], "1000000"),
+        ("3000003", ["--grad-accum", "5,3"], "3000002"),
+    ):
+        assert main(["solve", "chain8", "--batch-size", batch, *more]) == 2
+        told = capsys.readouterr().err
+        assert f"--batch-size is {batch}; expected at most {most}: " in told and told.count("\n") == 1
+    _, _, rows = sweep("chain8", 3_000_002, [3], overrides={"devices": 2})
+    assert rows[0].microbatches == 1_000_000
+    assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "1000001"]) == 2
+    assert "expected integers from 1 to 1000000" in capsys.readouterr().err
 
 
 def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
