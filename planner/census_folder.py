@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,13 @@ from planner.versions import versions
 #: The worst instances of every variant that are kept.
 WORST = 5
 
+#: Packages and files of theirs: the code that the numbers in a chunk depend on.
+_CODE = (
+    ("formulations.stage_partitioning", "*.py"),
+    ("formulations.tmpc_knapsack", "*.py"),
+    ("planner", "census.py"),
+)
+
 
 class Folder:
     """Where a census keeps its chunks; only a folder that is new, empty or of the same census will do."""
@@ -27,7 +37,8 @@ class Folder:
     def __init__(self, text: str, ranges: Sequence[tuple[int, int]], out: str | None, name: str) -> None:
         header = {"instance": json.loads(text), "chunks": ranges, "edges": EDGES, "worst": WORST}
         program = {name: version for name, version in versions().items() if name in ("dnn-planner", "numba")}
-        self._fingerprint = hashlib.sha256(as_json({**header, "versions": program}).encode()).hexdigest()
+        made_by = {"versions": program, "code": _digest_of_code()}
+        self._fingerprint = hashlib.sha256(as_json({**header, **made_by}).encode()).hexdigest()
         safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
         self.path = Path(out) if out is not None else Path("census") / f"{safe}-{self._fingerprint[:10]}"
         self._num_chunks = len(ranges)
@@ -40,7 +51,9 @@ class Folder:
         if own.is_file():
             content = parse_json(read_text(own), str(own))
             if not isinstance(content, dict) or content.get("fingerprint") != self._fingerprint:
-                raise UsageError.at("--out", str(self.path), "a folder of this very census, or an empty one")
+                raise UsageError.at(
+                    "--out", str(self.path), "a folder of this very census by this very program, or an empty one"
+                )
         elif held:
             raise UsageError.at("--out", str(self.path), "an empty folder, or one of this very census")
         write_atomically(own, as_json({"fingerprint": self._fingerprint, **header}) + "\n")
@@ -64,6 +77,21 @@ class Folder:
 
     def _chunk(self, number: int) -> Path:
         return self.path / f"chunk-{number:04}.json"
+
+
+def code() -> Iterator[tuple[str, Traversable]]:
+    """The files of ``_CODE`` with their packages, always in the same order."""
+    for package, pattern in _CODE:
+        files = (file for file in resources.files(package).iterdir() if fnmatch(file.name, pattern))
+        yield from ((package, file) for file in sorted(files, key=lambda file: file.name))
+
+
+def _digest_of_code() -> str:
+    """Chunks of older code must not be mixed with new ones, and a version stays the same while code is worked on."""
+    digest = hashlib.sha256()
+    for package, file in code():
+        digest.update(f"{package} {file.name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _record(path: Path) -> dict[str, Any]:

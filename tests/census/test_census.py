@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.calls import Calls
 from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
+from planner import census_folder
 from planner.census import Census, census, chunks_of
 from planner.census_folder import WORST
 from planner.cli import main
@@ -218,6 +220,31 @@ def test_another_folder_is_refused(instance: StageInstance, tmp_path: Path) -> N
     census(instance, out=str(tmp_path / "own"), end_to_end=False)
     with pytest.raises(planner.UsageError, match="very census"):
         census(random_stage_instance(1), out=str(tmp_path / "own"))
+
+
+def test_chunks_of_other_code_are_not_mixed(
+    instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version does not change while code is worked on: the files of the rooms and of the census count."""
+    named = {(package, file.name) for package, file in census_folder.code()}
+    rooms = {f"formulations.{room}" for room in ("stage_partitioning", "tmpc_knapsack")}
+    assert {(room, "kernels.py") for room in rooms} | {("planner", "census.py")} <= named
+    assert {package for package, _ in named} == {*rooms, "planner"} and ("planner", "report.py") not in named
+    package, out = tmp_path / "code_of_a_census", str(tmp_path / "out")
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(census_folder, "_CODE", ((package.name, "*.py"),))
+    lines = ["", "GAP = 1\n", "GAP = 2\n"]
+    for line in lines:
+        (package / "kernels.py").write_text(line)
+        if line != lines[0]:
+            with pytest.raises(planner.UsageError, match="very program"):
+                census(instance, out=out, end_to_end=False)
+            shutil.rmtree(out)
+        census(instance, out=out, end_to_end=False)
+        again = census(instance, out=out, end_to_end=False)
+        assert again.chunks_found == again.chunks
 
 
 def test_chunks_cover_all_outer_downsets() -> None:
