@@ -119,3 +119,48 @@ def tight_chain(seed: int) -> HierarchicalInstance:
     memory, microbatches = float(rng.randint(6, 26)), rng.choice([4, 6, 12])
     flat = StageInstance("tight", layers, edges, inner * machines, memory, rng.choice([1.0, 4.0]), microbatches)
     return on_machines(flat, inner, machines, 10.0, 1.0)
+
+
+def tight_graph(seed: int) -> HierarchicalInstance:
+    """Two to six nodes with edges that skip some, and the memory that one stage of a random plan needs to the byte."""
+    rng = random.Random(seed)
+    count, longest, alike = rng.randint(2, 6), rng.choice([1, 2, 3]), rng.random() < 0.6
+    ends = [(u, v) for u in range(count) for v in range(u + 1, min(count, u + longest + 1)) if rng.random() < 0.8]
+
+    def tmpcs(node: int, t: int) -> tuple[Tmpc, ...]:
+        def volumes(others: list[int]) -> dict:
+            return {other: rng.choice([0, 1, 3]) for other in others if t > 1}
+
+        def shared() -> dict:
+            before, after = [u for u, v in ends if v == node], [v for u, v in ends if u == node]
+            synchronised = {"sync_forward_bytes": volumes(before), "sync_backward_bytes": volumes(after)}
+            return {"weight_bytes": rng.choice([0, 3, 8, 20]), **synchronised}
+
+        a, b = rng.randint(0, 6), rng.randint(0, 4)
+        keep = Tmpc("keep", rng.randint(0, 9) / t, activation_bytes=a, static_bytes=b, **shared())
+        recompute = replace(keep, id="recompute", time=1.4 * keep.time + 0.2, activation_bytes=a // 3)
+        found = (keep, recompute) if rng.random() < 0.6 else (keep,)
+        return found if alike else tuple(replace(x, **shared()) for x in found)
+
+    degrees = rng.choice([(1,), (1, 2), (1, 3)])
+    layers = [Layer(v, {t: tmpcs(v, t) for t in degrees if t == 1 or rng.random() < 0.7}) for v in range(count)]
+    edges = tuple(Edge(u, v, rng.choice([0, 1, 2, 5, 12])) for u, v in ends)
+    K1, K2, N = rng.randint(1, 4), rng.randint(1, 4), rng.randint(1, 16)
+    model = rng.choice([MemoryModel.PRECISE, MemoryModel.PRECISE, *MemoryModel])
+    memory = min(_needed(rng, layers, K1, K2, N, model) for _ in range(4))
+    flat = StageInstance("tight graph", tuple(layers), edges, K1 * K2, memory, 1.0, N)
+    return on_machines(flat, K1, K2, rng.choice([0.5, 1, 3, 30]), rng.choice([0.5, 1, 4, 100]), model)
+
+
+def _needed(rng: random.Random, layers: list[Layer], K1: int, K2: int, N: int, model: MemoryModel) -> float:
+    """Bytes of the largest stage of a random plan of the nodes in a row at t = 1."""
+    most = s = at = 0
+    behind = layers[::-1]
+    while at < len(behind):
+        stage = behind[at : at + rng.randint(1, 3)]
+        d1, d2 = rng.choice([(1, 1), (1, 1), (rng.randint(1, K1), rng.randint(1, K2))])
+        s, at = min(s + d1 * d2, N, K1 * K2), at + len(stage)
+        flying = -(-min(N, K1 * K2) // d1) if model is MemoryModel.CRUDE else -(-s // (d1 * d2))
+        chosen = [rng.choice(layer.tmpcs[1]) for layer in stage]
+        most = max(most, sum(x.activation_bytes * flying + x.static_bytes for x in chosen))
+    return most

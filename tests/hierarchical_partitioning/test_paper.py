@@ -6,13 +6,14 @@ import math
 from dataclasses import replace
 
 import pytest
-from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain
+from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain, tight_graph
 from strategies import random_stage_instance
 
 import planner
 from formulations.hierarchical_partitioning.paper import solve, why_infeasible
 from formulations.hierarchical_partitioning.problem import evaluate, violations
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Status, Watch
 
 
@@ -39,6 +40,23 @@ def test_brute_force_agrees(cases: int) -> None:
         infeasible += expected is None
         assert same(optimum(instance), expected), seed
     assert 0 < infeasible < cases
+
+
+def test_brute_force_agrees_where_memory_is_met_to_the_byte(cases: int) -> None:
+    infeasible = 0
+    for seed in range(2 * cases):
+        instance = tight_graph(seed)
+        expected = BruteForce(instance).solve()
+        infeasible += expected is None
+        assert same(optimum(instance), expected), seed
+    assert 0 < infeasible < cases
+
+
+def test_a_machine_may_be_full_of_transfers() -> None:
+    """a | b on two machines of one device: 3 s of work and 2 * 1 bytes at 1 byte/s; together they take 6 s."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 3.0, 100.0, 1.0, 1.0),)}) for v in "ab")
+    flat = StageInstance("full", layers, (Edge("a", "b", 1.0),), 2, 100.0, 1.0, 2)
+    assert optimum(on_machines(flat, 1, 2, 1.0, 10.0)) == 5.0
 
 
 def test_crude_memory_is_never_better_than_precise_and_none_never_worse(cases: int) -> None:
