@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     BrokenExecutor,
@@ -13,6 +15,7 @@ from concurrent.futures import (
     as_completed,
 )
 from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import connection
 from typing import Any, TypeVar
 
 from planner.errors import UsageError
@@ -83,8 +86,21 @@ def _local(jobs: int) -> Iterator[Executor]:
         with ThreadPoolExecutor(1) as thread:
             yield thread
     else:  # fork would copy threads of numba and of the solvers
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as processes:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_the_parent) as processes:
             yield processes
+
+
+def _end_with_the_parent() -> None:
+    """Workers wait for work on a pipe that their siblings hold open, too: after kill -9 of the parent, forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 @contextmanager

@@ -181,20 +181,24 @@ def slowly(done, chunks):
         time.sleep(60)
 
 if __name__ == "__main__":
-    census(planner.load(sys.argv[1]), out=sys.argv[2], end_to_end=False, listen=slowly)
+    census(planner.load(sys.argv[1]), out=sys.argv[2], jobs=int(sys.argv[3]), end_to_end=False, listen=slowly)
 """
 
 
-def test_a_killed_census_goes_on(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_killed_census_goes_on(jobs: int, whole: Census, instance: StageInstance, tmp_path: Path) -> None:
     problem, folder = tmp_path / "problem.json", tmp_path / "out"
     problem.write_text(as_json(FAMILY.to_json(instance)))
+    script = tmp_path / "killed.py"  # workers that are spawned import it again
+    script.write_text(_KILLED)
     with subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(problem), str(folder)], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(script), str(problem), str(folder), str(jobs)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         while process.stdout.readline().strip() != "3":
             assert process.poll() is None
         process.kill()
+        process.communicate(timeout=30)  # its workers hold the pipe open until they are gone, too
     assert not any(folder.glob("worst-*"))
     found = census(planner.load(problem), out=str(folder), end_to_end=False)
     assert 3 <= found.chunks_found < found.chunks
