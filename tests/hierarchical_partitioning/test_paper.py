@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain, tight_graph
@@ -53,10 +54,25 @@ def test_brute_force_agrees_where_memory_is_met_to_the_byte(cases: int) -> None:
 
 
 def test_a_machine_may_be_full_of_transfers() -> None:
-    """a | b on two machines of one device: 3 s of work and 2 * 1 bytes at 1 byte/s; together they take 6 s."""
-    layers = tuple(Layer(v, {1: (Tmpc("x", 3.0, 100.0, 1.0, 1.0),)}) for v in "ab")
-    flat = StageInstance("full", layers, (Edge("a", "b", 1.0),), 2, 100.0, 1.0, 2)
-    assert optimum(on_machines(flat, 1, 2, 1.0, 10.0)) == 5.0
+    """a | b on two machines of one device: 5 s of work and 2 * 2 bytes at 1 byte/s; together they take 10 s."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 5.0, 100.0, 1.0, 1.0),)}) for v in "ab")
+    flat = StageInstance("full", layers, (Edge("a", "b", 2.0),), 2, 100.0, 1.0, 2)
+    assert optimum(on_machines(flat, 1, 2, 1.0, 10.0)) == 9.0
+
+
+def test_the_label_with_the_most_machines_left_decides_what_can_follow() -> None:
+    """w, u and z fill a machine each at T = 1; z alone could also take two, with fewer micro-batches in flight.
+
+    What does not fit for its memory (a = 10 with two in flight) makes the work of w and u look small.
+    """
+    slow = {t: (Tmpc("slow", 1.0, 0.0, 0.0, 0.0),) for t in (3, 4)}
+    z = {1: (Tmpc("fast", 2.0, 0.0, 0.0, 1.0),), 4: (Tmpc("slow", 1.0, 0.0, 0.0, 1.0),)}
+    light = {1: (Tmpc("large", 1.0, 0.0, 10.0, 0.0),)}
+    tmpcs = {"w": {**light, 4: slow[4]}, "u2": {1: slow[3]}, "u1": {**light, 3: slow[3]}, "z2": z, "z1": z}
+    names = list(tmpcs)
+    edges = tuple(Edge(u, v, 0.0) for u, v in pairwise(names))
+    flat = StageInstance("full", tuple(Layer(v, tmpcs[v]) for v in names), edges, 12, 10.0, 1.0, 16)
+    assert optimum(on_machines(flat, 4, 3, 1.0, 1.0)) == 1.0
 
 
 def test_crude_memory_is_never_better_than_precise_and_none_never_worse(cases: int) -> None:
