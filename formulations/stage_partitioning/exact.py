@@ -133,7 +133,10 @@ class Tables:
         self._forget_savings()
 
     def limit_cluster(self, num_devices: int, max_s: int) -> None:
-        """Run further tests on fewer devices, with degrees that sum to at most ``max_s``."""
+        """Run further tests on that many devices, with degrees that sum to at most ``max_s``.
+
+        Neither may be more than the tables were made for; both may rise again.
+        """
         self.whole = self.whole._replace(num_devices=num_devices, max_s=max_s)
         self.profile = self.profile._replace(num_devices=num_devices, max_s=max_s)
         self.work_bound = float(self.lattice.work[-1]) / num_devices

@@ -22,7 +22,7 @@ from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from solvers.outcome import Watch
 
 
-@njit(cache=True)
+@njit  # a cache would not notice that the kernel has changed
 def least_degrees(*arguments):
     """The kernel, which has no bridge from Python of its own."""
     return kernels._least_degrees(*arguments)

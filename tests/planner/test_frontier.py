@@ -22,6 +22,8 @@ def test_the_table_and_its_csv(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert (len(found["time_per_sample"]), len(found["time_per_sample"][0])) == (6, 4)
     optimum = planner.solve(planner.load("chain8", devices=6, microbatches=4, memory="60MB"), exact=True).objective
     assert found["time_per_sample"][-1][-1] == pytest.approx(optimum, rel=1e-9)
+    two = planner.solve(planner.load("chain8", devices=6, microbatches=2, memory="60MB"), exact=True).objective
+    assert found["time_per_sample"][-1][1] == pytest.approx(two, rel=1e-9) and two > optimum
     rows = list(csv.reader(out.open()))
     assert rows[0] == ["devices", "1", "2", "3", "4"] and [row[0] for row in rows[1:]] == list("123456")
     table = [[float(cell) if cell else None for cell in row[1:]] for row in rows[1:]]
@@ -32,7 +34,13 @@ def test_the_table_and_its_csv(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 def test_a_person_sees_the_best_by_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["frontier", "chain8", "--devices", "5"]) == 0
     shown = capsys.readouterr().out
-    assert [line.split()[0] for line in shown.splitlines()[-4:]] == ["1", "2", "4", "5"]
+    lines = [line.split() for line in shown.splitlines()[-4:]]
+    assert [line[0] for line in lines] == ["1", "2", "4", "5"]
+    found = frontier(planner.load("chain8", devices=5))
+    assert lines[0][1:] == ["-", "-"] and found.times[0][-1] is None
+    for k, _, sums in lines[1:]:  # the smallest sum that gives the best
+        row = found.times[int(k) - 1]
+        assert row[int(sums) - 1] == row[-1] and row[-1] not in row[: int(sums) - 1]
 
 
 def test_a_picture(tmp_path: Path) -> None:

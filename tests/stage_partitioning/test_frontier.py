@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from oracles import brute_force
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning import exact, frontier
+from formulations.stage_partitioning import exact, frontier, kernels_frontier
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
@@ -127,15 +128,21 @@ def test_work_that_divides_evenly() -> None:
     for k in range(1, 11):
         for s in range(1, 11):
             assert found.times[k, s] == pytest.approx(12.0 / min(k, s))
+    many = frontier.frontier(StageInstance("one", (layer,), (), 2000, 100.0, 1.0, 2000), Watch())
+    assert many is not None  # the last replicas save a two-thousandth each
+    assert np.diag(many.times)[1:] == pytest.approx(12.0 / np.arange(1, 2001))
 
 
 def test_corners_say_all_the_table_says() -> None:
     found = frontier.frontier(chain(5, 12, 8), Watch())
     assert found is not None
     rebuilt = np.full_like(found.times, np.inf)
-    for k, s, time in frontier.corners(found.times):
+    told = frontier.corners(found.times)
+    for k, s, time in told:
         rebuilt[k:, s:] = np.minimum(rebuilt[k:, s:], time)
     assert (rebuilt == found.times).all()
+    for corner, other in product(told, repeat=2):  # and none says what another one has said
+        assert corner == other or any(x < y for x, y in zip(corner, other, strict=True))
 
 
 def test_what_is_too_large_is_refused() -> None:
@@ -147,7 +154,30 @@ def test_what_is_too_large_is_refused() -> None:
         frontier.frontier(replace(chain(3, 4, 4), exactly=True), Watch())
 
 
-def test_a_stopped_run_has_no_table() -> None:
+def test_each_size_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four downsets, K = 3, N = 4 of which 3 can be used: 4 * 4 * 4 entries, 8 * 3 * 3 steps."""
+    for name, most in (("MAX_ENTRIES", 64), ("MAX_STEPS", 72)):
+        with monkeypatch.context() as patched:
+            patched.setattr(frontier, name, most)
+            assert frontier.frontier(exact.tiny(), Watch()) is not None
+            patched.setattr(frontier, name, most - 1)
+            with pytest.raises(exact.SizeError, match="too much for a table"):
+                frontier.frontier(exact.tiny(), Watch())
+
+
+@pytest.mark.parametrize("entries_from", [2000, 0])
+def test_a_stopped_run_has_no_table(entries_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frontier, "_ENTRIES_FROM", entries_from)
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
     assert frontier.frontier(chain(3, 4, 4), watch) is None
+
+
+def test_a_run_that_is_stopped_at_the_last_pair_has_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flag is the lowest byte of the count of pairs: it rises with the first one, which is the last as well."""
+    fill = kernels_frontier.fill
+    layer = Layer(0, {1: (Tmpc("only", 12.0, 0.0, 1.0, 1.0),)})
+    instance = StageInstance("one", (layer,), (), 2, 100.0, 1.0, 2)
+    assert frontier.frontier(instance, Watch()) is not None
+    monkeypatch.setattr(kernels_frontier, "fill", lambda *given: fill(*given[:-1], given[-2].view(np.uint8)[:1]))
+    assert frontier.frontier(instance, Watch()) is None
