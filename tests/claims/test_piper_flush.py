@@ -16,6 +16,7 @@ def test_rows_on_the_analytic_model(monkeypatch: pytest.MonkeyPatch) -> None:
     found = reproduce("piper-flush", devices=8).evidence
     assert (found.inputs, found.compared, len(found.rows)) == (ANALYTIC, 0, 4)
     assert "proved: 6 of 6" in found.notes[1]
+    assert [(row["devices"], row["microbatches"]) for row in found.rows] == [(8, 8)] * 2 + [(8, 64)] * 2
     both = [row for row in found.rows if row["flat"] is not None and row["exact"] is not None]
     assert both
     for row in both:

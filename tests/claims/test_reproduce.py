@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.claims import CLAIMS
+from planner.claims import CLAIMS, Evidence
 from planner.claims.claim import meets
 from planner.cli import main
 from planner.errors import UsageError
-from planner.reproduce import claims_listing, reproduce
+from planner.reproduce import Reproduction, claims_listing, reproduce
 
 
 def test_names_are_unique() -> None:
@@ -27,6 +27,15 @@ def test_unknown_claims_are_refused_with_the_closest_name() -> None:
 def test_a_folder_without_the_inputs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--inputs is .*bert32a100\.json"):
         reproduce("piper-fig-4", inputs=str(tmp_path))
+
+
+def test_what_is_met_and_compared_are_told_apart() -> None:
+    evidence = Evidence(({"here": 1.0},), "published", compared=3, matched=2, notes=("a",), figures={"calls": 7})
+    found = Reproduction(CLAIMS[0], evidence, 0.5).to_json()
+    assert found == {
+        "claim": CLAIMS[0].name, "paper": CLAIMS[0].paper, "inputs": "published", "compared": 3, "matched": 2,
+        "rows": [{"here": 1.0}], "notes": ["a"], "tables": None, "seconds": 0.5, "calls": 7,
+    }  # fmt: skip
 
 
 def test_the_command_lists_the_claims(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,8 +91,9 @@ def trap() -> StageInstance:
 @pytest.mark.parametrize(("rule", "time"), [("rerank", 14.0), ("sort-once", 14.0), ("exact", 11.0)])
 def test_the_greedy_rule_can_be_led_astray(rule: str, time: float) -> None:
     instance = trap()
-    plan = paper.solve(instance, Limits(), Watch(), rule).plan
-    assert plan is not None and evaluate(instance, plan) == time
+    answer = paper.solve(instance, Limits(), Watch(), rule)
+    assert answer.plan is not None and evaluate(instance, answer.plan) == time
+    assert answer.bound is not None and answer.bound <= 11.0  # a plan that was led astray is no bound
 
 
 def test_sort_once_refuses_a_third_tmpc() -> None:
