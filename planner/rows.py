@@ -88,7 +88,7 @@ def _parquet_row(path: Path, row: int) -> Any:
         raise InstanceError.at(str(path), "file", " ".join(str(error).split())[:80], "a parquet file") from None
     except KeyError as missing:
         raise InstanceError.missing(str(path), f"column {missing.args[0]}", "as planner extract writes it") from None
-    raise InstanceError.at(str(path), "row", row, f"at most {before - 1}")
+    raise InstanceError.at(str(path), "row", row, f"at most {before - 1}" if before else "nothing: it has no rows")
 
 
 def _knapsack(record: Mapping[str, Any]) -> dict[str, Any]:

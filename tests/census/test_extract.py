@@ -144,6 +144,9 @@ def test_rows_of_bad_files(tmp_path: Path) -> None:
             planner.load(f"{path}#0")
     with pytest.raises(InstanceError, match="#0"):
         planner.load(tmp_path / "garbage.parquet")
+    assert extract(planner.load("chain8"), str(tmp_path / "none.parquet"), sample=0) == 0
+    with pytest.raises(InstanceError, match="row is 0; expected nothing: it has no rows"):
+        planner.load(tmp_path / "none.parquet#0")
     assert split_row("a#1") == ("a#1", None)
     (tmp_path / "odd.jsonl#1").write_text("{}")
     assert split_row(str(tmp_path / "odd.jsonl#1"))[1] is None
