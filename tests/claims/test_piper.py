@@ -109,6 +109,8 @@ def test_figure_1(published: Path) -> None:
     assert all((row["exact"] is None) == (row["piper"] == 0) for row in rows)
     assert any(row["piper"] == pytest.approx(1) and row["no_tp"] == row["no_ar"] == 0 for row in rows)
     assert all(row["no_ar"] == pytest.approx(1) for row in rows if row["memory_gib"] == 80)
+    assert all(row["equi"] >= row["equi_no_tp"] for row in rows)
+    assert any(row["equi"] > row["equi_no_tp"] == 0 for row in rows)
 
 
 @pytest.mark.paper
