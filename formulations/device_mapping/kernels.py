@@ -156,6 +156,9 @@ def anneal(
 
     The temperature falls geometrically from ``hot`` to ``cold`` seconds over ``moves`` trials. One of the two nodes of
     a trial is over its limits. ``state`` holds the random numbers.
+
+    One long loop on purpose: in functions of their own its steps take seven times as long, as numba then counts
+    references to every array at every trial.
     """
     n = len(device)
     num_stages = len(ring_bytes)
