@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,12 +32,13 @@ from planner.report import as_json
 
 @pytest.fixture(scope="module")
 def instance() -> StageInstance:
-    """A few nodes with pairs of TMPCs, where the heuristics do fail, by different gaps."""
-    return next(
-        found
-        for found in (random_stage_instance(seed, max_nodes=6, max_tmpcs=2, memory="tight") for seed in range(500))
-        if _fails(found)
-    )
+    """A few nodes with pairs of TMPCs, where the heuristics do fail, by different gaps, and at the cost of the plan.
+
+    The only one of the first 3,000 seeds where they cost the plan anything.
+    """
+    found = random_stage_instance(683, max_nodes=6, max_tmpcs=2, memory="tight")
+    assert _fails(found)
+    return found
 
 
 def _fails(instance: StageInstance) -> bool:
@@ -53,8 +55,7 @@ def whole(instance: StageInstance, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def totals(found: Census) -> dict[str, Any]:
     """What must not depend on how the census ran."""
-    variants = {name: {**vars(each), "worst": None} for name, each in found.variants.items()}
-    return {"counts": found.counts, "chunks": found.chunks_done, "variants": variants}
+    return {"counts": found.counts, "chunks": found.chunks_done, "variants": found.variants}
 
 
 def test_in_process(whole: Census, instance: StageInstance) -> None:
@@ -64,7 +65,7 @@ def test_in_process(whole: Census, instance: StageInstance) -> None:
     assert whole.crosscheck is not None and whole.crosscheck["checked"] == 3
     assert whole.crosscheck["contradictions"] == [] and whole.crosscheck["unproved"] == 0 and whole.agree
     own = whole.variants[whole.variant]
-    assert own.suboptimal > 0 and own.worst_gap >= own.mean_gap_suboptimal > own.mean_gap > 0
+    assert own.suboptimal > own.usable > 0 and own.worst_gap >= own.mean_gap_suboptimal > own.mean_gap > 0
     shown = json.loads(as_json(whole.to_json()))
     keys = (
         "calls",
@@ -97,7 +98,7 @@ def test_end_to_end(whole: Census, instance: StageInstance) -> None:
         options = {"knapsack": whole.variant} if name == "piper" else {}
         assert whole.end_to_end[name] == planner.solve(instance, method=name, options=options).objective
     piper, exact = whole.end_to_end["piper"], whole.end_to_end["exact"]
-    assert whole.end_to_end["loss"] == (piper / exact - 1 if exact else None)
+    assert whole.end_to_end["loss"] == piper / exact - 1 > 0.4
 
 
 def test_worst_instances_are_files_that_show_the_gap(whole: Census) -> None:
@@ -205,15 +206,20 @@ def test_a_killed_census_goes_on(jobs: int, whole: Census, instance: StageInstan
     assert totals(found) == totals(whole)
 
 
-def test_interrupted_census_says_so(instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (SystemExit(143), signal.SIGTERM)]
+)
+def test_interrupted_census_says_so(
+    raised: BaseException, number: int, instance: StageInstance, tmp_path: Path
+) -> None:
     def interrupt(done: int, _: int) -> None:
         if done == 2:
-            raise KeyboardInterrupt
+            raise raised
 
-    found = census(instance, out=str(tmp_path), listen=interrupt)
-    assert (found.chunks_done, found.signal) == (2, signal.SIGINT)
+    found = census(instance, out=str(tmp_path), sample=2, listen=interrupt)
+    assert (found.chunks_done, found.signal) == (2, number)
     assert found.to_json()["complete"] is False
-    assert found.end_to_end is None
+    assert found.crosscheck is None and found.end_to_end is None
 
 
 def test_another_folder_is_refused(instance: StageInstance, tmp_path: Path) -> None:
@@ -278,6 +284,34 @@ def test_command(
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     monkeypatch.setattr("planner.executors.CONNECT_S", 0.2)
     assert main(["census", "problem.json", "--fresh", "--dask", "tcp://127.0.0.1:1"]) == 2
+
+
+def test_what_witnesses_say_is_handed_on(
+    instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = [
+        SimpleNamespace(instance="one", optimum=None, contradictions=[], signal=None),
+        SimpleNamespace(instance="two", optimum=3.0, contradictions=["cpsat says 2"], signal=None),
+        SimpleNamespace(instance="three", optimum=None, contradictions=[], signal=2),
+    ]
+    asked: list[dict[str, Any]] = []
+
+    def answer(_: Any, **given: Any) -> SimpleNamespace:
+        asked.append(given)
+        return reports[len(asked) - 1]
+
+    monkeypatch.setattr("planner.census.crosscheck", answer)
+    lines: list[str] = []
+    found = census(instance, out=str(tmp_path), sample=9, seed=4, end_to_end=False, notice=lines.append)
+    assert found.crosscheck is not None and not found.agree
+    told = {name: found.crosscheck[name] for name in ("checked", "unproved", "contradictions")}
+    assert told == {"checked": 3, "unproved": 2, "contradictions": ["two: cpsat says 2"]}
+    assert "interrupted after 3" in lines[-1]
+    assert all(given["limits"].seed == 4 and given["methods"] == ("exact", "cpsat", "milp") for given in asked)
+    asked.clear()
+    monkeypatch.chdir(tmp_path)
+    Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
+    assert main(["census", "problem.json", "--crosscheck", "3", "--no-end-to-end", "--quiet"]) == 5
 
 
 def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: pytest.MonkeyPatch) -> None:
