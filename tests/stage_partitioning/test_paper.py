@@ -6,13 +6,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from oracles import brute_force
+from oracles import BruteForce, brute_force
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning import exact, linearised, paper
 from formulations.stage_partitioning.effort import choose
 from formulations.stage_partitioning.problem import evaluate, violations
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.stage_partitioning import CostModel, Edge, Layer, NodeId, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -67,6 +67,66 @@ def test_heuristic_plans_are_feasible_and_never_better(rule: str, cases: int) ->
         assert answer.bound is not None and answer.bound <= best.time
         worse += objective > best.time * (1 + 1e-9)
     assert worse < cases / 4
+
+
+class BangPerBuck(BruteForce):
+    """All plans, where a stage's TMPCs are not the best ones but those of section 4's heuristic, as its text has it."""
+
+    def __init__(self, instance: StageInstance, *, capped: bool) -> None:
+        super().__init__(instance)
+        self.capped = capped
+
+    def _cheapest(self, stage: frozenset[NodeId], d: int, t: int, y: int) -> tuple[float, tuple[str, ...]] | None:
+        nodes = sorted(stage, key=str)
+        lists = [self.tmpcs[v].get(t, ()) for v in nodes]
+        if not all(lists):
+            return None
+
+        def time(at: int, x: Tmpc) -> float:
+            return self._share(stage, nodes[at], x, d)
+
+        def memory(x: Tmpc) -> float:
+            return x.activation_bytes * y + x.static_bytes
+
+        chosen = [min(found, key=lambda x, at=at: time(at, x)) for at, found in enumerate(lists)]
+        while (excess := sum(map(memory, chosen)) - self.instance.memory_bytes) > 0:
+            swaps = [
+                (min(saved, excess) if self.capped else saved, time(at, x) - time(at, chosen[at]), at, x)
+                for at, found in enumerate(lists)
+                for x in found
+                if (saved := memory(chosen[at]) - memory(x)) > 0
+            ]
+            if not swaps:
+                return None
+            _, _, at, x = max(swaps, key=lambda swap: swap[0] / swap[1])
+            chosen[at] = x
+        return sum(time(at, x) for at, x in enumerate(chosen)), tuple(x.id for x in chosen)
+
+
+@pytest.mark.parametrize("rule", ["rerank", "sort-once", "truncating"])
+def test_piper_ends_where_its_recursion_does(rule: str, cases: int) -> None:
+    """Least slowest stage over all plans, stages priced by the rule. Times are odd, so that no two ratios are equal."""
+    pressed = 0
+    for seed in range(cases):
+        rng = random.Random(seed)
+        drawn = random_stage_instance(rng, max_tmpcs=2 if rule == "sort-once" else 4, uniform=seed % 2 == 0)
+
+        def odd(x: Tmpc, rng: random.Random = rng) -> Tmpc:
+            return replace(x, time=x.time + rng.random())
+
+        layers = tuple(
+            replace(v, tmpcs={t: tuple(map(odd, found)) for t, found in v.tmpcs.items()}) for v in drawn.layers
+        )
+        instance = replace(drawn, layers=layers)
+        expected = BangPerBuck(instance, capped=rule == "truncating").solve()
+        plan = paper.solve(instance, Limits(), Watch(), rule).plan
+        if expected is None:
+            assert plan is None
+            continue
+        assert plan is not None and evaluate(instance, plan) == pytest.approx(expected.time, rel=1e-9), seed
+        free = brute_force(replace(instance, memory_bytes=1e30))
+        pressed += free is not None and free.time < expected.time * (1 - 1e-9)
+    assert pressed > cases // 8
 
 
 def test_both_cost_orders_give_the_same_rule(cases: int) -> None:
