@@ -10,14 +10,8 @@ from instances.amp_strategy import MEGATRON, PLACEMENTS, AmpInstance, ModelLayer
 from instances.errors import InstanceError
 from instances.layer_assignment import TiedParameters
 from instances.parameters import one_of, parse_count
-from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, validated
+from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, Version, validated
 from instances.readers.layer_assignment_json import Index
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 class _Record(BaseModel):
@@ -44,7 +38,7 @@ class _TiedRecord(_Record):
 
 class _InstanceRecord(_Record):
     problem: Annotated[str, PlainValidator(one_of("amp_strategy"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "strategies"
     nodes: list[_NodeRecord]
     devices_per_node: Count

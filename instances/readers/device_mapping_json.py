@@ -19,16 +19,10 @@ from instances.device_mapping import (
 )
 from instances.errors import InstanceError
 from instances.parameters import one_of
-from instances.readers.fields import MIN_BANDWIDTH, Amount, Count, Identifier, validated
+from instances.readers.fields import MIN_BANDWIDTH, Amount, Count, Identifier, Version, validated
 
 #: Devices of the largest instance.
 MAX_DEVICES = 2048
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 def _index(value: Any) -> int:
@@ -53,7 +47,7 @@ class _EdgeRecord(BaseModel):
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("device_mapping"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "mapping"
     objective: Annotated[str, PlainValidator(one_of(*OBJECTIVES, AUTO))] = AUTO
     ring: Annotated[str, PlainValidator(one_of(*RINGS))] = RINGS[0]

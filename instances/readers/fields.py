@@ -60,6 +60,12 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != 1:
+        raise ValueError("1, the only schema version there is")
+    return 1
+
+
 Amount = Annotated[float, PlainValidator(_number)]
 Count = Annotated[int, PlainValidator(_count)]
 Bandwidth = Annotated[float, PlainValidator(_bandwidth)]
@@ -67,6 +73,7 @@ Text = Annotated[str, PlainValidator(_text)]
 Identifier = Annotated[str, PlainValidator(_identifier)]
 NodeId = Annotated[int | str, PlainValidator(_node_id)]
 Flag = Annotated[bool, PlainValidator(_flag)]
+Version = Annotated[int, PlainValidator(_version)]
 
 _RULES = {"dict_type": "an object", "model_type": "an object", "list_type": "a list", "tuple_type": "a list"}
 

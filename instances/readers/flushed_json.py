@@ -9,20 +9,14 @@ from pydantic import BaseModel, ConfigDict, PlainValidator
 
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.parameters import one_of
-from instances.readers.fields import validated
+from instances.readers.fields import Version, validated
 from instances.stage_partitioning import StageInstance
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("flushed_partitioning"))]
-    schema_version: Annotated[int, PlainValidator(_version)]
+    schema_version: Version
     schedule: Annotated[str, PlainValidator(one_of(*Schedule))] = "1f1b"
     flat: dict[str, Any]
 

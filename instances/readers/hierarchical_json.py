@@ -9,20 +9,14 @@ from pydantic import BaseModel, ConfigDict, PlainValidator
 
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.parameters import one_of
-from instances.readers.fields import Bandwidth, Count, validated
+from instances.readers.fields import Bandwidth, Count, Version, validated
 from instances.stage_partitioning import StageInstance
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("hierarchical_partitioning"))]
-    schema_version: Annotated[int, PlainValidator(_version)]
+    schema_version: Version
     devices_per_machine: Count
     num_machines: Count
     inner_bandwidth: Bandwidth

@@ -9,14 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from instances.errors import InstanceError
 from instances.parameters import MAX_AMOUNT, one_of
-from instances.readers.fields import Amount, Identifier, NodeId, validated
+from instances.readers.fields import Amount, Identifier, NodeId, Version, validated
 from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 def _fact(value: Any) -> str | int | float:
@@ -43,7 +37,7 @@ class _NodeRecord(BaseModel):
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("tmpc_knapsack"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "knapsack"
     capacity_bytes: Amount
     nodes: list[_NodeRecord]

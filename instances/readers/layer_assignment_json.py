@@ -9,13 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from instances.errors import InstanceError
 from instances.layer_assignment import LayerAssignmentInstance, TiedParameters
 from instances.parameters import one_of
-from instances.readers.fields import Amount, Count, Identifier, validated
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
+from instances.readers.fields import Amount, Count, Identifier, Version, validated
 
 
 def _index(value: Any) -> int:
@@ -36,7 +30,7 @@ class _TiedRecord(BaseModel):
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("layer_assignment"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "layers"
     num_stages: Count
     num_microbatches: Count

@@ -9,22 +9,16 @@ from pydantic import BaseModel, ConfigDict, PlainValidator
 from instances.errors import InstanceError
 from instances.mesh_tiling import MeshInstance
 from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, validated
+from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, Version, validated
 
 #: Devices of the largest mesh.
 MAX_DEVICES = 2**16
 
 
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
-
-
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("mesh_tiling"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "mesh"
     rows: Count
     intra_bytes_per_s: list[Bandwidth]

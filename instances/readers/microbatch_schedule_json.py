@@ -9,18 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from instances.errors import InstanceError
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.parameters import MAX_AMOUNT, one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Identifier, validated
+from instances.readers.fields import Amount, Bandwidth, Count, Identifier, Version, validated
 
 #: The shortest pass, as part of what all passes and delays take together: floats tell times apart that far.
 SHORTEST = 1e-12
 #: Passes of the largest instance.
 MAX_PASSES = 200_000
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 def _index(value: Any) -> int:
@@ -62,7 +56,7 @@ class _EdgeRecord(BaseModel):
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("microbatch_schedule"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "schedule"
     minibatch: Count
     stages: list[_StageRecord]

@@ -18,13 +18,7 @@ from instances.operator_partitioning import (
     ordered,
 )
 from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Text, validated
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
+from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Text, Version, validated
 
 
 class _OperatorRecord(BaseModel):
@@ -55,7 +49,7 @@ class _TrainingRecord(BaseModel):
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("operator_partitioning"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "operators"
     num_stages: Count | None = DEFAULT_STAGES
     replicas: Count = 1

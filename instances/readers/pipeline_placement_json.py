@@ -11,19 +11,13 @@ from instances.parameters import one_of
 from instances.pipeline_placement import PlacementInstance, placed
 from instances.readers import operator_json
 from instances.readers.device_mapping_json import check_matrix
-from instances.readers.fields import Amount, Count, validated
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
+from instances.readers.fields import Amount, Count, Version, validated
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("pipeline_placement"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     objective: Annotated[str, PlainValidator(one_of(*OBJECTIVES))] = "full"
     ring: Annotated[str, PlainValidator(one_of(*RINGS))] = RINGS[0]
     microbatches: Count = MICROBATCHES

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from instances.errors import InstanceError, closest
 from instances.graph import find_cycle, topological_order
 from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Identifier, NodeId, Text, validated
+from instances.readers.fields import Amount, Bandwidth, Count, Identifier, NodeId, Text, Version, validated
 from instances.stage_graph import (
     OBJECTIVES,
     SCHEDULES,
@@ -23,12 +23,6 @@ from instances.stage_graph import (
     Time,
     check,
 )
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 class _AffineRecord(BaseModel):
@@ -69,7 +63,7 @@ class _DeviceRecord(BaseModel):
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("stage_graph"))]
-    schema_version: Annotated[int, PlainValidator(_version)] = 1
+    schema_version: Version = 1
     name: Identifier = "stage graph"
     num_devices: Count
     memory_bytes: Amount = 0.0

@@ -7,15 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, Text, validated
+from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, Text, Version, validated
 from instances.readers.stage_records import EdgeRecord, GraphBuilder, LayerRecord
 from instances.stage_partitioning import CostModel, StageInstance
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != 1:
-        raise ValueError("1, the only schema version there is")
-    return 1
 
 
 def _option(value: Any) -> str | int | float | bool:
@@ -27,7 +21,7 @@ def _option(value: Any) -> str | int | float | bool:
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Annotated[str, PlainValidator(one_of("stage_partitioning"))]
-    schema_version: Annotated[int, PlainValidator(_version)]
+    schema_version: Version
     name: Identifier = "instance"
     num_devices: Count
     memory_bytes: Amount
