@@ -18,7 +18,7 @@ from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed, to_json
 from instances.parameters import one_of
 from instances.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits
 
 _ROOM = "formulations.flushed_partitioning"
 
@@ -79,16 +79,6 @@ def supports(instance: FlushedInstance) -> str | None:
     return found
 
 
-def why_infeasible(instance: FlushedInstance, limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
-    """What would make it feasible: under 1F1B the flat family's answer, as the limits are the same."""
-    if instance.schedule is Schedule.GPIPE:
-        return "infeasible: no plan holds a whole batch in memory; try --schedule 1f1b or fewer --microbatches", {}
-    told: tuple[str, Mapping[str, Any]] = lazy("formulations.stage_partitioning.exact:why_infeasible")(
-        instance.flat, limits, watch
-    )
-    return told
-
-
 METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
     Method(
         name="labels",
@@ -124,6 +114,6 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     choose=choose,
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,
-    why_infeasible=why_infeasible,
+    why_infeasible=lazy(f"{_ROOM}.infeasible:why_infeasible"),
     also_reads=recognise_flat,
 )

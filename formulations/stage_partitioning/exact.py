@@ -8,7 +8,7 @@ the best plan. README, "The exact method", says why the labels lose nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -278,37 +278,61 @@ def statistics(search: Search) -> dict[str, Any]:
 def why_infeasible(instance: StageInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
     """What would make an infeasible instance feasible: fewest devices at its memory, least memory at its devices.
 
-    Both are exact for the instance with that one number changed; what the time limit cuts off is left out.
+    Both are exact for the instance with that one number changed; what the time limit cuts off is left out, and so is
+    what the method is too small for.
     """
+    memory = known(lambda: least_memory(instance, watch), watch)
+    return explained(instance, memory, known(lambda: fewest_devices(instance, watch), watch))
+
+
+def known(find: Callable[[], float | None], watch: Watch) -> float | None:
+    """What is found; infinite if it is proved that nothing would do, ``None`` if that is open."""
+    try:
+        found = find()
+    except SizeError:
+        return None
+    return math.inf if found is None and not watch.stopped() else found
+
+
+def explained(instance: StageInstance, memory: float | None, devices: float | None) -> tuple[str, dict[str, float]]:
+    """A sentence and its figures from what is `known` of the least memory and the fewest devices."""
     parts: list[str] = []
     figures: dict[str, float] = {}
-    memory = least_memory(instance, watch)
-    if memory is not None:
+    if memory == math.inf:
+        parts.append(f"no memory would do with {instance.num_devices} devices")
+    elif memory is not None:
         figures["least_memory_bytes"] = memory
         parts.append(f"{instance.num_devices} devices of {_whole_bytes(memory)} would do")
-    elif not watch.stopped():
-        parts.append(f"no memory would do with {instance.num_devices} devices")
-    devices = fewest_devices(instance, watch)
-    if devices is not None:
+    if devices == math.inf:
+        parts.append(f"no number of devices of {_whole_bytes(instance.memory_bytes)} would do")
+    elif devices is not None:
         figures["fewest_devices"] = devices
         parts.append(f"{devices} devices of {_whole_bytes(instance.memory_bytes)} would do")
-    elif not watch.stopped():
-        parts.append(f"no number of devices of {_whole_bytes(instance.memory_bytes)} would do")
     return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and their memory"), figures
 
 
 def fewest_devices(instance: StageInstance, watch: Watch) -> int | None:
-    """The smallest K that makes the instance feasible; ``None`` if there is none or the run was stopped."""
-    search = _whole(replace(instance, num_devices=_unlimited_devices(instance)), watch)
-    s = search.test(math.inf, fewest=True) if search else -2
-    return int(search.labels[-1, s]) if search and s >= 0 else None
+    """The smallest K that makes the instance feasible; ``None`` if there is none or the run was stopped.
+
+    Raises
+    ------
+    SizeError
+        If the graph has too many downsets.
+    """
+    search = _whole(replace(instance, num_devices=unlimited_devices(instance)), watch)
+    s = search.test(math.inf, fewest=True)
+    return int(search.labels[-1, s]) if s >= 0 else None
 
 
 def least_memory(instance: StageInstance, watch: Watch) -> float | None:
-    """The smallest M in bytes that makes the instance feasible, up to 1e-9; ``None`` if none does or on a stop."""
+    """The smallest M in bytes that makes the instance feasible, up to 1e-9; ``None`` if none does or on a stop.
+
+    Raises
+    ------
+    SizeError
+        If the graph has too many downsets.
+    """
     search = _whole(replace(instance, memory_bytes=math.inf), watch)
-    if search is None:
-        return None
     upper = math.inf
     for order in linear_orders(instance):  # cheap, and often the answer already: then one test of all downsets is left
         lattice = build_lattice(search.profile, chain_downsets(order))
@@ -339,11 +363,11 @@ def _least_memory(search: Search, upper: float) -> float | None:
             lower = trial
 
 
-def _whole(instance: StageInstance, watch: Watch) -> Search | None:
+def _whole(instance: StageInstance, watch: Watch) -> Search:
     profile = build_profile(instance, prune=True)
     downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
-        return None
+        raise SizeError("the graph has too many downsets for the exact method")
     return Search(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
 
 
@@ -351,7 +375,7 @@ def _whole_bytes(memory: float) -> str:
     return f"{math.ceil(memory)} bytes" if memory >= 1000 else f"{memory:.9g} bytes"
 
 
-def _unlimited_devices(instance: StageInstance) -> int:
+def unlimited_devices(instance: StageInstance) -> int:
     """A K that no plan can exceed, every degree at its largest; or the largest that an instance may declare."""
     largest_t = max((t for layer in instance.layers for t, found in layer.tmpcs.items() if found), default=1)
     return min(instance.num_microbatches * largest_t, MAX_COUNT)

@@ -182,6 +182,15 @@ def test_infeasible_instances_name_the_way_out(cases: int) -> None:
     assert seen > 0
 
 
+def test_what_is_too_large_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-SAT proves infeasibility of graphs with more downsets than the tables hold: then no way out is known."""
+    instance = chain(4, memory_bytes=1.0)
+    assert exact.why_infeasible(instance, Limits(), Watch())[1].keys() == {"least_memory_bytes"}
+    monkeypatch.setattr(exact, "MAX_DOWNSETS", 3)
+    sentence, figures = exact.why_infeasible(instance, Limits(), Watch())
+    assert "would do" not in sentence and figures == {}
+
+
 def chain(num_layers: int, **fields: object) -> StageInstance:
     layers = tuple(
         Layer(v, {1: (Tmpc("fast", 1.0 + v % 3, 1.0, 2.0, 1.0), Tmpc("light", 2.0 + v % 3, 1.0, 1.0, 1.0))})
