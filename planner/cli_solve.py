@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -171,6 +172,7 @@ def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
         return
     if rows:
         show_rows(rows, result.unit)
+        result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
     show_result(result, family_of(loaded).describe(loaded))
 
 

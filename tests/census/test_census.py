@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,15 +21,16 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.calls import Calls
+from formulations.stage_partitioning.calls import EDGES, Calls
 from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
 from planner import census_folder
 from planner.census import Census, census, chunks_of
 from planner.census_folder import WORST
+from planner.census_report import show_census
 from planner.cli import main
 from planner.executors import completed, place
-from planner.report import as_json
+from planner.report import as_json, percent
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,7 @@ def test_in_process(whole: Census, instance: StageInstance) -> None:
     assert whole.crosscheck is not None and whole.crosscheck["checked"] == 3
     assert whole.crosscheck["contradictions"] == [] and whole.crosscheck["unproved"] == 0 and whole.agree
     own = whole.variants[whole.variant]
+    assert whole.cpu_seconds > 0
     assert own.suboptimal > own.usable > 0 and own.worst_gap >= own.mean_gap_suboptimal > own.mean_gap > 0
     shown = json.loads(as_json(whole.to_json()))
     keys = (
@@ -79,9 +83,10 @@ def test_in_process(whole: Census, instance: StageInstance) -> None:
     )
     assert all(isinstance(shown[key], int | float) for key in keys)
     assert shown["complete"] is True and shown["calls"] <= shown["pairs"] * shown["formula"]["knapsacks"]
-    assert (
-        sum(part["count"] for part in shown["variants"]["rerank"]["histogram"]) == whole.variants["rerank"].suboptimal
-    )
+    bins = shown["variants"]["rerank"]["histogram"]
+    assert sum(part["count"] for part in bins) == whole.variants["rerank"].suboptimal
+    assert (bins[0]["above"], bins[-1]["up_to"]) == (0, None)
+    assert all(one["up_to"] == other["above"] for one, other in pairwise(bins))
 
 
 def test_the_worst_of_all_chunks_are_kept(whole: Census, instance: StageInstance) -> None:
@@ -149,6 +154,40 @@ def test_processes_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("planner.executors.BREAKDOWNS", 1)
     with pytest.raises(BrokenExecutor):
         list(completed(place(jobs=2), dies, [(1,)]))
+
+
+class Breaking(ThreadPoolExecutor):
+    """Breaks down after its first result."""
+
+    done = 0
+
+    def submit(self, work, /, *task, **_):
+        self.done += 1
+        return super().submit(work, *task) if self.done == 1 else super().submit(breaks)
+
+
+def breaks() -> None:
+    raise BrokenExecutor("broken")
+
+
+def test_breakdowns_in_a_row_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result in between and there may be as many again."""
+    monkeypatch.setattr("planner.executors.BREAKDOWNS", 1)
+    assert sorted(completed(lambda: Breaking(1), abs, [(-n,) for n in range(6)])) == [(n, n) for n in range(6)]
+
+
+def test_who_stops_listening_stops_the_work() -> None:
+    """What has not begun is not begun any more."""
+    begun: list[int] = []
+    results = completed(place(), begun.append, [(number,) for number in range(2000)])
+    next(results)
+    results.close()
+    assert len(begun) < 2000
+
+
+def test_no_process_at_all_is_refused() -> None:
+    with pytest.raises(planner.UsageError, match="--jobs"):
+        place(0)
 
 
 def test_an_error_in_a_chunk_is_raised() -> None:
@@ -257,6 +296,25 @@ def test_chunks_of_other_code_are_not_mixed(
         assert again.chunks_found == again.chunks
 
 
+def test_a_folder_is_of_one_instance_and_of_one_version(
+    instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same chunks, too."""
+    census(instance, out=str(tmp_path), end_to_end=False)
+    with pytest.raises(planner.UsageError, match="very census"):
+        census(replace(instance, memory_bytes=instance.memory_bytes + 1), out=str(tmp_path), end_to_end=False)
+    monkeypatch.setattr(census_folder, "versions", lambda: {"dnn-planner": "0", "numba": "0"})
+    with pytest.raises(planner.UsageError, match="very census"):
+        census(instance, out=str(tmp_path), end_to_end=False)
+
+
+def test_the_folder_of_an_odd_name_lies_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = census(replace(planner.load("chain8"), name="../a [b]/c"), end_to_end=False)
+    assert [path.name for path in (tmp_path / "census").iterdir()] == [Path(found.out).name]
+    assert Path(found.out).name.startswith(".._a__b__c-")
+
+
 def test_chunks_cover_all_outer_downsets() -> None:
     for num_downsets in (1, 2, 3, 10, 43, 242, 17_914):
         ranges = chunks_of(num_downsets)
@@ -276,6 +334,11 @@ def test_command(
     assert Path(shown["variants"][shown["variant"]]["worst"][0]["file"]).is_file()
     assert main(["census", "problem.json", "--no-end-to-end"]) == 0
     out, err = capsys.readouterr()
+    files = whole.variants["rerank"].worst
+    assert f"worst-rerank-1.json (and {len(files) - 1} more)" in " ".join(out.split())
+    used = [b for b in range(len(EDGES)) if any(each.histogram[b] for each in whole.variants.values())]
+    ranges = [f"gap in ({percent(EDGES[b - 1] if b else 0.0)}, {percent(EDGES[b])}]" for b in used]
+    assert ranges and all(each in out for each in ranges) and out.count("gap in (") == len(ranges)
     assert "chunks lie in" in err and "sub-optimal" in out and f"{whole.counts['nontrivial']:,}" in out
     assert main(["census", "problem.json", "--jobs", "0"]) == 2
     worst = sorted(Path("census").glob("*/worst-rerank-1.json"))
@@ -312,6 +375,11 @@ def test_what_witnesses_say_is_handed_on(
     monkeypatch.chdir(tmp_path)
     Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
     assert main(["census", "problem.json", "--crosscheck", "3", "--no-end-to-end", "--quiet"]) == 5
+
+
+def test_what_cannot_be_compared_is_said(whole: Census, capsys: pytest.CaptureFixture[str]) -> None:
+    show_census(replace(whole, end_to_end={"piper": None, "exact": None, "loss": None, "reason": "too large"}))
+    assert "end to end: not compared (too large)" in capsys.readouterr().out
 
 
 def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,14 @@ def test_samples(instance: StageInstance, tmp_path: Path) -> None:
     assert drawn(1, 9) == drawn(1, 9) != drawn(2, 9)
     assert len(set(drawn(1, 9))) == 9 and set(drawn(1, 9)) <= set(everything)
     assert drawn(1, 0) == []
+    with pytest.raises(planner.UsageError, match="--sample"):
+        drawn(1, -1)
+
+
+def test_files_are_as_readable_as_others(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    extract(planner.load("chain8"), str(tmp_path / "rows.jsonl"), sample=1)
+    assert (tmp_path / "rows.jsonl").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_every_instance_has_the_same_chance(instance: StageInstance) -> None:

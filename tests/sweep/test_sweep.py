@@ -199,6 +199,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     told = capsys.readouterr().out
     assert "gradient accumulation" in told and "grad-accum 1" in told
+    assert "grad_accum" not in told  # the rows are shown once
     assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "4,1", "--devices", "8"]) == 0
     lines = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [int(line[1]) for line in lines] == [1, 4]  # best first
