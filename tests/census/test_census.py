@@ -168,6 +168,7 @@ class Breaking(ThreadPoolExecutor):
 
 
 def breaks() -> None:
+    time.sleep(0.3)  # the result comes first
     raise BrokenExecutor("broken")
 
 
