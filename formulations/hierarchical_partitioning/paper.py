@@ -182,8 +182,6 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
     member = np.unpackbits(lattice.bits.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(np.float64)
     volume = np.array([edge.bytes for edge in instance.flat.edges])
     enters = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
-    there = np.arange(profile.time.shape[2]) < profile.num_tmpcs[:, :, None]
-    both = _least(profile.volume_in, there[:, profile.target]) + _least(profile.volume_out, there[:, profile.source])
     starts = np.zeros(D + 1, np.int64)
     kernels.count_pairs(lattice.bits, starts)
     pairs = int(starts[-1])
@@ -192,7 +190,7 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
     larger, base, crossed = np.empty(pairs, np.int32), np.empty((P, pairs)), np.empty(pairs)
     kernels.fill_pairs(
         lattice.bits, profile.source, lattice.crossing_start, lattice.crossing_edges, lattice.entering,
-        lattice.leaving, both, enters.astype(np.float64) @ volume, volume, larger, base, crossed,
+        lattice.leaving, lattice.edge_both, enters.astype(np.float64) @ volume, volume, larger, base, crossed,
     )  # fmt: skip
     return Links(
         weight=member @ np.array([whole_weight(layer) for layer in instance.flat.layers]),
@@ -206,12 +204,6 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
         bandwidth=instance.outer_bandwidth,
         memory_model=_MODELS[instance.memory_model],
     )
-
-
-def _least(values: Floats, there: NDArray[np.bool_]) -> Floats:
-    """Least value over the TMPCs that there are; 0 where there is none."""
-    found = np.where(there, values, np.inf).min(axis=2, initial=np.inf)
-    return np.where(np.isfinite(found), found, 0.0)
 
 
 def make_arcs(links: Links, profile: Profile) -> Arcs:
