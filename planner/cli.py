@@ -103,6 +103,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
         "planner solve resnet.json --devices 32 --memory 2GiB --cost-model released --method piper --json",
         "planner solve model.json --time-limit 30 --out plan.json",
+        "planner solve bert --layers 4 --hidden-size 1024 --devices 8",
     ),
     "crosscheck": (
         "planner crosscheck chain8 --memory 40MB",

@@ -14,7 +14,12 @@ from solvers.outcome import Limits, Status
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
 
-Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="a file, or a name from the catalog")]
+Instance = Annotated[
+    str,
+    typer.Argument(
+        metavar="INSTANCE", help="a file, or a name from the catalog and its parameters (planner make --help)"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print exactly one JSON object")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no progress and no warnings")]
 TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time for each method")]

@@ -7,27 +7,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
+
+from planner.loading import catalog
 
 Command = Callable[..., None]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting as the help shows it: under which heading, and with which words."""
+    """A setting as the help shows it: under which heading, and with which words; or not at all."""
 
     name: str
     panel: str
     help: str
     metavar: str
     is_flag: bool
+    hidden: bool = False
 
 
 def override_choices() -> list[Choice]:
-    """The overrides of all families; one that several share appears once, for all of them. First, ``problem``."""
+    """The overrides of all families; one that several share appears once, for all of them. First, ``problem``.
+
+    Last and hidden, the parameters of catalog entries: ``planner make NAME --help`` shows them.
+    """
+    shown = _family_choices()
+    taken = {choice.name for choice in (*shown, *option_choices())}
+    return [*shown, *(replace(each, hidden=True) for each in _entry_choices(catalog()) if each.name not in taken)]
+
+
+def _family_choices() -> list[Choice]:
     problems = [family.name for family in _families() if family.also_reads]
     text = "read an instance of stage_partitioning as one of this problem"
     return [
@@ -38,7 +50,7 @@ def override_choices() -> list[Choice]:
 
 def option_choices() -> list[Choice]:
     """The methods' options of all families."""
-    taken = {choice.name for choice in override_choices()}
+    taken = {choice.name for choice in _family_choices()}
     return [
         choice
         for choice in _merged(
@@ -56,11 +68,15 @@ def setting_choices() -> list[Choice]:
     return [*override_choices(), *option_choices()]
 
 
-def parameter_choices(catalog: Mapping[str, Any]) -> list[Choice]:
+def parameter_choices(entries: Mapping[str, Any]) -> list[Choice]:
     """The parameters of all catalog entries, and the overrides that can be written into a file."""
-    own = _merged((entry.name, parameter) for entry in catalog.values() for parameter in entry.parameters)
+    own = _entry_choices(entries)
     taken = {choice.name for choice in own}
-    return own + [choice for choice in override_choices() if choice.name not in taken]
+    return own + [choice for choice in _family_choices() if choice.name not in taken]
+
+
+def _entry_choices(entries: Mapping[str, Any]) -> list[Choice]:
+    return _merged((entry.name, parameter) for entry in entries.values() for parameter in entry.parameters)
 
 
 def claim_choices() -> list[Choice]:
@@ -127,10 +143,11 @@ def _parameter(choice: Choice) -> inspect.Parameter:
     flag = f"--{choice.name}"
     text = choice.help.replace("[", "\\[")  # the help is markup; a bracket is meant
     if choice.is_flag:
-        kind: Any = Annotated[bool, typer.Option(flag, help=text, rich_help_panel=choice.panel)]
+        kind: Any = Annotated[bool, typer.Option(flag, help=text, rich_help_panel=choice.panel, hidden=choice.hidden)]
         default: Any = False
     else:
-        option = typer.Option(flag, help=text, rich_help_panel=choice.panel, metavar=choice.metavar)
+        panel, metavar = choice.panel, choice.metavar
+        option = typer.Option(flag, help=text, rich_help_panel=panel, metavar=metavar, hidden=choice.hidden)
         kind, default = Annotated[str | None, option], None
     return inspect.Parameter(
         choice.name.replace("-", "_"), inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind

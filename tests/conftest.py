@@ -21,10 +21,17 @@ def cases(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--cases"))
 
 
+#: The folders of published inputs.
+PUBLISHED = ("amp", "device_mapping", "dnn_partitioning", "pipedream", "piper")
+
+
 @pytest.fixture(scope="session")
 def published() -> Path:
     """The folder of published inputs; tests that need it skip where it is absent."""
     folder = os.environ.get("PLANNER_PUBLISHED")
     if not folder or not Path(folder).is_dir():
         pytest.skip("PLANNER_PUBLISHED names no folder of published inputs")
+    missing = [name for name in PUBLISHED if not Path(folder, name).is_dir()]
+    if missing:
+        pytest.skip(f"PLANNER_PUBLISHED names a folder without {', '.join(missing)}")
     return Path(folder)

@@ -207,6 +207,18 @@ def test_make_and_load_again(run: Run) -> None:
     assert json.loads(again)["num_devices"] == 4
 
 
+def test_a_catalog_name_takes_its_parameters_everywhere(run: Run) -> None:
+    given = ("--layers", "1", "--hidden-size", "64", "--heads", "2", "--devices", "2", "--forward-only")
+    code, out, _ = run("solve", "bert", *given, "--exact", "--out", "plan.json", "--json")
+    assert code == 0
+    code, text, _ = run("check", "bert", "plan.json", *given)
+    assert code == 0 and f"{json.loads(out)['objective']:.9g}" in text
+    code, _, err = run("solve", "chain8", "--forward-only")
+    assert code == 2 and "the setting is 'forward-only'" in err
+    _, out, _ = run("solve", "--help")
+    assert "--forward-only" not in out and "--hidden-size" not in run("check", "--help")[1]
+
+
 def test_help_names_every_setting_and_keeps_brackets(run: Run) -> None:
     code, out, _ = run("solve", "--help")
     assert code == 0
