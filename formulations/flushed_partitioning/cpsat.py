@@ -13,7 +13,7 @@ from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.modelled import prove
 from formulations.stage_partitioning import cpsat as flat_cpsat
 from formulations.stage_partitioning.assignment import Terms
-from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Watch
 
@@ -78,7 +78,7 @@ class Model(flat_cpsat.Model):
         if self.instance.schedule is not Schedule.GPIPE:
             super()._memory(j)
             return
-        limit = self.sizes.floor(self.terms.instance.memory_bytes * MEMORY_SLACK)
+        limit = self.sizes.floor(self.terms.memory_limit)
         for d in self.terms.dp_degrees:
             y = -(-self.instance.flat.num_microbatches // d)
             sizes = [self.sizes.floor(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) for o in self.terms.options]

@@ -27,7 +27,6 @@ from formulations.hierarchical_partitioning.problem import (
 )
 from formulations.modelled import prove
 from formulations.stage_partitioning.assignment import Chosen, Terms
-from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers import cpsat
 from solvers.outcome import Limits, Run, Watch
@@ -143,12 +142,12 @@ class Model:
             self.in_flight = {(i, j, y): cp.new_bool_var("") for i, j in self.places for y in range(1, self.max_s + 1)}
             self.sizes = size_scale(
                 [size for o in self.terms.options for size in (o.tmpc.activation_bytes, o.tmpc.static_bytes)],
-                instance.flat.memory_bytes * MEMORY_SLACK,
+                self.terms.memory_limit,
                 math.fsum(o.tmpc.activation_bytes * self.max_s + o.tmpc.static_bytes for o in self.terms.options),
             )
         flights = {y: self.in_flight[p, r, y] for y in range(1, self.max_s + 1)}
         cp.add_exactly_one([*flights.values(), ~self.used[p, r]])
-        limit = self.sizes.floor(instance.flat.memory_bytes * MEMORY_SLACK)
+        limit = self.sizes.floor(self.terms.memory_limit)
         for y, flying in flights.items():
             sizes = [self.sizes.floor(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) for o in self.terms.options]
             cp.add(_weighted(self._choices(p, r), sizes) <= limit).only_enforce_if(flying)

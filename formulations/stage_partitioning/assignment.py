@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from formulations.stage_partitioning.problem import Stage, StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 
 
@@ -110,6 +110,12 @@ class Terms:
             max((x.activation_bytes * in_flight + x.static_bytes for x in self._tmpcs(v)), default=0.0)
             for v in self.nodes
         )
+
+    @cached_property
+    def memory_limit(self) -> float:
+        """Bytes that fit on a device; no more than any stage takes, as memory may be without a limit."""
+        most = self.largest_memory(max(1, self.instance.num_microbatches))
+        return min(self.instance.memory_bytes, most) * MEMORY_SLACK
 
     @cached_property
     def largest_weight(self) -> float:

@@ -20,7 +20,7 @@ from formulations.family import Answer
 from formulations.modelled import go_on
 from formulations.stage_partitioning.assignment import Chosen, Terms
 from formulations.stage_partitioning.first_plan import first_plan
-from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, suffix_sums
 from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import cpsat
@@ -118,7 +118,7 @@ class Model:
             self.in_flight = {(i, y): cp.new_bool_var("") for i in terms.stages for y in range(1, terms.max_s + 1)}
         flights = {y: self.in_flight[j, y] for y in range(1, terms.max_s + 1)}
         cp.add_exactly_one([*flights.values(), ~self.used[j]])
-        limit = self.sizes.floor(terms.instance.memory_bytes * MEMORY_SLACK)
+        limit = self.sizes.floor(terms.memory_limit)
         for y, flying in flights.items():
             enough = _weighted([var for var, _ in own], [y * d for _, d in own])
             short = _weighted([var for var, _ in own], [(y - 1) * d for _, d in own])
@@ -239,5 +239,4 @@ def _largest_row(terms: Terms, upper: float) -> float:
 
 def _memory_scale(terms: Terms) -> Scale:
     sizes = [size for o in terms.options for size in (o.tmpc.activation_bytes, o.tmpc.static_bytes)]
-    limit = terms.instance.memory_bytes * MEMORY_SLACK
-    return size_scale(sizes, limit, math.fsum(sizes) * terms.max_s)
+    return size_scale(sizes, terms.memory_limit, math.fsum(sizes) * terms.max_s)

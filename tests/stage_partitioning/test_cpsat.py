@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
 from strategies import random_stage_instance
 
+import planner
 from formulations.stage_partitioning import cpsat
 from formulations.stage_partitioning.assignment import Terms
 from formulations.stage_partitioning.first_plan import first_plan
 from formulations.stage_partitioning.problem import StagePlan, evaluate
 from instances.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Status, Stop, Watch
 
 
 def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
@@ -64,6 +66,13 @@ def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
         if tried == 12:
             return
     raise AssertionError("too few instances")
+
+
+def test_memory_without_a_limit() -> None:
+    """As a caller in Python may have it; more than every stage takes is the same."""
+    chain = planner.load("chain8", first=4)
+    endless, plenty = (planner.solve(replace(chain, memory_bytes=m), method="cpsat") for m in (math.inf, 1e12))
+    assert endless.status is Status.OPTIMAL and endless.objective == plenty.objective
 
 
 def test_what_only_rounding_lets_through_is_cut_off() -> None:
