@@ -36,6 +36,19 @@ def random_edges(rng: random.Random, shape: str, n: int) -> list[tuple[int, int]
     return []
 
 
+def with_wide_weights(flat: StageInstance, rng: random.Random, span: int) -> StageInstance:
+    """The instance with the weights of each node times up to 10^span, not a whole number of times."""
+    layers = []
+    for layer in flat.layers:
+        factor = 10.0 ** rng.randint(0, span) * rng.choice([1, 0.3, 0.7])
+        tmpcs = {
+            t: tuple(replace(x, weight_bytes=x.weight_bytes * factor) for x in found)
+            for t, found in layer.tmpcs.items()
+        }
+        layers.append(replace(layer, tmpcs=tmpcs))
+    return replace(flat, layers=tuple(layers))
+
+
 def random_stage_instance(
     seed: int | random.Random,
     *,

@@ -11,6 +11,7 @@ of a node have the same weights at one degree t, so that the choice of TMPCs doe
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -95,10 +96,10 @@ class Search(flat_exact.Search):
             raise flat_exact.SizeError(f"a downset has more than {MOST_SLOTS} entries of depths of their own")
         return found
 
-    def _leave_out(self, T: float) -> None:
+    def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
         """As for the flat family; another order of the downsets moves the slots, too."""
         before = self.lattice
-        super()._leave_out(T)
+        super()._leave_out(T, most_weight)
         if self.lattice is not before and not np.array_equal(self.lattice.bits, before.bits):
             self.slots = self._find_slots()
 

@@ -30,7 +30,9 @@ from formulations.stage_partitioning.costs import (
     Words,
     build_lattice,
     build_profile,
+    heaviest,
     make_plan,
+    most_weight,
 )
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
@@ -105,6 +107,7 @@ class Search(flat_exact.Tables):
         profile = inner_profile(cluster)
         super().__init__(cluster.inner, profile, build_lattice(profile, downsets), flag)
         self.cluster, self.links = cluster, make_links(cluster, self.profile, self.lattice)
+        self.weights, self.most_linked = whole_weights(cluster), math.inf
         D, K1, S = len(downsets), cluster.devices_per_machine, profile.max_s
         self.rest, self.ends = np.empty(D, np.int64), np.empty(D, np.int64)
         self.labels = np.empty((D, S + 1), np.int32)
@@ -116,7 +119,9 @@ class Search(flat_exact.Tables):
     def test(self, T: float) -> int:
         """Sum of degrees of a plan with every superstage <= T; -1: there is none; -2: stopped."""
         self.tests += 1
-        self._leave_out(T * self.links.num_machines)
+        slowest = T * self.links.num_machines
+        self._leave_out(slowest, most_weight(self.whole, slowest))
+        self._cut_links(T)
         return int(
             kernels.threshold_test(
                 self.profile, self.lattice, self.links, T, self.labels, self.superstage, self.rest, self.ends,
@@ -124,11 +129,19 @@ class Search(flat_exact.Tables):
             )
         )  # fmt: skip
 
-    def _leave_out(self, T: float) -> None:
+    def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
         before = self.lattice
-        super()._leave_out(T)
+        super()._leave_out(T, most_weight)
         if self.lattice is not before:
-            self.links = make_links(self.cluster, self.profile, self.lattice)
+            self.links, self.most_linked = make_links(self.cluster, self.profile, self.lattice), math.inf
+
+    def _cut_links(self, T: float) -> None:
+        """Cut weights to what two machines or more cannot synchronise within T (`costs.heaviest`)."""
+        K2, weights = self.links.num_machines, self.weights
+        most = heaviest(weights, T * self.links.bandwidth * K2 * K2 / (4 * (K2 - 1))) if K2 > 1 else math.inf
+        if most != self.most_linked:
+            self.most_linked = most
+            self.links = self.links._replace(weight=members(self.profile, self.lattice) @ np.minimum(weights, most))
 
     def price(self, plan: HierarchicalPlan) -> float:
         """Time per sample of a plan."""
@@ -176,10 +189,20 @@ def inner_profile(instance: HierarchicalInstance) -> Profile:
     return profile._replace(dp_degrees=profile.dp_degrees[:K1], resync=profile.resync[:K1])
 
 
+def members(profile: Profile, lattice: Lattice) -> Floats:
+    """(D, n): 1 where a downset holds a node."""
+    n = profile.num_tmpcs.shape[1]
+    return np.unpackbits(lattice.bits.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(np.float64)
+
+
+def whole_weights(instance: HierarchicalInstance) -> Floats:
+    """(n,): w_v of every node."""
+    return np.array([whole_weight(layer) for layer in instance.flat.layers])
+
+
 def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattice) -> Links:
     """What crosses the boundary of every set of nodes that a machine or a stage may hold."""
-    n, D, P = len(instance.flat.layers), len(lattice.bits), len(profile.tp_degrees)
-    member = np.unpackbits(lattice.bits.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(np.float64)
+    D, P, member = len(lattice.bits), len(profile.tp_degrees), members(profile, lattice)
     volume = np.array([edge.bytes for edge in instance.flat.edges])
     enters = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
     starts = np.zeros(D + 1, np.int64)
@@ -193,7 +216,7 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
         lattice.leaving, lattice.edge_both, enters.astype(np.float64) @ volume, volume, larger, base, crossed,
     )  # fmt: skip
     return Links(
-        weight=member @ np.array([whole_weight(layer) for layer in instance.flat.layers]),
+        weight=member @ whole_weights(instance),
         pair_start=starts,
         larger=larger,
         base=base,

@@ -9,6 +9,7 @@ Source: Piper, section 4 and Appendix D (the precomputation per contiguous set).
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,6 +162,27 @@ def usable(profile: Profile, T: float) -> Flags:
     """
     fits = profile.per_microbatch + profile.static <= profile.memory
     return np.asarray(present(profile) & fits & (profile.time <= _FAR * T * profile.dp_degrees[-1]))
+
+
+def heaviest(weights: Floats, limit: float) -> float:
+    """What to cut weights to where none above ``limit`` can be synchronised in time; ``inf``: nothing is to be cut.
+
+    Beside 1e18 bytes that only a stage without replicas can hold, running sums lose the digits of all other weights.
+    The cut is a power of 2^16, so that it seldom changes with the limit.
+    """
+    if not 0 < limit < math.inf:
+        return math.inf
+    exponent = 16 * math.ceil(math.log2(_FAR * limit) / 16)
+    cut = math.ldexp(1.0, exponent) if exponent < 1000 else math.inf
+    return cut if float(weights.max(initial=0.0)) > cut else math.inf
+
+
+def most_weight(profile: Profile, T: float) -> float:
+    """What weights of stages of time ``T`` are cut to (`heaviest`): stages with replicas synchronise less than that."""
+    paying = profile.resync > 0
+    if not paying.any():
+        return math.inf
+    return heaviest(profile.weight, T * float((profile.dp_degrees[paying] / profile.resync[paying]).max()))
 
 
 def restricted(profile: Profile, kept: Flags) -> Profile:

@@ -25,6 +25,7 @@ from formulations.stage_partitioning.costs import (
     Profile,
     build_lattice,
     build_profile,
+    most_weight,
     present,
     restricted,
     usable,
@@ -121,6 +122,7 @@ class Tables:
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
         self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
         self.whole, self.kept, self.capacity = profile, present(profile), profile.memory
+        self.most_weight = math.inf
         self.work_bound = float(lattice.work[-1]) / profile.num_devices
         self.scratch = make_scratch(profile, len(lattice.bits))
         self.counts = np.zeros(3, np.int64)
@@ -141,12 +143,14 @@ class Tables:
         self.profile = self.profile._replace(num_devices=num_devices, max_s=max_s)
         self.work_bound = float(self.lattice.work[-1]) / num_devices
 
-    def _leave_out(self, T: float) -> None:
-        """Restrict the tables to the TMPCs that a plan of time T may use."""
+    def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
+        """Restrict the tables to the TMPCs that a plan of time T may use, and cut their weights to ``most_weight``."""
         kept = usable(self.whole, T)
-        if np.array_equal(kept, self.kept):
+        if np.array_equal(kept, self.kept) and most_weight == self.most_weight:
             return
-        self.kept, self.profile = kept, restricted(self.whole, kept)
+        self.kept, self.profile, self.most_weight = kept, restricted(self.whole, kept), most_weight
+        if most_weight < math.inf:
+            self.profile = self.profile._replace(weight=np.minimum(self.profile.weight, most_weight))
         self.lattice = build_lattice(self.profile, self.lattice.bits)
         self._forget_savings()
 
@@ -198,7 +202,7 @@ class Search(Tables):
     def test(self, T: float, *, fewest: bool = False) -> int:
         """Sum of degrees of a plan with every stage <= T; -1: there is none; -2: stopped."""
         self.tests += 1
-        self._leave_out(T)
+        self._leave_out(T, most_weight(self.whole, T))
         if self.instance.exactly and self.profile.max_s < self.instance.num_microbatches:
             return -1  # degrees that sum to N take at least N devices
         return int(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain, tight_graph
-from strategies import random_stage_instance
+from strategies import random_stage_instance, with_wide_weights
 
 import planner
 from formulations.hierarchical_partitioning import paper
@@ -108,6 +109,14 @@ def test_lists_of_stages_may_be_forgotten_and_made_again(cases: int, monkeypatch
         with monkeypatch.context() as patched:
             patched.setattr(paper, "_ARCS", 1)
             assert same(optimum(tight_chain(seed)), expected), seed
+
+
+def test_weights_that_no_replica_could_synchronise(cases: int) -> None:
+    """Beside 1e18 bytes, running sums lose the digits of what other stages do synchronise."""
+    for seed in (283, 584, *range(cases)):  # weights of stages, of machines
+        found = tight_graph(seed)
+        instance = replace(found, flat=with_wide_weights(found.flat, random.Random(seed), 18))
+        assert same(optimum(instance), BruteForce(instance).solve()), seed
 
 
 def test_crude_memory_is_never_better_than_precise_and_none_never_worse(cases: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles import brute_force
-from strategies import random_stage_instance
+from strategies import random_stage_instance, with_wide_weights
 
 from formulations.stage_partitioning import exact, kernels, paper
 from formulations.stage_partitioning.downsets import all_downsets
@@ -150,6 +150,13 @@ def test_huge_numbers_for_what_is_impossible(cases: int) -> None:
 
 def impossible(rng: random.Random) -> tuple[Tmpc, ...]:
     return (Tmpc("impossible", *rng.choice([(1e30, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1e30), (1e18, 1e9, 1e17, 1e17)])),)
+
+
+def test_weights_that_no_replica_could_synchronise(cases: int) -> None:
+    """Beside 1e18 bytes, running sums lose the digits of what other stages do synchronise."""
+    for seed in (874, *range(cases)):
+        instance = with_wide_weights(random_stage_instance(seed, max_nodes=5), random.Random(seed), 18)
+        agrees(instance)
 
 
 def test_downsets_agree_with_the_plain_enumeration() -> None:
