@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.stage_partitioning import bisection, exact, kernels_frontier
-from formulations.stage_partitioning.costs import Floats, build_lattice, build_profile
+from formulations.stage_partitioning.costs import Floats, Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.frontier_entries import entry_by_entry, num_entries
@@ -60,10 +60,12 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None:
         raise AssertionError("counted downsets have disappeared")
-    if D > _ENTRIES_FROM:
+    lattice = None if D > _ENTRIES_FROM else build_lattice(profile, downsets)
+    if lattice is None or _is_blurred(profile, lattice):
+        if num_entries(K, S, max(instance.tp_degrees, default=1)) > MAX_PROOFS:
+            raise exact.SizeError("the weights are too unlike for a table that large; try fewer --devices")
         entries = entry_by_entry(instance, downsets, watch)
         return entries and Frontier(*entries)
-    lattice = build_lattice(profile, downsets)
     table = np.full((D, S + 1, K + 1), np.inf)
     table[0] = 0.0
     counts = np.zeros(3, np.int64)
@@ -77,6 +79,18 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     pairs, knapsacks, updates = counts.tolist()
     stats = {"downsets": D, "pairs": pairs, "knapsacks": knapsacks, "updates": updates}
     return Frontier(np.ascontiguousarray(table[-1].T), stats)
+
+
+def _is_blurred(profile: Profile, lattice: Lattice) -> bool:
+    """Whether weights are so unlike that differences of their running sums are not to be trusted.
+
+    A test at a fixed time cuts them to what matters there (`costs.heaviest`); the table knows no such time.
+    """
+    seconds = float(lattice.weight[:, -1].max(initial=0.0)) * float(
+        (profile.resync / profile.dp_degrees).max(initial=0.0)
+    )
+    blur = profile.num_tmpcs.shape[1] * float(np.finfo(float).eps) * seconds
+    return bool(blur > bisection.PRECISION * float(lattice.work[-1]) / profile.num_devices)
 
 
 def corners(times: NDArray[np.float64]) -> list[tuple[int, int, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracles import brute_force
-from strategies import random_stage_instance
+from strategies import random_stage_instance, with_wide_weights
 
 import planner
 from formulations.stage_partitioning import exact, frontier, kernels_frontier
@@ -51,6 +52,15 @@ def test_entry_by_entry_is_the_same_table(cases: int, monkeypatch: pytest.Monkey
         assert found.times == pytest.approx(table.times, rel=1e-9)
     for seed in range(cases // 4):
         entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4))
+
+
+def test_weights_too_unlike_for_running_sums(cases: int) -> None:
+    for seed in (37, *range(cases // 4)):
+        flat = random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4)
+        entries_agree(with_wide_weights(flat, random.Random(seed), 12))
+    huge = (Layer(v, {1: (Tmpc("only", 1.0, weight, 1.0, 1.0),)}) for v, weight in enumerate((1e18, 1.0)))
+    with pytest.raises(exact.SizeError, match="weights are too unlike"):
+        frontier.frontier(StageInstance("unlike", tuple(huge), (), 64, 100.0, 1.0, 64), Watch())
 
 
 def test_entries_are_counted_before_they_are_proved(monkeypatch: pytest.MonkeyPatch) -> None:
