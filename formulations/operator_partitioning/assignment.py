@@ -206,6 +206,24 @@ def plan_of(instance: OperatorInstance, chosen: Iterable[Column]) -> OperatorPla
     return OperatorPlan(tuple(tuple(sorted(stages[s])) for s in used), tuple(replicas[s] for s in used))
 
 
+def smaller(instance: OperatorInstance, chosen: Iterable[Column]) -> Row:
+    """Not this assignment: some operator moves, or where replicas pool their memory a stage has more of them.
+
+    Replicas of empty stages, which no plan shows, do not make it another one.
+    """
+    own = [name for name in chosen if name[0] in ("x", "many")]
+    x = [name for name in own if name[0] == "x"]
+    terms = dict.fromkeys(x, 1.0)
+    parts = len(x)
+    if instance.num_devices is not None and instance.pooled_memory:
+        used = {s for _, _, s in x}
+        counts = {s: count for name, s, count in own if name == "many" and s in used}
+        for s, most in counts.items():
+            terms |= {column: 1.0 for column, count in replica_counts(instance, s) if count <= most}
+        parts += len(counts)
+    return Row(terms, parts - 1.0)
+
+
 def largest_load(instance: OperatorInstance) -> float:
     """No stage takes longer than this."""
     sent = [len(tensor.targets) * tensor.volume_bytes for tensor in instance.tensors]

@@ -47,9 +47,9 @@ class CpsatModel(cpsat.Runnable):
         return max(0.0, seconds * (1 - 1e-14))
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
-        """Not this assignment."""
-        chosen = [name for name in self.chosen(values) if name[0] in ("x", "many")]
-        self.model.add_bool_or([self.columns[name].negated() for name in chosen])
+        """Not this assignment, nor any as large."""
+        row = assignment.smaller(self.instance, self.chosen(values))
+        self.model.add(_sum(self.columns, {name: int(factor) for name, factor in row.terms.items()}) <= int(row.limit))
 
 
 def build(instance: OperatorInstance, lower: float = 0.0) -> CpsatModel:

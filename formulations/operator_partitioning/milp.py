@@ -49,11 +49,10 @@ class MilpModel(milp.Runnable):
         return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit / self.replicas
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
-        """Not this assignment, which is within the tolerance of a row of sizes, yet too large."""
+        """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any as large."""
         numbers = {name: number for number, name in enumerate(self.names)}
-        chosen = [name for name in self.chosen(values) if name[0] in ("x", "many")]
-        columns = pyo.quicksum(self.model.chosen[numbers[name]] for name in chosen)
-        self.model.rows.add(columns <= len(chosen) - 1)
+        row = assignment.smaller(self.instance, self.chosen(values))
+        self.model.rows.add(pyo.quicksum(self.model.chosen[numbers[name]] for name in row.terms) <= row.limit)
 
 
 def build(instance: OperatorInstance) -> MilpModel:

@@ -99,6 +99,39 @@ def stage_needs(instance: OperatorInstance, first: tuple[int, ...]) -> float:
     return max(stage_memory(instance, home, stage, 2) for stage in range(2))
 
 
+def hair_too_large(**given: Any) -> OperatorInstance:
+    """One stage would do, if it did not need a few parts in 10^12 more than there is: less than a model's rounding."""
+    size = (2**37 + 0.99) / 2**40
+    operators = tuple(Operator(v, 1.0, memory_bytes=size) for v in range(2))
+    made = OperatorInstance("hair", operators, (Tensor(0, (1,), 60e9),), 2, num_devices=2, at_most=True)
+    return replace(made, memory_bytes=2 * size * (1 - 5e-12), **given)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_what_only_rounding_lets_through_is_cut_off_whatever_an_empty_stage_has(room: Any) -> None:
+    """Two stages may be one; which replicas the empty one has is in the model, and in no plan."""
+    answer = solve(room.solve, hair_too_large())
+    assert answer.plan == OperatorPlan(((0,), (1,)), (1, 1)) and answer.stats["rounds"] == 2
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_what_is_too_large_for_so_many_replicas_is_so_for_fewer_and_may_fit_more(room: Any, cases: int) -> None:
+    pooled = hair_too_large(num_devices=4, pooled_memory=True)
+    memory = pooled.memory_bytes
+    assert memory is not None
+    # All four replicas of one stage, or two and two of two: each is a hair too large.
+    assert solve(room.solve, replace(pooled, memory_bytes=memory / 4)).infeasible
+    for case in range(2 * cases):
+        rng = random.Random(f"hair {case}")
+        # Replicas cost nothing here, so that any number of them may come first.
+        operators = [Operator(v, 0.0, memory_bytes=(rng.randint(2**36, 2**37) + 0.99) / 2**38) for v in range(3)]
+        tensors = tuple(Tensor(v, (v + 1,), 1.0) for v in range(2))
+        most = rng.randint(1, 3)
+        room_each = sum(each.memory_bytes for each in operators[:most]) / rng.randint(1, 3) * (1 - 1.6e-12)
+        instance = replace(pooled, operators=tuple(operators), tensors=tensors, memory_bytes=room_each, num_stages=3)
+        check_exact(room.solve, replace(instance, bandwidth_bytes_per_s=1.0), 1e-6)
+
+
 @pytest.mark.parametrize("name", HEURISTICS)
 def test_heuristics_are_feasible_and_never_better_than_the_optimum(name: str, cases: int) -> None:
     found = 0
