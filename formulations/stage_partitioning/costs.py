@@ -170,7 +170,7 @@ def heaviest(weights: Floats, limit: float) -> float:
     Beside 1e18 bytes that only a stage without replicas can hold, running sums lose the digits of all other weights.
     The cut is a power of 2^16, so that it seldom changes with the limit.
     """
-    if not 0 < limit < math.inf:
+    if not 0 < _FAR * limit < math.inf:
         return math.inf
     exponent = 16 * math.ceil(math.log2(_FAR * limit) / 16)
     cut = math.ldexp(1.0, exponent) if exponent < 1000 else math.inf

@@ -12,7 +12,7 @@ import pytest
 from oracles import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
-from formulations.stage_partitioning import exact, kernels, paper
+from formulations.stage_partitioning import costs, exact, kernels, paper
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import evaluate, violations
 from formulations.tmpc_knapsack.decision import FOUND, NONE, decide
@@ -157,6 +157,12 @@ def test_weights_that_no_replica_could_synchronise(cases: int) -> None:
     for seed in (874, *range(cases)):
         instance = with_wide_weights(random_stage_instance(seed, max_nodes=5), random.Random(seed), 18)
         agrees(instance)
+
+
+@pytest.mark.parametrize("limit", [0.0, 5e-324, 1.0, 1e300, 1e308, math.inf])
+def test_weights_are_cut_far_above_what_matters_or_not_at_all(limit: float) -> None:
+    cut = costs.heaviest(np.array([0.0, 1e300]), limit)
+    assert math.isinf(cut) if limit in (0.0, 1e300, 1e308, math.inf) else 16 * limit <= cut <= max(2e-300, 1e6 * limit)
 
 
 def test_downsets_agree_with_the_plain_enumeration() -> None:
