@@ -264,11 +264,17 @@ def check_command(
     """Check a plan with the problem's definition alone; exit 1 if it breaks a rule."""
     from planner.checking import check, read_plan
     from planner.loading import load
+    from planner.progress import note
     from planner.report import as_json, show_verdict
 
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
-    verdict = check(loaded, read_plan(plan), where=plan)
+    content = read_plan(plan)
+    verdict = check(loaded, content, where=plan)
+    if content.get("problem", verdict.problem) != verdict.problem:
+        note(
+            quiet, f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)"
+        )
     if json:
         print(as_json(verdict.to_json()))
     else:

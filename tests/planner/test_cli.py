@@ -219,6 +219,16 @@ def test_a_catalog_name_takes_its_parameters_everywhere(run: Run) -> None:
     assert "--forward-only" not in out and "--hidden-size" not in run("check", "--help")[1]
 
 
+def test_a_plan_of_another_problem_is_checked_with_a_warning(run: Run) -> None:
+    given = ("--problem", "flushed_partitioning")
+    assert run("solve", "chain8", *given, "--out", "plan.json")[0] == 0
+    assert "warning" not in run("check", "chain8", "plan.json", *given)[2]
+    code, _, err = run("check", "chain8", "plan.json")
+    assert code == 0
+    assert "plan.json is a plan of flushed_partitioning; checked as one of stage_partitioning (--problem)" in err
+    assert run("check", "chain8", "plan.json", "--quiet")[2] == ""
+
+
 def test_help_names_every_setting_and_keeps_brackets(run: Run) -> None:
     code, out, _ = run("solve", "--help")
     assert code == 0
