@@ -101,11 +101,14 @@ def test_the_next_plan_is_no_better(
     assert longest == 4
 
 
-def test_all_partitions_of_a_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("times", "expected"), [((1.0, 2.0, 4.0), [6, 6.25]), ((4.0, 2.0, 1.0), [4.25, 8])])
+def test_all_partitions_of_a_placement(
+    times: tuple[float, ...], expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three operators in a row on two stages: two partitions; each is rejected whatever its mapping."""
-    operators = tuple(Operator(v, time) for v, time in enumerate((1.0, 2.0, 4.0)))
+    operators = tuple(Operator(v, time) for v, time in enumerate(times))
     tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 8.0))
     graph = OperatorInstance("row", operators, tensors, num_stages=2, replicas=1)
     instance = placed(graph, ((0.0, 4.0), (4.0, 0.0)))
     monkeypatch.setattr(joint, "_first_plan", lambda *_: {})
-    assert one_by_one(joint, instance, 5, monkeypatch, part=lambda plan: plan.partition) == pytest.approx([6, 6.25])
+    assert one_by_one(joint, instance, 5, monkeypatch, part=lambda plan: plan.partition) == pytest.approx(expected)

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain, tight_graph
 from strategies import random_stage_instance, with_wide_weights
@@ -15,6 +16,7 @@ import planner
 from formulations.hierarchical_partitioning import paper
 from formulations.hierarchical_partitioning.paper import solve, why_infeasible
 from formulations.hierarchical_partitioning.problem import evaluate, violations
+from formulations.stage_partitioning.downsets import all_downsets
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Status, Watch
@@ -117,6 +119,20 @@ def test_weights_that_no_replica_could_synchronise(cases: int) -> None:
         found = tight_graph(seed)
         instance = replace(found, flat=with_wide_weights(found.flat, random.Random(seed), 18))
         assert same(optimum(instance), BruteForce(instance).solve()), seed
+
+
+def test_no_weight_is_cut_that_some_machines_can_synchronise(cases: int) -> None:
+    """On d_2 machines a link takes 4 (d_2 - 1) / d_2^2 W / B_2, the least on all of them."""
+    rng, cuts = random.Random(6), 0
+    for _ in range(cases):
+        weight, T, K2 = 10.0 ** rng.uniform(0, 12), 10.0 ** rng.uniform(-6, 6), rng.choice([2, 3, 64, 1024])
+        layer = Layer("v", {1: (Tmpc("only", 1.0, weight, 1.0, 1.0),)})
+        instance = on_machines(StageInstance("heavy", (layer,), (), 1, 1e9, 1.0, 8), 1, K2, 1.0, 1.0)
+        search = paper.Search(instance, all_downsets(instance.flat, 10), np.zeros(1, np.uint8))
+        search._cut_links(T)
+        assert 4 * (K2 - 1) / K2**2 * weight > T or search.links.weight[-1] == weight
+        cuts += search.links.weight[-1] < weight
+    assert cuts
 
 
 def test_crude_memory_is_never_better_than_precise_and_none_never_worse(cases: int) -> None:

@@ -13,6 +13,7 @@ from oracles import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 from formulations.stage_partitioning import costs, exact, kernels, paper
+from formulations.stage_partitioning.costs import build_profile, most_weight
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import evaluate, violations
 from formulations.tmpc_knapsack.decision import FOUND, NONE, decide
@@ -163,6 +164,21 @@ def test_weights_that_no_replica_could_synchronise(cases: int) -> None:
 def test_weights_are_cut_far_above_what_matters_or_not_at_all(limit: float) -> None:
     cut = costs.heaviest(np.array([0.0, 1e300]), limit)
     assert math.isinf(cut) if limit in (0.0, 1e300, 1e308, math.inf) else 16 * limit <= cut <= max(2e-300, 1e6 * limit)
+
+
+def test_no_weight_is_cut_that_some_replicas_can_synchronise(cases: int) -> None:
+    rng = random.Random(5)
+    cuts = 0
+    for _ in range(cases):
+        weight, T = 10.0 ** rng.uniform(0, 12), 10.0 ** rng.uniform(-6, 6)
+        layer = Layer("v", {1: (Tmpc("only", 1.0, weight, 1.0, 1.0),)})
+        profile = build_profile(StageInstance("heavy", (layer,), (), 4096, 1e9, 1.0, 4096), prune=True)
+        possible = any(
+            resync * weight <= d * T for d, resync in zip(profile.dp_degrees, profile.resync, strict=True) if d > 1
+        )
+        assert not possible or most_weight(profile, T) >= weight
+        cuts += most_weight(profile, T) < weight
+    assert cuts
 
 
 def test_downsets_agree_with_the_plain_enumeration() -> None:
