@@ -124,7 +124,19 @@ class Runnable:
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
         """Run HiGHS on it (`run`)."""
-        return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, options=self.options)
+        return run(
+            self.model,
+            limits,
+            watch,
+            on_solution=on_solution,
+            on_bound=on_bound,
+            hint=self.hint(),
+            options=self.options,
+        )
+
+    def hint(self) -> Iterable[tuple[Any, float]]:
+        """A solution to begin with, or a part of one; none unless a model has one."""
+        return ()
 
 
 def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, dict[int, int], bool]:

@@ -31,7 +31,7 @@ class Model(flat_cpsat.Model):
         self.instance = instance
         super().__init__(Terms(instance.weightless), None, watch)
         self.weighted = Terms(instance.flat)
-        m, cp = instance.flat.num_microbatches, self.cp
+        m, cp = instance.flat.num_microbatches, self.model
         most = self.costs.ceil(self._synchronisation(max(allowed_dp_degrees(instance.flat)), self._largest_weight()))
         self.synchronisation = cp.new_int_var(0, most, "synchronisation")
         self.total = cp.new_int_var(0, (m + len(self.terms.stages)) * self.upper + m * most, "total")
@@ -44,7 +44,7 @@ class Model(flat_cpsat.Model):
 
     def _depths(self) -> list[Any]:
         """For every depth from 1 on whether some path has that many stages; the first is always true."""
-        cp, stages = self.cp, self.terms.stages
+        cp, stages = self.model, self.terms.stages
         # Stages on the longest path from a position on, itself included.
         level = [cp.new_int_var(1, len(stages), "") for _ in stages]
         for u, v in self.instance.flat.edge_indices:
@@ -71,7 +71,7 @@ class Model(flat_cpsat.Model):
         for d in self.terms.dp_degrees:
             costs = [self.costs.floor(self._synchronisation(d, o.tmpc.weight_bytes)) for o in self.weighted.options]
             total = sum((cost * var for cost, var in zip(costs, self._choices(j), strict=True)), start=0)
-            self.cp.add(total <= self.synchronisation).only_enforce_if(self.copies[j, d])
+            self.model.add(total <= self.synchronisation).only_enforce_if(self.copies[j, d])
 
     def _memory(self, j: int) -> None:
         """As in the flat model; under GPipe all m micro-batches are in flight before the first backward pass."""
@@ -83,7 +83,7 @@ class Model(flat_cpsat.Model):
             y = -(-self.instance.flat.num_microbatches // d)
             sizes = [self.sizes.floor(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) for o in self.terms.options]
             total = sum((size * var for size, var in zip(sizes, self._choices(j), strict=True)), start=0)
-            self.cp.add(total <= limit).only_enforce_if(self.copies[j, d])
+            self.model.add(total <= limit).only_enforce_if(self.copies[j, d])
 
     def lower_bound(self, bound: float) -> float:
         """C and R are rounded up to whole units, and the objective is times m."""
@@ -93,7 +93,7 @@ class Model(flat_cpsat.Model):
     def cut_off(self, _plan: StagePlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""
         decided = [*self.choice.values(), *self.degrees.values()]
-        self.cp.add_bool_or([~var for var in decided if values[var]])
+        self.model.add_bool_or([~var for var in decided if values[var]])
 
 
 def build(instance: FlushedInstance, watch: Watch | None = None) -> Model:

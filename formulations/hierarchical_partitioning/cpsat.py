@@ -11,7 +11,6 @@ the slowest superstage's time, s the sum of d_1 d_2 from a stage on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -29,14 +28,14 @@ from formulations.modelled import prove
 from formulations.stage_partitioning.assignment import Chosen, Terms
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers import cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Watch
 from solvers.scaling import cost_scale, size_scale
 
 _sum = cp_model.LinearExpr.sum
 _weighted = cp_model.LinearExpr.weighted_sum
 
 
-class Model:
+class Model(cpsat.Runnable):
     """The model and its variables; Booleans unless said otherwise.
 
     ``machines[p, d2]``: superstage p is used, on d2 machines. ``degrees[p, r, t, d1]``: so is its stage r, with these
@@ -46,7 +45,7 @@ class Model:
     """
 
     def __init__(self, instance: HierarchicalInstance) -> None:
-        self.instance, self.cp = instance, cp_model.CpModel()
+        self.instance, self.model = instance, cp_model.CpModel()
         self.terms = terms = Terms(instance.inner)
         n, K1, K2 = len(terms.nodes), instance.devices_per_machine, instance.num_machines
         self.max_s = most_in_flight(instance)
@@ -57,8 +56,8 @@ class Model:
         upper = self._largest_time()
         self.lower = terms.lower_bound / K2 if self.configs else 0.0
         self.costs = cost_scale(self.lower, 3 * n + len(terms.crossings) + 1, upper * K1 * K2 * 4)
-        self.time = self.cp.new_int_var(0, self.costs.ceil(upper), "time")
-        self.cp.minimize(self.time)
+        self.time = self.model.new_int_var(0, self.costs.ceil(upper), "time")
+        self.model.minimize(self.time)
         self._degrees()
         self._nodes()
         for p in self.supers:
@@ -75,7 +74,7 @@ class Model:
         return max(self.terms.largest_time, (weights + volume) / self.instance.outer_bandwidth, 1e-9)
 
     def _degrees(self) -> None:
-        cp, supers, slots = self.cp, self.supers, self.slots
+        cp, supers, slots = self.model, self.supers, self.slots
         self.machines = {(p, d): cp.new_bool_var("") for p in supers for d in self.d2s}
         self.degrees = {(p, r, t, d): cp.new_bool_var("") for p, r in self.places for t, d in self.configs}
         self.copies = {(p, r, d): cp.new_bool_var("") for p, r in self.places for d in self.d1s}
@@ -109,7 +108,7 @@ class Model:
         return _weighted(*_columns([(self.copies[p, i, d], d) for i in self.slots if i >= r for d in self.d1s]))
 
     def _nodes(self) -> None:
-        cp, terms = self.cp, self.terms
+        cp, terms = self.model, self.terms
         self.choice = {(o, p, r): cp.new_bool_var("") for o in range(len(terms.options)) for p, r in self.places}
         self.holds = {(v, p, r): cp.new_bool_var("") for v in terms.nodes for p, r in self.places}
         self.done = {(v, p, r): cp.new_bool_var("") for v in terms.nodes for p, r in self.places}
@@ -135,7 +134,7 @@ class Model:
 
     def _memory(self, p: int, r: int) -> None:
         """The bytes of a stage fit with y micro-batches in flight: ceil(s / (d_1 d_2)), or ceil(S / d_1) if crude."""
-        cp, instance = self.cp, self.instance
+        cp, instance = self.model, self.instance
         if instance.memory_model is MemoryModel.NONE:
             return
         if (p, r) == (0, 0):
@@ -163,7 +162,7 @@ class Model:
 
     def _stage_time(self, p: int, r: int) -> None:
         """Compute, boundary and synchronisation inside the machine, times d_1 d_2, are at most d_1 d_2 T."""
-        cp, terms, floor = self.cp, self.terms, self.costs.floor
+        cp, terms, floor = self.model, self.terms, self.costs.floor
         crossings = []
         for crossing in terms.crossings:
             # Paid where the payer runs with one of these options and the neighbour does not run.
@@ -180,7 +179,7 @@ class Model:
 
     def _link(self, p: int) -> None:
         """Weights among d_2 machines and bytes over the superstage's boundary, times d_2, are at most d_2 T."""
-        cp, flat, floor, B2 = self.cp, self.instance.flat, self.costs.floor, self.instance.outer_bandwidth
+        cp, flat, floor, B2 = self.model, self.instance.flat, self.costs.floor, self.instance.outer_bandwidth
         held = []
         for v in self.terms.nodes:
             here = cp.new_bool_var("")
@@ -218,16 +217,10 @@ class Model:
         """T is the scaled T rounded up, at most: it may exceed the true one by less than a unit."""
         return max(0.0, self.costs.restore(bound - 1))
 
-    def run(
-        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
-    ) -> Run:
-        """Run CP-SAT."""
-        return cpsat.run(self.cp, limits, watch, on_solution=on_solution, on_bound=on_bound)
-
     def cut_off(self, _plan: HierarchicalPlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""
         decided = [*self.choice.values(), *self.degrees.values(), *self.machines.values()]
-        self.cp.add_bool_or([~var for var in decided if values[var]])
+        self.model.add_bool_or([~var for var in decided if values[var]])
 
 
 def _columns(terms: list[tuple[Any, int]]) -> tuple[list[Any], list[int]]:

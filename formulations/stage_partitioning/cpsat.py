@@ -11,7 +11,7 @@ s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -24,14 +24,14 @@ from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, 
 from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Watch
 from solvers.scaling import Scale, cost_scale, size_scale
 
 _sum = cp_model.LinearExpr.sum
 _weighted = cp_model.LinearExpr.weighted_sum
 
 
-class Model:
+class Model(cpsat.Runnable):
     """The model and its variables; Booleans unless said otherwise.
 
     ``degrees[j, t, d]``: stage position j is used with these degrees. ``splits[j, t]``, ``copies[j, d]``: with either.
@@ -42,14 +42,14 @@ class Model:
 
     def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
         self.terms = terms
-        self.cp = cp_model.CpModel()
+        self.model = cp_model.CpModel()
         num_roundings = len(terms.nodes) + len(terms.crossings) + 1  # the last one is T's own
         upper = terms.largest_time if first is None else evaluate(terms.instance, first)
         self.costs = cost_scale(terms.lower_bound, num_roundings, _largest_row(terms, upper))
         self.sizes = _memory_scale(terms)
         self.upper = self.costs.ceil(upper)
-        self.time = self.cp.new_int_var(min(self.costs.floor(terms.lower_bound), self.upper), self.upper, "time")
-        self.cp.minimize(self.time)
+        self.time = self.model.new_int_var(min(self.costs.floor(terms.lower_bound), self.upper), self.upper, "time")
+        self.model.minimize(self.time)
         self._degrees()
         self._nodes()
         for j in terms.stages:
@@ -59,10 +59,10 @@ class Model:
             self._stage_time(j)
         if first is not None:
             for variable, value in self.values_of(first):
-                self.cp.add_hint(variable, value)
+                self.model.add_hint(variable, value)
 
     def _degrees(self) -> None:
-        cp, terms, instance = self.cp, self.terms, self.terms.instance
+        cp, terms, instance = self.model, self.terms, self.terms.instance
         self.degrees = {(j, t, d): cp.new_bool_var("") for j in terms.stages for t, d in terms.configs}
         self.splits = {(j, t): cp.new_bool_var("") for j in terms.stages for t in instance.tp_degrees}
         self.copies = {(j, d): cp.new_bool_var("") for j in terms.stages for d in terms.dp_degrees}
@@ -88,7 +88,7 @@ class Model:
             cp.add(self.s[0] == instance.num_microbatches)
 
     def _nodes(self) -> None:
-        cp, terms = self.cp, self.terms
+        cp, terms = self.model, self.terms
         self.choice = {(o, j): cp.new_bool_var("") for o in range(len(terms.options)) for j in terms.stages}
         self.holds = {(v, j): cp.new_bool_var("") for v in terms.nodes for j in terms.stages}
         self.done = {(v, j): cp.new_bool_var("") for v in terms.nodes for j in terms.stages}
@@ -112,7 +112,7 @@ class Model:
 
     def _memory(self, j: int) -> None:
         """y = ceil(s/d) micro-batches are in flight, and the bytes of a stage fit on each of its devices."""
-        cp, terms = self.cp, self.terms
+        cp, terms = self.model, self.terms
         own = [(self.copies[j, d], d) for d in terms.dp_degrees]
         if j == 0:
             self.in_flight = {(i, y): cp.new_bool_var("") for i in terms.stages for y in range(1, terms.max_s + 1)}
@@ -133,14 +133,14 @@ class Model:
         if j == 0:
             self.outside: dict[tuple[int, int], Any] = {}
         for c, crossing in enumerate(self.terms.crossings):
-            paid = self.cp.new_bool_var("")
+            paid = self.model.new_bool_var("")
             self.outside[c, j] = paid
             runs = _sum([self.choice[o, j] for o in crossing.options])
-            self.cp.add(paid + self.holds[crossing.other, j] >= runs)
+            self.model.add(paid + self.holds[crossing.other, j] >= runs)
 
     def _stage_time(self, j: int) -> None:
         """Compute, boundary and synchronisation, times d, are at most d T; device-time is at most t d T."""
-        cp, terms, floor = self.cp, self.terms, self.costs.floor
+        cp, terms, floor = self.model, self.terms, self.costs.floor
         crossings = [(self.outside[c, j], floor(crossing.time)) for c, crossing in enumerate(terms.crossings)]
         for d in terms.dp_degrees:
             costs = [floor(o.tmpc.time + terms.resync(d) * o.tmpc.weight_bytes) for o in terms.options]
@@ -190,17 +190,7 @@ class Model:
         options = self.terms.chosen(StagePlan((stage,)))[0].options
         for (j, y), flying in self.in_flight.items():
             if y >= in_flight:
-                self.cp.add_bool_or([~flying, *(~self.choice[o, j] for o in options)])
-
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None],
-        on_bound: Callable[[float], None],
-    ) -> Run:
-        """Run CP-SAT."""
-        return cpsat.run(self.cp, limits, watch, on_solution=on_solution, on_bound=on_bound)
+                self.model.add_bool_or([~flying, *(~self.choice[o, j] for o in options)])
 
 
 def build(instance: StageInstance, first: StagePlan | None = None, watch: Watch | None = None) -> Model:

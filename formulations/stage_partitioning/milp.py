@@ -11,7 +11,7 @@ s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyomo.environ as pyo
@@ -25,14 +25,14 @@ from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePl
 from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import milp
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Watch
 
 #: The bound is lowered by this part of itself, because HiGHS meets rows to 1e-7 and integrality to 1e-6 only. (Asked
 #: for 1e-9 it proves false optima: tests/stage_partitioning/test_milp.py.)
 TRUST = 5e-7
 
 
-class Model:
+class Model(milp.Runnable):
     """The model and its variables; binary unless said otherwise.
 
     ``degrees[j, t, d]``: position j is used with these degrees. ``choice[o, j]``: option o (of ``terms.options``)
@@ -49,9 +49,9 @@ class Model:
         self.unit = terms.lower_bound or upper or 1.0
         #: T may be this large, in units; wide enough for the tolerances of the solver.
         self.upper = upper / self.unit * (1 + TRUST)
-        self.pyomo = self._variables()
-        self.pyomo.objective = pyo.Objective(expr=self.pyomo.time)
-        self.pyomo.rows = pyo.ConstraintList()
+        self.model = self._variables()
+        self.model.objective = pyo.Objective(expr=self.model.time)
+        self.model.rows = pyo.ConstraintList()
         self._degrees()
         self._nodes()
         for j in terms.stages:
@@ -83,22 +83,22 @@ class Model:
     def _row(self, pairs: list[tuple[Any, float]], between: tuple[float | None, float]) -> None:
         go_on(self.watch)
         if not pairs:  # an empty sum is 0; Pyomo takes no row without variables, so a fixed one stands for it
-            pairs = [(self.pyomo.time, 0.0)]
+            pairs = [(self.model.time, 0.0)]
         total = LinearExpression(linear_coefs=[factor for _, factor in pairs], linear_vars=[var for var, _ in pairs])
-        self.pyomo.rows.add((between[0], total, between[1]))
+        self.model.rows.add((between[0], total, between[1]))
 
     def _used(self, j: int) -> list[Any]:
-        return [self.pyomo.degrees[j, t, d] for t, d in self.terms.configs]
+        return [self.model.degrees[j, t, d] for t, d in self.terms.configs]
 
     def _holds(self, v: int, j: int, factor: float = 1.0) -> list[tuple[Any, float]]:
-        return [(self.pyomo.choice[o, j], factor) for o in self.terms.of_node[v]]
+        return [(self.model.choice[o, j], factor) for o in self.terms.of_node[v]]
 
     def _suffix_sum(self, j: int, factor: float = 1.0) -> list[tuple[Any, float]]:
         """s of position j."""
-        return [(var, factor * d) for (i, _, d), var in self.pyomo.degrees.items() if i >= j]
+        return [(var, factor * d) for (i, _, d), var in self.model.degrees.items() if i >= j]
 
     def _degrees(self) -> None:
-        terms, instance, degrees = self.terms, self.terms.instance, self.pyomo.degrees
+        terms, instance, degrees = self.terms, self.terms.instance, self.model.degrees
         for j in terms.stages:
             # A position has at most one pair of degrees, and unused positions come last.
             self._at_most([(var, 1.0) for var in self._used(j)], 1.0)
@@ -112,7 +112,7 @@ class Model:
             self._at_most(self._suffix_sum(0), float(terms.max_s))
 
     def _nodes(self) -> None:
-        terms, model = self.terms, self.pyomo
+        terms, model = self.terms, self.model
         for v in terms.nodes:
             # Every node runs once, with one TMPC, and at that TMPC's tensor-parallel degree.
             self._equal([pair for j in terms.stages for pair in self._holds(v, j)], 1.0)
@@ -138,7 +138,7 @@ class Model:
 
         Big-M: s <= S for the first row; with y in flight no stage exceeds ``largest_memory(y)``.
         """
-        terms, model, S = self.terms, self.pyomo, float(self.terms.max_s)
+        terms, model, S = self.terms, self.model, float(self.terms.max_s)
         limit = terms.instance.memory_bytes * MEMORY_SLACK
         flights = {y: model.in_flight[j, y] for y in range(1, terms.max_s + 1)}
         self._equal([(var, 1.0) for var in flights.values()] + [(var, -1.0) for var in self._used(j)], 0.0)
@@ -155,12 +155,12 @@ class Model:
     def _crossings(self, j: int) -> None:
         """A crossing is paid where its payer runs with one of its options and the neighbour does not run."""
         for c, crossing in enumerate(self.terms.crossings):
-            runs = [(self.pyomo.choice[o, j], 1.0) for o in crossing.options]
-            self._at_most([*runs, *self._holds(crossing.other, j, -1.0), (self.pyomo.outside[c, j], -1.0)], 0.0)
+            runs = [(self.model.choice[o, j], 1.0) for o in crossing.options]
+            self._at_most([*runs, *self._holds(crossing.other, j, -1.0), (self.model.outside[c, j], -1.0)], 0.0)
 
     def _stage_time(self, j: int) -> None:
         """Compute, boundary and synchronisation, times d, are at most d T for the degree d of the position."""
-        terms, model, unit = self.terms, self.pyomo, self.unit
+        terms, model, unit = self.terms, self.model, self.unit
         own = [(t, d) for t, d in terms.configs]
         # slot is at most T, and 0 for degrees that the position does not have.
         self._at_most([(model.slot[j, t, d], 1.0) for t, d in own] + [(model.time, -1.0)], 0.0)
@@ -182,23 +182,23 @@ class Model:
 
     def _device_time(self) -> None:
         """All stages together use at most K devices for T each."""
-        used = [(var, float(t * d)) for (_, t, d), var in self.pyomo.slot.items()]
-        self._at_most([*used, (self.pyomo.time, -float(self.terms.instance.num_devices))], 0.0)
+        used = [(var, float(t * d)) for (_, t, d), var in self.model.slot.items()]
+        self._at_most([*used, (self.model.time, -float(self.terms.instance.num_devices))], 0.0)
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The decisions that make up a plan, as pairs of a variable and its value."""
         chosen = dict(enumerate(self.terms.chosen(plan)))
         flights = {j: -(-s // chosen[j].dp_degree) for j, s in enumerate(suffix_sums(plan))}
-        for (j, t, d), var in self.pyomo.degrees.items():
+        for (j, t, d), var in self.model.degrees.items():
             yield var, int(j in chosen and (t, d) == (chosen[j].tp_degree, chosen[j].dp_degree))
-        for (o, j), var in self.pyomo.choice.items():
+        for (o, j), var in self.model.choice.items():
             yield var, int(j in chosen and o in chosen[j].options)
-        for (j, y), var in self.pyomo.in_flight.items():
+        for (j, y), var in self.model.in_flight.items():
             yield var, int(flights.get(j) == y)
 
     def decode(self, values: milp.Values) -> StagePlan:
         """The plan of a solution."""
-        terms, model = self.terms, self.pyomo
+        terms, model = self.terms, self.model
         return terms.plan(
             Chosen(t, d, tuple(o for o in range(len(terms.options)) if values[model.choice[o, j]] > 0.5))
             for j in terms.stages
@@ -219,25 +219,12 @@ class Model:
         """Not all of these TMPCs together, at any position, with so many micro-batches in flight or more."""
         options = self.terms.chosen(StagePlan((stage,)))[0].options
         for j in self.terms.stages:
-            flying = [(self.pyomo.in_flight[j, y], 1.0) for y in range(in_flight, self.terms.max_s + 1)]
-            self._at_most([*flying, *((self.pyomo.choice[o, j], 1.0) for o in options)], float(len(options)))
+            flying = [(self.model.in_flight[j, y], 1.0) for y in range(in_flight, self.terms.max_s + 1)]
+            self._at_most([*flying, *((self.model.choice[o, j], 1.0) for o in options)], float(len(options)))
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None],
-        on_bound: Callable[[float], None],
-    ) -> Run:
-        """Run HiGHS."""
-        return milp.run(
-            self.pyomo,
-            limits,
-            watch,
-            on_solution=on_solution,
-            on_bound=on_bound,
-            hint=() if self.first is None else self.values_of(self.first),
-        )
+    def hint(self) -> Iterable[tuple[Any, float]]:
+        """The decisions of the first plan."""
+        return () if self.first is None else self.values_of(self.first)
 
 
 def build(instance: StageInstance, first: StagePlan | None = None, watch: Watch | None = None) -> Model:

@@ -103,7 +103,7 @@ def test_the_model_counts_every_micro_batch_in_flight() -> None:
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
     for memory, infeasible in ((3.0, False), (2.0, True)):
         instance = flushed(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
-        assert backend.run(cpsat.build(instance).cp, Limits()).infeasible is infeasible
+        assert backend.run(cpsat.build(instance).model, Limits()).infeasible is infeasible
 
 
 def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:

@@ -22,7 +22,7 @@ from solvers.outcome import Limits, Status, Stop, Watch
 def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
     model = cpsat.build(instance)
     for variable, value in model.values_of(plan):
-        model.cp.add(variable == value)
+        model.model.add(variable == value)
     run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
     return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
 
