@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 Instance = TypeVar("Instance")
 Plan = TypeVar("Plan")
@@ -40,18 +40,25 @@ class Answer(Generic[Plan]):
     """What a method returns.
 
     ``bound`` is a proved lower bound on the objective of the instance as declared; ``infeasible`` is a proof that no
-    plan exists (``reason`` then says what would help). Objective, gap and status are not here: `planner.run` derives
-    them from ``evaluate``.
+    plan exists (``reason`` then says what would help). ``proved_by`` is a `Prover`, or the name of the method whose
+    proof it is; empty: whoever reported the bound to the watch, or the method's own search. ``solver`` is empty where
+    no solver ran. Objective, gap and status are not here: `planner.run` derives them from ``evaluate``.
     """
 
     plan: Plan | None = None
     bound: float | None = None
     infeasible: bool = False
     stop: Stop = Stop.COMPLETED
+    proved_by: str = ""
     solver: str = ""
     reason: str = ""
     stats: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def infeasible_by_counting(reason: str) -> Answer[Any]:
+    """The answer to an instance that has no plan for a reason that needs no search; all methods share such proofs."""
+    return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.BOUNDS, reason=reason)
 
 
 @dataclass(frozen=True)

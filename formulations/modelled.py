@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from formulations.family import Answer, Violation
-from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch, relative_gap
 
 Instance = TypeVar("Instance")
 Plan = TypeVar("Plan")
@@ -92,7 +92,7 @@ def prove(
     """
 
     def hear_bound(bound: float) -> None:
-        watch.bound(model.lower_bound(bound))
+        watch.bound(model.lower_bound(bound), Prover.SOLVER)
 
     def hear_plan(values: Any) -> Plan | None:
         """Tell of a solution; the plan, if it breaks a rule."""
@@ -126,6 +126,7 @@ def prove(
         plan=watch.best_plan,
         bound=None if run.infeasible else watch.best_bound,
         infeasible=run.infeasible,
+        proved_by=Prover.SOLVER if run.infeasible else "",
         stop=_why(run, watch),
         solver=run.solver,
         reason=reason if run.infeasible else "",

@@ -20,7 +20,7 @@ from planner.result import Result
 from planner.run import exceeds, run, silent
 from planner.settings import method_options
 from planner.versions import versions
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, relative_gap
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
 
 #: Methods that predict more elementary steps than this run only when named.
 SANE_EFFORT = 1e9
@@ -49,6 +49,16 @@ class Report:
         return not self.contradictions
 
     @property
+    def proved(self) -> int:
+        """How many methods hold a proof."""
+        return sum(result.stop is Stop.PROVED for result in self.results)
+
+    @property
+    def independent_proofs(self) -> int:
+        """How many of the methods' proofs do not rest on each other."""
+        return len({_proof(result) for result in self.results if result.stop is Stop.PROVED})
+
+    @property
     def signal(self) -> int | None:
         """The signal that interrupted the runs, if one did."""
         return next((result.signal for result in self.results if result.signal), None)
@@ -60,6 +70,7 @@ class Report:
             "instance": self.instance,
             "agree": self.agree,
             "optimum": self.optimum,
+            "independent_proofs": self.independent_proofs,
             "contradictions": list(self.contradictions),
             "reproducer": self.reproducer,
             "results": [result.to_json() for result in self.results],
@@ -152,6 +163,12 @@ def contradictions(results: Sequence[Result]) -> list[str]:
         elif claimant.bound is not None and exceeds(claimant.bound, witness.objective):
             found.append(f"{claimant.method} claims the lower bound {claimant.bound!r}, but {plan}")
     return found
+
+
+def _proof(result: Result) -> str:
+    """Whose proof a result rests on: a solver's or a search's is the method's own, bounds are all methods' together."""
+    own = result.proved_by in (None, Prover.SEARCH, Prover.SOLVER)
+    return result.method if own else str(result.proved_by)
 
 
 def optimum(results: Sequence[Result]) -> float | None:

@@ -13,6 +13,7 @@ from planner.comparison import Report
 from planner.files import plain
 from planner.result import Result
 from planner.schedules import text_gantt
+from solvers.outcome import Stop
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +51,7 @@ def show_result(result: Result, figures: Mapping[str, Any]) -> None:
     out = console()
     out.print(f"[bold]{escape(result.instance)}[/bold]  {result.problem}  {escape(facts(figures))}")
     table = Table.grid(padding=(0, 2))
-    table.add_row("status", f"[bold]{result.status}[/bold] ({result.stop})")
+    table.add_row("status", f"[bold]{result.status}[/bold] ({ending(result)})")
     table.add_row(
         "method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {escape(result.solver)}".rstrip()
     )
@@ -79,14 +80,28 @@ def show_report(report: Report) -> None:
     if report.reproducer:
         out.print(f"reproducer: {report.reproducer}", markup=False)
     elif report.agree:
-        out.print("the methods agree; optimum " + with_unit(report.optimum, ""), markup=False)
+        out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}", markup=False)
+
+
+def ending(result: Result) -> str:
+    """Why the run stopped; if with a proof, by whose means."""
+    return f"{result.stop} by {result.proved_by}" if result.stop is Stop.PROVED else str(result.stop)
+
+
+def proofs(report: Report) -> str:
+    """How many methods hold a proof, and how many of these do not rest on each other."""
+    return f"{_counted(report.proved, 'proof')}, {report.independent_proofs} independent"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def results_table(results: Sequence[Result]) -> Table:
     """A row for each result."""
     from rich.table import Table
 
-    table = Table("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", box=None)
+    table = Table("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", "proved by", box=None)
     for result in results:
         table.add_row(
             result.instance,
@@ -97,6 +112,7 @@ def results_table(results: Sequence[Result]) -> Table:
             number(result.objective),
             number(result.bound),
             percent(result.gap),
+            result.proved_by if result.stop is Stop.PROVED else "-",
         )
     return table
 

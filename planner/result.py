@@ -15,8 +15,10 @@ class Result:
 
     ``objective`` is ours, in ``unit``; ``bound`` is a proved lower bound on it; ``gap`` is
     ``(objective - bound) / objective``; absent numbers are ``None``. ``seconds`` is the method's wall time, building
-    included, kernel compilation not. ``plan`` is in the family's JSON form (docs/interface.md). ``verified`` is true
-    if there is a plan and it was accepted. ``signal`` is the number of the signal that interrupted the run.
+    included, kernel compilation not. ``proved_by`` says by whose means ``bound`` (or infeasibility) was proved: a
+    `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
+    form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``signal`` is the number of
+    the signal that interrupted the run.
     """
 
     problem: str
@@ -30,6 +32,7 @@ class Result:
     gap: float | None
     unit: str
     seconds: float
+    proved_by: str | None = None
     reason: str = ""
     solver: str = ""
     seed: int = 0

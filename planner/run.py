@@ -20,7 +20,7 @@ from planner.loading import family_of
 from planner.result import Result
 from planner.settings import method_options
 from planner.worker import Heard, Worker, attend, signals_stop
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch, relative_gap
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
 #: Two numbers that should be one may differ by this much, relatively.
 TOLERANCE = 1e-6
@@ -123,6 +123,7 @@ def run(
         gap=gap,
         unit=family.unit(instance),
         seconds=seconds,
+        proved_by=prover(answer, watch, objective, bound),
         reason="; ".join(dict.fromkeys(part for part in reasons if part)),
         solver=answer.solver,
         seed=limits.seed,
@@ -179,6 +180,31 @@ def _judge(
             )
         bound = min(bound, objective)  # what is left above it is rounding
     return plan, objective, bound
+
+
+def prover(answer: Answer[Any], watch: Watch, objective: float | None, bound: float | None) -> str | None:
+    """By whose means the bound, or infeasibility, was proved; ``None`` if nothing was.
+
+    Where several bounds close the gap, the method's own is named before one that it shares with others; where none
+    does, the greatest.
+    """
+    if answer.infeasible:
+        return answer.proved_by or Prover.SEARCH
+    if bound is None:
+        return None
+    known = {by: value for by, value in watch.bounds.items() if math.isfinite(value)}
+    if answer.bound is not None and (answer.proved_by or answer.bound > max(known.values(), default=-math.inf)):
+        by = answer.proved_by or Prover.SEARCH
+        known[by] = max(answer.bound, known.get(by, answer.bound))
+    closing = [by for by, value in known.items() if _closes(objective, value)]
+    if closing:
+        return min(closing, key=lambda by: by == Prover.BOUNDS)
+    return max(known, key=lambda by: known[by])
+
+
+def _closes(objective: float | None, bound: float) -> bool:
+    gap = relative_gap(objective, bound)
+    return gap is not None and gap <= OPTIMAL_GAP
 
 
 def _verify(

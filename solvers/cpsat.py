@@ -77,7 +77,7 @@ def run(
     """
     watch = watch or Watch(limits)
     if watch.stopped():
-        return Run(stop=watch.why(), solver=version())
+        return Run(stop=watch.why())
     solver = cp_model.CpSolver()
     _configure(solver, limits, watch)
     relay = Relay(on_solution, on_bound, solver.stop_search)

@@ -98,10 +98,10 @@ def run(
         raise ValueError(f"solver is {solver!r}; expected 'highs'")
     watch = watch or Watch(limits)
     if watch.stopped():
-        return Run(stop=watch.why(), solver=version())
+        return Run(stop=watch.why())
     highs, columns, has_objective = _translate(model, solver)
     if watch.stopped():
-        return Run(stop=watch.why(), solver=version())
+        return Run(stop=watch.why())
     _configure(highs, limits, options or {})
     _hint(highs, columns, hint)
     relay = _listen(highs, columns, watch, on_solution, on_bound)

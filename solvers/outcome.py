@@ -35,6 +35,17 @@ class Stop(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class Prover(StrEnum):
+    """By whose means was a bound proved? Beside these, the name of the method whose proof it is."""
+
+    #: Closed formulas and relaxations that several methods of a problem share.
+    BOUNDS = "bounds"
+    #: The method's own search.
+    SEARCH = "search"
+    #: The solver that ran the method's own model.
+    SOLVER = "solver"
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a run may use.
@@ -109,6 +120,8 @@ class Watch:
         self.best_plan: Any = None
         self.best_objective: float | None = None
         self.best_bound: float | None = None
+        #: The greatest bound by each `Prover` (or method) that reported one.
+        self.bounds: dict[str, float] = {}
         self._limits = limits or Limits()
         self._listen = listen
         self._lock = threading.Lock()
@@ -139,9 +152,10 @@ class Watch:
         with self._lock:
             return self.best_plan, self.best_objective
 
-    def bound(self, value: float) -> None:
-        """Report a proved lower bound on the objective; weaker ones are ignored."""
+    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
+        """Report a proved lower bound on the objective, and by whose means; weaker ones are ignored."""
         with self._lock:
+            self.bounds[by] = max(value, self.bounds.get(by, value))
             if self.best_bound is not None and value <= self.best_bound:
                 return
             self.best_bound = value

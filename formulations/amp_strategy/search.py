@@ -29,7 +29,7 @@ from formulations.amp_strategy.problem import (
     strategies,
     terms,
 )
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.layer_assignment import exact, paper
 from formulations.layer_assignment.problem import LayerPlan
 from instances.amp_strategy import AmpInstance
@@ -140,7 +140,7 @@ def _nothing(instance: AmpInstance) -> Answer[StrategyPlan]:
     """A method whose split left nothing has no proof, unless there are no degrees at all."""
     if _possible(instance):
         return Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
-    return Answer(infeasible=True, stop=Stop.PROVED, reason=NO_STRATEGY)
+    return infeasible_by_counting(NO_STRATEGY)
 
 
 def _rows(instance: AmpInstance, record: dict[StrategyPlan, float], top: int) -> list[dict[str, Any]]:

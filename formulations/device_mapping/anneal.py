@@ -20,7 +20,7 @@ from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
 from instances.stage_graphs import generate
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Levels of effort; each tries targets with ``GROWTH`` times the moves of the level before.
 LEVELS, GROWTH = 4, 4
@@ -45,7 +45,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = L
     """
     table = tables(instance)
     bound = simple_bound(instance)
-    watch.bound(bound)
+    watch.bound(bound, Prover.BOUNDS)
     start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
     watch.plan(start, evaluate(instance, start))
     starts = max(1, min(MOST_STARTS, STARTED_DEVICES // instance.num_devices))
@@ -65,7 +65,6 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = L
         plan=best.plan(),
         bound=bound,
         stop=watch.why(Stop.COMPLETED),
-        solver="numba kernels",
         stats={"moves": sum(each.moves for each in searches), "tries": sum(each.tries for each in searches)},
     )
 

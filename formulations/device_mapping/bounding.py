@@ -13,7 +13,7 @@ from formulations.device_mapping.proof import Decide, Gap, Verdict, objective_va
 from formulations.device_mapping.quotient import groupings
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Seconds for one target of the relaxation to groups, and halvings.
 _GROUP_S, _HALVINGS = 2.0, 24
@@ -33,16 +33,16 @@ def raise_bound(deciders: Deciders) -> dict[str, float]:
     given, gap, watch = deciders.arrays, deciders.gap, deciders.gap.watch
     found: dict[str, float] = {}
     found["bound_single_nodes"] = single_bound(given)
-    watch.bound(found["bound_single_nodes"])
+    watch.bound(found["bound_single_nodes"], Prover.BOUNDS)
     if not (gap.closed or watch.stopped()):
         found["bound_assignment"] = assignment_bound(given)
-        watch.bound(found["bound_assignment"])
+        watch.bound(found["bound_assignment"], Prover.BOUNDS)
     if not (gap.closed or watch.stopped()):
         consistent = greatest_refuted(
             gap.lower, gap.upper, lambda target: refuted(given, target), lambda: not watch.stopped()
         )
         found["bound_consistency"] = consistent
-        watch.bound(consistent)
+        watch.bound(consistent, Prover.BOUNDS)
     for number, groups in enumerate(groupings(given)):
         if gap.closed or watch.stopped():
             break

@@ -13,7 +13,7 @@ from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.proof import close
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 
 def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mapping]:
@@ -22,7 +22,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
         return Answer(stop=watch.why())
     deciders = begin(instance, limits, watch)
     found = {"bound_assignment": assignment_bound(deciders.arrays)}
-    watch.bound(found["bound_assignment"])
+    watch.bound(found["bound_assignment"], Prover.BOUNDS)
     for decide in deciders.choose().values():
         close(deciders.gap, decide)
     return answer(deciders, watch.why(Stop.COMPLETED), found)

@@ -23,7 +23,7 @@ from formulations.family import Answer
 from formulations.modelled import WithoutSizes, prove
 from instances.device_mapping import DeviceMapping
 from solvers import milp
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: HiGHS's tolerances let rows be off by about this much, absolutely and relatively.
 _ABSOLUTE, _RELATIVE = 1e-6, 2e-7
@@ -150,7 +150,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     given = arrays(instance)
     for plan in (stage_major(instance), pipeline_major(instance)):
         watch.plan(plan, evaluate(instance, plan))
-    watch.bound(assignment_bound(given))
+    watch.bound(assignment_bound(given), Prover.BOUNDS)
     upper = watch.best_objective or 0.0
     if watch.best_bound is not None and upper <= watch.best_bound * (1 + 1e-10):
         return Answer(watch.best_plan, watch.best_bound, stop=Stop.PROVED, solver=milp.version())

@@ -33,7 +33,7 @@ from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
 from instances.graph import topological_order
 from instances.stage_graphs import generate
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Relative width of the interval at which the search ends: as published, and for a proof.
 PRECISION, PROOF_PRECISION = 1e-4, 1e-7
@@ -66,7 +66,6 @@ def solve(
         plan=state.plan,
         bound=state.proved,
         stop=watch.why(Stop.COMPLETED),
-        solver="numba kernels",
         reason=state.told(),
         stats={
             "searches": state.searches,
@@ -117,7 +116,7 @@ class _Interval:
                 self.plan, self.high = plan, seconds
         watch.plan(self.plan, self.high)
         self.low = self.proved = simple_bound(instance)
-        watch.bound(self.proved)
+        watch.bound(self.proved, Prover.BOUNDS)
         self.searches = self.timed_out = 0
 
     def update(self, outcomes: list[Outcome]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 
 class Part(Watch):
@@ -39,7 +39,7 @@ class Part(Watch):
         super().plan(plan, objective)
         self._whole.plan(plan, objective)
 
-    def bound(self, value: float) -> None:
+    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
         """Report a bound, to the run as well."""
-        super().bound(value)
-        self._whole.bound(value)
+        super().bound(value, by)
+        self._whole.bound(value, by)

@@ -19,7 +19,7 @@ import numpy as np
 from formulations.stage_partitioning.costs import Floats
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance
-from solvers.outcome import OPTIMAL_GAP, Watch
+from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A plan must be better than the best one by this, relatively.
 PRECISION = 1e-9
@@ -65,7 +65,7 @@ def scan(search: Passes, watch: Watch, gap: float) -> bool:
 
     ``gap``: stop when the bound is that close, relatively.
     """
-    watch.bound(search.work_bound)
+    watch.bound(search.work_bound, Prover.BOUNDS)
     lowest, first = _least_bottleneck(search, watch)
     if first is None:
         return lowest is None

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.layer_assignment.problem import LayerPlan
 from instances.layer_assignment import LayerAssignmentInstance
-from solvers.outcome import Stop
 
 
 class Tables(NamedTuple):
@@ -121,4 +120,4 @@ def shortage(instance: LayerAssignmentInstance) -> str | None:
 def infeasible_answer(instance: LayerAssignmentInstance) -> Answer[LayerPlan] | None:
     """The proof that there is no plan, or ``None``."""
     reason = shortage(instance)
-    return None if reason is None else Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+    return None if reason is None else infeasible_by_counting(reason)

@@ -33,7 +33,6 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
         plan=plan,
         bound=bound,
         stop=watch.why() if report[3] else Stop.PROVED,
-        solver="numba kernels",
         stats={"steps": int(report[2])},
     )
 

@@ -61,7 +61,7 @@ def _program(instance: LayerAssignmentInstance, watch: Watch, forgets: bool) -> 
     bound = None if forgets else (value + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
     if bound is not None:
         watch.bound(bound)
-    return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, solver="numba kernels", stats={"sums": len(sums)})
+    return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, stats={"sums": len(sums)})
 
 
 def _distinct_sums(elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
 from formulations.modelled import WithoutSizes, prove
 from instances.mesh_tiling import MeshInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
 
 
@@ -154,7 +154,7 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     if regular is not None:
         first = places.plan(regular)
         watch.plan(first, evaluate(instance, first))
-    watch.bound(_least_s(instance, places, places.sending() if instance.ordered else {}))
+    watch.bound(_least_s(instance, places, places.sending() if instance.ordered else {}), Prover.BOUNDS)
 
     def hinted() -> CpsatModel:
         built = build(instance, places)

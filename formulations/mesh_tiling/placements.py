@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.mesh_tiling.problem import Tile, TilingPlan, data_s, sending_s, tensor_s
 from instances.mesh_tiling import MeshInstance
-from solvers.outcome import Stop
 
 NO_COVER = "no exact cover exists, by a search of all: expected other degrees or another mesh"
 
@@ -126,4 +125,4 @@ def infeasible_answer(instance: MeshInstance, places: Placements) -> Answer[Tili
         reason = NO_COVER
     else:
         return None
-    return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+    return infeasible_by_counting(reason)

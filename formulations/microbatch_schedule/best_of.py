@@ -10,7 +10,7 @@ from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import search
 from formulations.simulate_graph import GraphTrace, PassGraph
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
@@ -21,7 +21,7 @@ def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[Sc
     proof = impossible(instance, graph)
     if proof is not None:
         return proof
-    watch.bound(lower_bound(instance, graph))
+    watch.bound(lower_bound(instance, graph), Prover.BOUNDS)
     if instance.objective == "memory":
         return least_memory(instance, limits, watch)
 

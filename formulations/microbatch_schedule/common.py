@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
 from formulations.simulate_graph import GraphTrace, PassGraph
@@ -58,7 +58,7 @@ def too_little_room(instance: ScheduleInstance) -> str:
 def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[SchedulePlan] | None:
     """The proof that there is no schedule, where precedences or a bound give one."""
     if not graph.is_possible():
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=too_little_room(instance))
+        return infeasible_by_counting(too_little_room(instance))
     if instance.deadline_s is not None:
         bound = iteration_bound(graph)
         if bound > instance.deadline_s * (1 + 2 * SLACK):

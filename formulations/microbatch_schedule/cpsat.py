@@ -22,7 +22,7 @@ from formulations.microbatch_schedule.units import Units, scaled, units
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 #: Up to so many open pairs of passes a variable for each is worth its price: with little room proofs take a tenth of
 #: the conflicts, with much room they take several times as long.
@@ -177,7 +177,7 @@ class _Backend:
             offer(self.instance, self.watch, run(graph, built.orders(values)))
 
         def told(bound: float) -> None:
-            self.watch.bound(built.units.seconds(math.ceil(bound - 1e-6)))
+            self.watch.bound(built.units.seconds(math.ceil(bound - 1e-6)), Prover.SOLVER)
 
         outcome = cpsat.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
         if outcome.values is not None:

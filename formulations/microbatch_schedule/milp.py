@@ -17,7 +17,7 @@ from formulations.microbatch_schedule.proof import prove
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import milp
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Prover, Run, Watch
 
 #: The seconds of the bound in the model's units.
 _NATURAL = 1e3
@@ -121,7 +121,7 @@ class _Backend:
             offer(self.instance, self.watch, run(graph, built.orders(values)))
 
         def told(bound: float) -> None:
-            self.watch.bound(built.seconds(bound))
+            self.watch.bound(built.seconds(bound), Prover.SOLVER)
 
         outcome = milp.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
         if outcome.values is not None:

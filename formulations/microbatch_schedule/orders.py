@@ -16,7 +16,7 @@ from formulations.microbatch_schedule.in_flight import rule
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.simulate_graph import GraphTrace, PassGraph, kfkb, run
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 #: Ratios of forward to backward times are rounded to fractions of so small numbers.
 _LARGEST = 1000
@@ -69,7 +69,7 @@ def _answer(instance: ScheduleInstance, watch: Watch, make: Callable[[PassGraph]
     proof = impossible(instance, graph)
     if proof is not None:
         return proof
-    watch.bound(lower_bound(instance, graph))
+    watch.bound(lower_bound(instance, graph), Prover.BOUNDS)
     trace = make(graph)
     plan = offer(instance, watch, trace)
     reason = ""

@@ -11,7 +11,7 @@ from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import EFFORT, search
 from formulations.simulate_graph import GraphTrace, PassGraph
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 
 class Backend(Protocol):
@@ -39,7 +39,7 @@ def prove(instance: ScheduleInstance, limits: Limits, watch: Watch, backend: Bac
     if proof is not None:
         return proof
     bound = lower_bound(instance, graph)
-    watch.bound(bound)
+    watch.bound(bound, Prover.BOUNDS)
     if instance.objective == "memory":
         return least_memory(instance, limits, watch, backend.decide, solver=backend.version)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.assignment import Column
@@ -17,7 +17,7 @@ from formulations.operator_partitioning.problem import OperatorPlan, evaluate, v
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale, size_scale
 
 
@@ -91,9 +91,9 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     """The best plan; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the costs."""
     reason = shortage(instance)
     if reason is not None:
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+        return infeasible_by_counting(reason)
     lower = load_bound(instance)
-    watch.bound(lower)
+    watch.bound(lower, Prover.BOUNDS)
     return prove(
         instance, lambda: build(instance, lower), evaluate, violations, limits, watch, reason="no assignment fits"
     )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.alarm import alarm
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.operator_partitioning.costs import ROUNDING, Words, load_bound
 from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.paper import intervals, partition
@@ -36,7 +36,7 @@ def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[O
     """The best plan and a bound within 1e-9 of it; with a limit or a stop, the best so far and its bound."""
     reason = shortage(instance)
     if reason is not None:
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+        return infeasible_by_counting(reason)
     if watch.stopped():
         return Answer(stop=watch.why())
     with alarm(watch):
@@ -64,7 +64,6 @@ def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
         bound=None if found.infeasible else found.bound,
         infeasible=found.infeasible,
         stop=found.stop,
-        solver="numba kernels",
         reason="no chain of downsets fits" if found.infeasible else "",
         stats=effort_stats(found, downsets),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.assignment import Column, Row
@@ -16,7 +16,7 @@ from formulations.operator_partitioning.problem import OperatorPlan, evaluate, v
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance
 from solvers import milp
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 #: The largest possible stage in the model's units, and the memory of a device.
 _NATURAL = 1e3
@@ -100,5 +100,5 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     """The best plan, with a bound some 1e-9 of it below."""
     reason = shortage(instance)
     if reason is not None:
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+        return infeasible_by_counting(reason)
     return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason="no assignment fits")

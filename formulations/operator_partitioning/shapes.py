@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.operator_partitioning.costs import ROUNDING, load_bound
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
@@ -19,7 +19,7 @@ from formulations.operator_partitioning.problem import (
     violations,
 )
 from instances.operator_partitioning import OperatorInstance
-from solvers.outcome import Stop, Watch
+from solvers.outcome import Prover, Watch
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def answer_of(
     """The best feasible plan that ``flow`` makes of any (S, R), and a bound that costs nothing."""
     reason = shortage(instance)
     if reason is not None:
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+        return infeasible_by_counting(reason)
     stats: dict[str, Any] = {}
     broken, best = "", None
     tried = []
@@ -95,7 +95,7 @@ def answer_of(
         tried.append({"stages": shape[0], "replicas": shape[1], "objective": told})
     if instance.num_stages is None:
         stats["shapes"] = tried
-    watch.bound(lower_bound(instance))
+    watch.bound(lower_bound(instance), Prover.BOUNDS)
     reason = f"its plan breaks a rule: {broken}" if broken and watch.best_plan is None else ""
     return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), reason=reason, stats=stats)
 

@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.shapes import shortage
@@ -27,7 +27,7 @@ from formulations.pipeline_placement.problem import PlacementPlan, evaluate, vio
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.pipeline_placement import PlacementInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale, size_scale
 
 #: The share of the time for a first plan, one phase after the other.
@@ -244,14 +244,14 @@ def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[P
     """The best plan of both phases at once; starts from the best of one phase after the other."""
     reason = shortage(instance.operators)
     if reason is not None:
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=reason)
+        return infeasible_by_counting(reason)
     stats = _first_plan(instance, limits, watch)
     if watch.stopped():
         plan, _ = watch.incumbent()
         return Answer(plan, compute_bound(instance), stop=watch.why(), stats=stats)
     _, known = watch.incumbent()
     lower = compute_bound(instance)
-    watch.bound(lower)
+    watch.bound(lower, Prover.BOUNDS)
     found = prove(
         instance,
         lambda: build(instance, lower, known),

@@ -23,7 +23,7 @@ from formulations.operator_partitioning.problem import OperatorPlan, stage_of
 from formulations.pipeline_placement.problem import PlacementPlan, second_phase
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.pipeline_placement import PlacementInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: The share of the time that the first phase may take.
 _FIRST = 0.5
@@ -51,8 +51,8 @@ class _Second(Part):
         Watch.plan(self, plan, objective)
         self._whole.plan(PlacementPlan(self._partition, plan), objective)
 
-    def bound(self, value: float) -> None:
-        Watch.bound(self, value)
+    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
+        Watch.bound(self, value, by)
 
 
 class _First(Part):
@@ -61,8 +61,8 @@ class _First(Part):
     def plan(self, plan: Any, objective: float) -> None:
         Watch.plan(self, plan, objective)
 
-    def bound(self, value: float) -> None:
-        Watch.bound(self, value)
+    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
+        Watch.bound(self, value, by)
 
 
 Partition = Callable[..., Answer[OperatorPlan]]

@@ -22,7 +22,7 @@ from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.upsets import Chains, TooManyError
 from instances.stage_graph import StageGraph
 from solvers import milp
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: More convex sets are not given to HiGHS.
 MAX_COLUMNS = 4_000
@@ -107,4 +107,6 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     with alarm(watch):
         found = best_of_sizes(instance, search, watch)
     counts = {"columns": len(search.masks), "models": search.rounds, "search_nodes": search.search_nodes}
-    return Answer(found.plan, found.bound, found.infeasible, found.stop, search.solver, found.reason, counts)
+    return Answer(
+        found.plan, found.bound, found.infeasible, found.stop, Prover.SOLVER, search.solver, found.reason, counts
+    )

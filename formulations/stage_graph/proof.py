@@ -15,7 +15,7 @@ from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.downsets import Downsets, UnsuitableError, shape_of
 from formulations.stage_graph.problem import StagePlan, bottleneck_s
 from instances.stage_graph import StageGraph
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
 
 def suits(instance: StageGraph) -> str | None:
@@ -38,7 +38,7 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch) -> Answer
     start = Proof(simple_bound(costs), first.plan)
     if first.plan is not None:
         start.value_s = bottleneck_s(instance, first.plan)
-    watch.bound(start.bound_s)
+    watch.bound(start.bound_s, Prover.BOUNDS)
     with alarm(watch):
         proof = prove(costs, downsets, watch, start, max(limits.gap, OPTIMAL_GAP / 2))
     stats: dict[str, Any] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Protocol, TypeVar
 
-from solvers.outcome import OPTIMAL_GAP, Watch
+from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: The search ends when no plan is better than the incumbent by this, relatively.
 PRECISION = 1e-9
@@ -58,7 +58,7 @@ def minimise(
     best, lower = start, max(lower, search.work_bound)
     precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
     if not chain:
-        watch.bound(lower)
+        watch.bound(lower, Prover.BOUNDS)
     step = 0.01
     strict = best[1] * (1 - precision) if best else 0.0  # a failed test here ends the search
     while best is None or lower < min(strict, best[1]):

@@ -33,7 +33,7 @@ from formulations.stage_partitioning.proof import prove
 from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 from solvers import milp
-from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 #: A first plan is good enough within this part of the best one.
 COARSE = 0.01
@@ -352,7 +352,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     def model() -> Model:
         prices = _prices(instance, watch)
-        watch.bound(prices.terms.lower_bound)
+        watch.bound(prices.terms.lower_bound, Prover.BOUNDS)
         return Model(prices, first_reach(prices, watch))
 
     reason = columns_supports(instance)

@@ -24,7 +24,7 @@ from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, 
 from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale, size_scale
 
 _sum = cp_model.LinearExpr.sum
@@ -211,7 +211,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     def model() -> Model:
         terms = Terms(instance)
-        watch.bound(terms.lower_bound)
+        watch.bound(terms.lower_bound, Prover.BOUNDS)
         return Model(terms, first_plan(terms, watch), watch)
 
     return prove(instance, model, limits, watch)

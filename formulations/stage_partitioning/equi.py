@@ -22,7 +22,7 @@ from formulations.stage_partitioning.costs import Floats, Ints
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees, evaluate
 from instances.graph import adjacency, lifo_order
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 _LAYER = "transformer"
 
@@ -60,7 +60,7 @@ def solve(
         No plan proves nothing: an unequal one may fit. The bound is the work bound.
     """
     bound = work_bound(instance)
-    watch.bound(bound)
+    watch.bound(bound, Prover.BOUNDS)
     tried = 0
     for stages in _partitions(instance):
         for t in instance.tp_degrees if tp_degrees is None else tp_degrees:

@@ -21,7 +21,7 @@ from formulations.stage_partitioning.effort import MAX_LABELS
 from formulations.stage_partitioning.exact import Search, statistics
 from formulations.stage_partitioning.problem import StagePlan
 from instances.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Rounds without a better plan after which the search ends.
 _PATIENCE = 3
@@ -59,7 +59,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         search = Search(instance, profile, lattice, flag)
         if bound is None:
             bound = search.work_bound
-            watch.bound(bound)
+            watch.bound(bound, Prover.BOUNDS)
         found = minimise(search, watch, limits.gap, start=best, chain=True)[0]
         stats = statistics(search)
         patience = _PATIENCE if found is not None and found is not best else patience - 1

@@ -25,7 +25,7 @@ from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePl
 from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import milp
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 #: The bound is lowered by this part of itself, because HiGHS meets rows to 1e-7 and integrality to 1e-6 only. (Asked
 #: for 1e-9 it proves false optima: tests/stage_partitioning/test_milp.py.)
@@ -245,7 +245,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     def model() -> Model:
         terms = Terms(instance)
-        watch.bound(terms.lower_bound)
+        watch.bound(terms.lower_bound, Prover.BOUNDS)
         return Model(terms, first_plan(terms, watch), watch)
 
     return prove(instance, model, limits, watch)

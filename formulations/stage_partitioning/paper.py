@@ -32,7 +32,7 @@ from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.operations import appendix_d
 from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
 from instances.stage_partitioning import CostModel, StageInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 RULES = {
     "rerank": kernels_paper.RERANK,
@@ -192,7 +192,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     try:
         program = Program(instance, RULES[rule], flag, evaluate(instance, first.plan))
         bound = float(program.lattice.work[-1]) / instance.num_devices
-        watch.bound(bound)
+        watch.bound(bound, Prover.BOUNDS)
         start = program.restated(first.plan)
         cutoff = evaluate(instance, start)
         watch.plan(start, cutoff)

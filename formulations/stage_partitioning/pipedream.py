@@ -27,7 +27,7 @@ from formulations.stage_partitioning.problem import StagePlan, stage_memory, suf
 from instances.graph import lifo_order
 from instances.stage_edits import with_degrees
 from instances.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 
 def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -40,7 +40,7 @@ def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[Stag
         (``unlimited_objective``) and the memory it needs (``needed_memory_bytes``), and ``reason`` says how to see it.
     """
     bound = work_bound(instance)
-    watch.bound(bound)
+    watch.bound(bound, Prover.BOUNDS)
     try:
         free = replace(with_degrees(instance, (1,)), memory_bytes=math.inf)
     except ValueError:

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.tmpc_knapsack.problem import MEMORY_SLACK, KnapsackPlan
 from instances.tmpc_knapsack import KnapsackInstance
-from solvers.outcome import Stop
 
 
 class Arrays(NamedTuple):
@@ -56,9 +55,9 @@ def is_infeasible(instance: KnapsackInstance) -> bool:
     return least_memory(instance) > instance.capacity_bytes * MEMORY_SLACK
 
 
-def infeasible_answer(instance: KnapsackInstance, solver: str = "") -> Answer[KnapsackPlan]:
+def infeasible_answer(instance: KnapsackInstance) -> Answer[KnapsackPlan]:
     """The answer to an instance that ``is_infeasible``, with what would help."""
-    return Answer(infeasible=True, stop=Stop.PROVED, solver=solver, reason=shortage(instance))
+    return infeasible_by_counting(shortage(instance))
 
 
 def shortage(instance: KnapsackInstance) -> str:

@@ -30,7 +30,7 @@ def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[Kn
     with alarm(watch):
         objective = kernels.search(*table, gap, choice, np.frombuffer(watch.flag, np.uint8), report)
     if math.isinf(objective):
-        return infeasible_answer(instance, "numba kernels")
+        return infeasible_answer(instance)
     plan, (bound, states, complete) = plan_of(instance, choice), report.tolist()
     watch.plan(plan, evaluate(instance, plan))
     watch.bound(bound)
@@ -39,7 +39,6 @@ def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[Kn
         plan=plan,
         bound=bound,
         stop=Stop.PROVED if proved else Stop.COMPLETED if complete else watch.why(),
-        solver="numba kernels",
         stats={"search_nodes": int(states)},
     )
 

@@ -23,7 +23,7 @@ from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
 from instances.errors import InstanceError
 from instances.tmpc_knapsack import KnapsackInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 _VARIANTS = {
     "rerank": kernels_paper.rerank,
@@ -62,7 +62,7 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
     plan = plan_of(instance, choice)
     watch.plan(plan, evaluate(instance, plan))
     bound = _relaxation(instance)
-    watch.bound(bound)
+    watch.bound(bound, Prover.BOUNDS)
     return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, options=options)
 
 

@@ -12,13 +12,36 @@ from counting import Counting
 
 import planner
 from planner import Limits, Result, Status, Stop
-from planner.comparison import contradictions, optimum
+from planner.comparison import Report, contradictions, optimum
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
 
 
 def claim(method: str, objective: float | None, bound: float | None, status: Status = Status.FEASIBLE) -> Result:
     return Result("counting", "four", method, "exact", status, Stop.COMPLETED, objective, bound, None, "s", 0.0)
+
+
+def proof(method: str, proved_by: str) -> Result:
+    stop = Stop.PROVED
+    return Result("counting", "four", method, "exact", Status.OPTIMAL, stop, 1.0, 1.0, 0.0, "s", 0.0, proved_by)
+
+
+@pytest.mark.parametrize(
+    ("provers", "independent"),
+    [
+        ({"a": "solver", "b": "solver"}, 2),
+        ({"a": "search", "b": "solver"}, 2),
+        ({"a": "bounds", "b": "bounds"}, 1),
+        ({"a": "bounds", "b": "bounds", "c": "solver"}, 2),
+        ({"a": "search", "b": "a"}, 1),
+        ({}, 0),
+    ],
+)
+def test_proofs_that_rest_on_each_other_count_once(provers: dict[str, str], independent: int) -> None:
+    open_ = claim("open", 1.0, 0.5)
+    report = Report("counting", "four", (*(proof(*each) for each in provers.items()), open_), (), None)
+    assert report.proved == len(provers) and report.independent_proofs == independent
+    assert report.to_json()["independent_proofs"] == independent
 
 
 def test_the_default_methods_are_those_that_fit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -9,15 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import counting
 import pytest
 from counting import Counting
 
 import planner
-from formulations.family import lazy
+from formulations.family import Answer, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
-from planner.run import run
+from planner.run import prover, run
+from solvers.outcome import Watch
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
 INFEASIBLE = Counting("four", (1, 2, 3, 4), 11)
@@ -36,6 +39,29 @@ def test_optimal_is_derived_from_plan_and_bound() -> None:
     assert (result.problem, result.method, result.claim, result.unit) == ("counting", "exact", "exact", "numbers")
     assert result.plan == {"picked": [0, 3]}
     assert result.stats["subsets"] == 16
+
+
+@pytest.mark.parametrize(
+    ("heard", "answer", "expected"),
+    [
+        ({}, Answer(bound=1.0), "search"),
+        ({"bounds": 1.0}, Answer(bound=1.0), "bounds"),
+        ({"bounds": 1.0, "solver": 1.0 - 1e-7}, Answer(bound=1.0), "solver"),
+        ({"bounds": 0.9, "solver": 0.8}, Answer(bound=0.9), "bounds"),
+        ({"bounds": 0.9}, Answer(bound=1.0), "search"),
+        ({"bounds": 0.9}, Answer(bound=1.0, proved_by="other"), "other"),
+        ({"bounds": math.inf}, Answer(bound=0.5), "search"),
+        ({"bounds": 0.5}, Answer(infeasible=True, proved_by="solver"), "solver"),
+        ({}, Answer(infeasible=True), "search"),
+        ({}, Answer(), None),
+    ],
+)
+def test_a_proof_is_whose_bound_closes_the_gap(heard: dict[str, float], answer: Answer[Any], expected: str) -> None:
+    watch = Watch()
+    for by, value in heard.items():
+        watch.bound(value, by)
+    bound = max([*heard.values(), *([] if answer.bound is None else [answer.bound])], default=None)
+    assert prover(answer, watch, 1.0, None if bound is None else min(bound, 1.0)) == expected
 
 
 def test_a_word_of_proof_is_not_copied() -> None:
