@@ -33,7 +33,7 @@ from solvers.outcome import Limits
 
 #: Fewest and most chunks, and about how many pairs of downsets one holds in between.
 _FEWEST, _MOST, _PAIRS = 32, 2000, 20_000
-_COUNTS = ("pairs", "calls", "instances", "all_fastest_feasible", "infeasible", "nontrivial")
+_COUNTS = ("pairs", "calls", "instances", "reachable", "all_fastest_feasible", "infeasible", "nontrivial")
 _WITNESSES = ("exact", "cpsat", "milp")
 
 

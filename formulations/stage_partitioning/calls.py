@@ -22,7 +22,7 @@ from formulations.stage_partitioning import kernels_calls
 from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets, position_masks
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
-from instances.stage_partitioning import StageInstance
+from instances.stage_partitioning import CostModel, StageInstance
 from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, NodeId
 
 #: Non-trivial instances that one range is expected to have at most, 40 bytes each; more are walked over once again.
@@ -75,9 +75,9 @@ class Options(NamedTuple):
 class RuleTally:
     """How one rule fared on the non-trivial instances.
 
-    ``usable`` of the ``suboptimal`` ones have a y that a plan of at most S = min(N, K) micro-batches can reach (the
-    last y of every call, 1 + ceil(S/d), is tabulated but out of reach). ``missed``: it found nothing though something
-    fits. ``gap_sum`` adds the relative gaps up; ``histogram`` counts them by `EDGES`; ``worst`` are the largest.
+    ``usable`` of the ``suboptimal`` ones have a y that a plan of at most S = min(N, K) micro-batches can reach, at most
+    ceil(S/d) (see `last_y`). ``missed``: it found nothing though something fits. ``gap_sum`` adds the relative gaps up;
+    ``histogram`` counts them by `EDGES`; ``worst`` are the largest.
     """
 
     suboptimal: int
@@ -90,11 +90,15 @@ class RuleTally:
 
 @dataclass(frozen=True)
 class Survey:
-    """Counts of one range of outer downsets; ``instances`` = fastest-feasible + infeasible + non-trivial."""
+    """Counts of one range of outer downsets; ``instances`` = fastest-feasible + infeasible + non-trivial.
+
+    ``reachable`` of the ``instances`` have a y <= ceil(S/d), S = min(N, K): all that Appendix D counts.
+    """
 
     pairs: int
     calls: int
     instances: int
+    reachable: int
     all_fastest_feasible: int
     infeasible: int
     nontrivial: int
@@ -120,6 +124,7 @@ class Calls:
         self.rules = RULES if int(self.profile.num_tmpcs.max(initial=0)) <= 2 else ("rerank", "truncating")
         self._masks = position_masks(self.lattice.bits)
         self._heavy = self._most_memory()
+        self._last_y = last_y(instance, self.profile.dp_degrees)
 
     def _most_memory(self) -> Floats:
         """Bytes that every downset takes at most, shape (q, D): all options at their heaviest, the largest y."""
@@ -135,39 +140,42 @@ class Calls:
 
     def survey(self, first: int, last: int, *, worst: int = 5) -> Survey:
         """Solve every instance with ``first`` <= outer < ``last`` exactly and by every rule."""
-        counts = np.zeros(6, np.int64)
+        counts = _no_counts()
         _, origins = self._pick(first, last, True, 0, np.arange(_AT_ONCE), counts)
-        pairs, calls, instances, fastest, infeasible, nontrivial = counts.tolist()
+        nontrivial = int(counts[kernels_calls.NONTRIVIAL])
         if nontrivial > len(origins):
-            _, origins = self._pick(first, last, True, 0, np.arange(nontrivial), np.zeros(6, np.int64))
+            _, origins = self._pick(first, last, True, 0, np.arange(nontrivial))
         gaps = np.zeros((len(RULES), nontrivial))
         use = np.array([rule in self.rules for rule in RULES])
         kernels_calls.compare(
             self.profile, self.lattice, self.instance.memory_bytes, origins, self._groups(origins), use, gaps,
             _scratch(self.profile), np.zeros(1, np.uint8),
         )  # fmt: skip
-        largest_y = -(-self.profile.max_s // self.profile.dp_degrees[origins[:, 3]])
-        usable = origins[:, 4] <= largest_y
+        reachable_y = -(-self.profile.max_s // self.profile.dp_degrees[origins[:, 3]])
+        usable = origins[:, 4] <= reachable_y
         rules = {rule: _tally(gaps[r], usable, origins, worst) for r, rule in enumerate(RULES) if use[r]}
-        return Survey(pairs, calls, instances, fastest, infeasible, nontrivial, rules)
+        pairs, calls, instances, reachable, fastest, infeasible, _ = counts.tolist()
+        return Survey(pairs, calls, instances, reachable, fastest, infeasible, nontrivial, rules)
 
     def count(self, first: int, last: int, *, nontrivial: bool) -> int:
         """Instances with ``first`` <= outer < ``last``, all or only the non-trivial ones."""
-        return self._pick(first, last, nontrivial, 0, np.empty(0, np.int64), np.zeros(6, np.int64))[0]
+        return self._pick(first, last, nontrivial, 0, np.empty(0, np.int64))[0]
 
     def pick(
         self, first: int, last: int, ordinals: Sequence[int] | Ints, *, nontrivial: bool, seen: int = 0
     ) -> list[Origin]:
         """The instances of these ascending numbers, counted in the order of the walk from ``seen`` at ``first``."""
         wanted = np.asarray(ordinals, np.int64)
-        _, found = self._pick(first, last, nontrivial, seen, wanted, np.zeros(6, np.int64))
+        _, found = self._pick(first, last, nontrivial, seen, wanted)
         return [Origin(*row) for row in found.tolist()]
 
-    def _pick(self, first: int, last: int, nontrivial: bool, seen: int, wanted: Ints, counts: Ints) -> tuple[int, Ints]:
+    def _pick(
+        self, first: int, last: int, nontrivial: bool, seen: int, wanted: Ints, counts: Ints | None = None
+    ) -> tuple[int, Ints]:
         found = np.empty((len(wanted), 5), np.int64)
         here, taken = kernels_calls.pick(
-            self.profile, self.lattice, self.instance.memory_bytes, self._heavy, first, last, nontrivial, seen, wanted,
-            found, counts, _scratch(self.profile),
+            self.profile, self.lattice, self.instance.memory_bytes, self._heavy, self._last_y, first, last, nontrivial,
+            seen, wanted, found, _no_counts() if counts is None else counts, _scratch(self.profile),
         )  # fmt: skip
         return int(here), found[:taken]
 
@@ -222,6 +230,20 @@ class Calls:
         }
 
 
+def last_y(instance: StageInstance, dp_degrees: Ints) -> Ints:
+    """The last y = ceil(s/d) for which a run solves a call's knapsack, for each of ``dp_degrees``; the first is 1.
+
+    With s <= S = min(N, K) no stage holds more than ceil(S/d) micro-batches: the paper's count. The released program
+    tabulates y = 1 + floor(s'/d) for s' = 0, ..., S: one more where d divides S, and the same elsewhere.
+
+    Source: Piper, Appendix D (ceil(N/d) instances for each d), and the released program.
+    """
+    S = min(instance.num_microbatches, instance.num_devices)
+    if instance.cost_model is CostModel.RELEASED:
+        return 1 + S // dp_degrees
+    return -(-S // dp_degrees)
+
+
 def _tally(gaps: Floats, usable: NDArray[np.bool_], origins: Ints, worst: int) -> RuleTally:
     missed = np.isinf(gaps)
     suboptimal = (gaps > 0) & ~missed
@@ -242,6 +264,10 @@ def _tally(gaps: Floats, usable: NDArray[np.bool_], origins: Ints, worst: int) -
 def name_of(facts: Mapping[str, Any]) -> str:
     """The name of the instance that arises there."""
     return "{parent}-{outer}-{inner}-t{t}-d{d}-y{y}".format(**facts)
+
+
+def _no_counts() -> Ints:
+    return np.zeros(kernels_calls.COUNTS, np.int64)
 
 
 def _scratch(profile: Profile) -> Scratch:

@@ -1,8 +1,8 @@
 """Compiled walk over all knapsack subproblems of a Piper run.
 
 A call is a stage S = j minus i (downsets by index, i inside j) with degrees t and d, d t <= K; its instances differ in
-y = 1 + ceil(s'/d), the micro-batches in flight, where s' = 0, ..., S is the sum of the later stages' degrees. Memory
-grows with y, so the instances of a call fall into three runs: the fastest options fit, they do not, nothing fits.
+y = ceil(s/d), the micro-batches in flight, and are numbered y = 1, 2, ... (`calls.last_y`). Memory grows with y, so
+the instances of a call fall into three runs: the fastest options fit, they do not, nothing fits.
 
 Source: Piper, section 4, Appendix C and Appendix D (the loops over D, D', t, d, s).
 """
@@ -19,7 +19,8 @@ from formulations.tmpc_knapsack.kernels_paper import rerank, sort_once, truncati
 from formulations.tmpc_knapsack.kernels_relaxation import MEMORY_SLACK
 
 #: Positions in ``counts``.
-PAIRS, CALLS, INSTANCES, FASTEST, INFEASIBLE, NONTRIVIAL = 0, 1, 2, 3, 4, 5
+PAIRS, CALLS, INSTANCES, REACHABLE, FASTEST, INFEASIBLE, NONTRIVIAL = 0, 1, 2, 3, 4, 5, 6
+COUNTS = 7
 #: Rows of ``gaps``.
 RERANK, SORT_ONCE, TRUNCATING = 0, 1, 2
 RULES = 3
@@ -69,13 +70,14 @@ def open_call(profile, bits, q, i, j, index, m, scratch):
 
 
 @njit(cache=True, nogil=True)
-def pick(profile, lattice, capacity, heavy, first, last, nontrivial, seen, ordinals, found, counts, scratch):
+def pick(profile, lattice, capacity, heavy, last_y, first, last, nontrivial, seen, ordinals, found, counts, scratch):
     """Write the origins (i, j, q, index of d, y) of the instances numbered ``ordinals`` (ascending) to ``found``.
 
     The walk is over ``first`` <= j < ``last``; it numbers all instances, or only those where the fastest options do not
     fit but something does, from ``seen`` on. ``heavy[q, i]`` is the most memory that downset i may take at the largest
-    y: where that fits, nothing else is looked at. It adds to ``counts`` (see above; the last three only if
-    ``nontrivial``). Returns how many it numbered, and how many of ``ordinals`` it met.
+    y: where that fits, nothing else is looked at. ``last_y[index]`` is the last y of a call with that d. It adds to
+    ``counts`` (see above; the last three only if ``nontrivial``). Returns how many it numbered, and how many of
+    ``ordinals`` it met.
     """
     bits, degrees, tp, K = lattice.bits, profile.dp_degrees, profile.tp_degrees, profile.num_devices
     here, taken = seen, 0
@@ -92,7 +94,7 @@ def pick(profile, lattice, capacity, heavy, first, last, nontrivial, seen, ordin
                 for index in range(len(degrees)):
                     if degrees[index] * tp[q] > K:
                         break
-                    most = 1 + (profile.max_s + degrees[index] - 1) // degrees[index]
+                    most = last_y[index]
                     begin, end = 0, most
                     if nontrivial and all_fit:
                         begin = most
@@ -106,6 +108,7 @@ def pick(profile, lattice, capacity, heavy, first, last, nontrivial, seen, ordin
                         counts[NONTRIVIAL] += end - begin
                     counts[CALLS] += 1
                     counts[INSTANCES] += most
+                    counts[REACHABLE] += min(most, (profile.max_s + degrees[index] - 1) // degrees[index])
                     while taken < len(ordinals) and ordinals[taken] < here + end - begin:
                         found[taken, 0], found[taken, 1], found[taken, 2], found[taken, 3] = i, j, q, index
                         found[taken, 4] = begin + 1 + ordinals[taken] - here

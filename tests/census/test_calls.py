@@ -46,6 +46,14 @@ def calls_by_definition(instance: StageInstance) -> Iterator[tuple[frozenset, fr
                 yield outer, inner, t, d
 
 
+def in_flight(instance: StageInstance, d: int) -> list[int]:
+    """Every y = ceil(s/d) of the paper's s = 1, ..., S; every y = 1 + floor(s'/d) of the release's s' = 0, ..., S."""
+    S = min(instance.num_microbatches, instance.num_devices)
+    if instance.cost_model is CostModel.RELEASED:
+        return sorted({1 + s // d for s in range(S + 1)})
+    return sorted({-(-s // d) for s in range(1, S + 1)})
+
+
 def fits(instance: StageInstance, stage: frozenset, t: int, d: int, y: int) -> bool:
     """Whether the lightest TMPCs fit at y micro-batches in flight."""
     tmpcs = [layer.tmpcs[t] for layer in instance.layers if layer.id in stage]
@@ -62,13 +70,29 @@ def test_counts_by_definition(cases: int) -> None:
         instance = random_stage_instance(seed, **SMALL)
         survey = Calls(instance).survey(1, len(downsets(instance)))
         found = list(calls_by_definition(instance))
+        instances = [(outer - inner, t, d, y) for outer, inner, t, d in found for y in in_flight(instance, d)]
         S = min(instance.num_microbatches, instance.num_devices)
-        instances = [(outer - inner, t, d, y) for outer, inner, t, d in found for y in range(1, 2 - (-S // d))]
+        assert survey.reachable == sum(len({-(-s // d) for s in range(1, S + 1)}) for *_, d in found)
         assert survey.pairs == sum(inner < outer for outer, inner in product(downsets(instance), repeat=2))
         assert survey.calls == len(found)
         assert survey.instances == len(instances)
         assert survey.infeasible == sum(not fits(instance, *each) for each in instances)
         assert survey.all_fastest_feasible + survey.nontrivial == survey.instances - survey.infeasible
+
+
+def test_the_release_tabulates_one_more_where_d_divides_s() -> None:
+    """One layer on two devices: by the paper y = 1, 2 for d = 1 and y = 1 for d = 2; the release has one more each."""
+    chain = planner.load("chain8", devices=2, microbatches=4, tp="1")
+    counted = {
+        model: Calls(replace(chain, cost_model=model)).survey(1, 2) for model in (CostModel.PAPER, CostModel.RELEASED)
+    }
+    assert {model: (found.calls, found.instances, found.reachable) for model, found in counted.items()} == {
+        CostModel.PAPER: (2, 3, 3),
+        CostModel.RELEASED: (2, 5, 3),
+    }
+    odd = replace(chain, num_devices=3, cost_model=CostModel.RELEASED)  # d = 2 does not divide S = 3
+    found = Calls(odd).survey(1, 2)
+    assert (found.calls, found.instances, found.reachable) == (2, 4 + 2, 3 + 2)
 
 
 def test_instances_are_stages(cases: int) -> None:
@@ -147,20 +171,20 @@ def test_surveys_add_up() -> None:
         assert sum(part.rules[rule].suboptimal for part in parts) == tally.suboptimal
 
 
-def test_only_usable_instances_can_be_in_a_plan() -> None:
-    """The last y of a call would need more than S micro-batches."""
-    found = [
-        Calls(replace(random_stage_instance(seed, **SMALL, memory="tight"), max_dp_degree=None)) for seed in range(40)
-    ]
-    surveys = [calls.survey(1, calls.num_downsets, worst=10_000) for calls in found]
-    for calls, survey in zip(found, surveys, strict=True):
-        S = calls.profile.max_s
-        for rule in calls.rules:
-            tally = survey.rules[rule]
+@pytest.mark.parametrize("model", list(CostModel))
+def test_only_usable_instances_can_be_in_a_plan(model: CostModel) -> None:
+    """The release's last y would need more than S micro-batches where d divides S; the paper's never does."""
+    beyond = 0
+    for seed in range(60):
+        instance = replace(random_stage_instance(seed, **SMALL, memory="tight"), max_dp_degree=None, cost_model=model)
+        calls = Calls(instance)
+        survey = calls.survey(1, calls.num_downsets, worst=10_000)
+        S = min(instance.num_microbatches, instance.num_devices)
+        for tally in survey.rules.values():
             usable = [y <= -(-S // int(calls.profile.dp_degrees[dp])) for _, (_, _, _, dp, y) in tally.worst]
-            assert len(usable) == tally.suboptimal
-            assert sum(usable) == tally.usable
-    assert any(tally.usable < tally.suboptimal for survey in surveys for tally in survey.rules.values())
+            assert (len(usable), sum(usable)) == (tally.suboptimal, tally.usable)
+            beyond += tally.suboptimal - tally.usable
+    assert beyond > 0 if model is CostModel.RELEASED else beyond == 0
 
 
 def test_sort_once_needs_pairs() -> None:
@@ -222,7 +246,22 @@ def test_bert_of_appendix_c(published: Path, bandwidth: str, worst: float) -> No
     )  # fmt: skip
     calls = Calls(instance)
     survey = calls.survey(1, calls.num_downsets)
-    assert (survey.calls, survey.instances, survey.nontrivial) == (30_260, 3_662_350, 246_762)
+    assert (survey.calls, survey.instances, survey.reachable) == (30_260, 3_662_350, 3_632_090)
+    assert (survey.all_fastest_feasible, survey.infeasible, survey.nontrivial) == (246_104, 3_169_484, 246_762)
     assert survey.rules["sort-once"].suboptimal == survey.rules["rerank"].suboptimal == 332
     assert survey.rules["sort-once"].usable == 320
     assert round(survey.rules["sort-once"].worst[0][0], 3) == worst
+
+
+@pytest.mark.paper
+def test_bert_where_degrees_do_not_divide(published: Path) -> None:
+    """N = 1920 on 512 devices: d = 3, 5, ... divide N, not S = 512, and have no y beyond ceil(S/d)."""
+    instance = planner.load(
+        published / "piper" / "bert32a100.json", devices=512, memory="8GiB", microbatches=1920, bandwidth="25GiB/s",
+        cost_model=CostModel.RELEASED,
+    )  # fmt: skip
+    calls = Calls(instance)
+    survey = calls.survey(1, calls.num_downsets)
+    assert (survey.calls, survey.instances, survey.nontrivial) == (86_330, 5_823_270, 570_126)
+    assert survey.rules["sort-once"].suboptimal == survey.rules["rerank"].suboptimal == 828
+    assert survey.rules["sort-once"].usable == 816
