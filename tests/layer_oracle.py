@@ -61,3 +61,32 @@ def random_instance(rng: random.Random, max_layers: int = 9, all_reduce: bool | 
         tied=tied,
         ring_s_per_parameter=tuple(number(5) for _ in range(rng.choice([1, stages]))) if syncs else (),
     )
+
+
+def spread(rng: random.Random, low: float, high: float) -> float:
+    """A number of any magnitude in between, sometimes 0."""
+    return 0.0 if rng.random() < 0.1 else 10 ** rng.uniform(low, high)
+
+
+def spread_instance(rng: random.Random, max_layers: int = 8, all_reduce: bool = True) -> LayerAssignmentInstance:
+    """Times, costs, sizes and rings that each span up to forty powers of ten."""
+    layers = rng.randint(2, max_layers)
+    stages = rng.randint(1, layers)
+    times, costs = rng.choice([(-9, 9), (0, 3), (-30, 30), (15, 19)]), rng.choice([(-9, 9), (0, 3), (-30, 30)])
+    sizes, rings = rng.choice([(0, 4), (15, 19), (-5, 19), (0, 30)]), rng.choice([(-22, 0), (-1, 0), (-30, 10)])
+
+    def size() -> float:
+        return spread(rng, 15, 19) if rng.random() < 0.4 else spread(rng, *sizes)
+
+    return LayerAssignmentInstance(
+        "spread",
+        tuple(spread(rng, *times) for _ in range(layers)),
+        tuple(tuple(spread(rng, *costs) for _ in range(max(1, stages - 1))) for _ in range(layers - 1)),
+        stages,
+        rng.choice([1, 2, 16, 1000, 10**6]),
+        parameters=tuple(size() for _ in range(layers)) if all_reduce else (),
+        tied=(TiedParameters(tuple(rng.sample(range(layers), 2)), size()),)
+        if all_reduce and rng.random() < 0.3
+        else (),
+        ring_s_per_parameter=tuple(spread(rng, *rings) for _ in range(stages)) if all_reduce else (),
+    )

@@ -8,11 +8,11 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from amp_oracle import brute_force, random_instance
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +33,6 @@ from formulations.layer_assignment import exact
 from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
 from instances.amp_strategy import AmpInstance, ModelLayer, Node, to_json
 from instances.errors import InstanceError
-from instances.layer_assignment import TiedParameters
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -56,70 +55,6 @@ METHODS = ("amp", "amp-released", "amp-sa", "megatron", "exhaustive")
 
 def run(name: str, instance: AmpInstance, seed: int = 0, **options: int) -> Any:
     return FAMILY.method(name).solve(instance, Limits(seed=seed), Watch(), **options)
-
-
-def random_instance(rng: random.Random) -> AmpInstance:
-    layers = rng.randint(2, 7)
-    kinds = ("slow", "fast")
-    return AmpInstance(
-        "random",
-        tuple(Node(rng.choice(kinds), float(rng.randint(4, 9)), float(rng.randint(1, 5))) for _ in range(2)),
-        2,
-        tuple(
-            ModelLayer(
-                {kind: {1: float(rng.randint(1, 9)), 2: float(rng.randint(1, 6))} for kind in kinds},
-                float(rng.randint(0, 20)),
-                float(rng.randint(0, 4)),
-                rng.random() < 0.3,
-            )
-            for _ in range(layers)
-        ),
-        rng.choice([2, 4, 8]),
-        tied=(TiedParameters((0, layers - 1), 3.0),) if rng.random() < 0.5 else (),
-    )
-
-
-def brute_force(instance: AmpInstance) -> float:
-    """The least step time with Megatron's placement, priced once more."""
-    size, devices, batch = instance.devices_per_node, instance.num_devices, instance.global_batch
-
-    def link(a: int, b: int) -> float:
-        first, second = instance.nodes[a // size], instance.nodes[b // size]
-        if a // size == b // size:
-            return first.intra_bytes_per_s
-        return min(first.inter_bytes_per_s, second.inter_bytes_per_s)
-
-    def seconds(tp: int, dp: int, pp: int, mbs: int, ends: tuple[int, ...]) -> float:
-        def who(stage: int, d: int, m: int) -> int:
-            return stage * tp * dp + d * tp + m
-
-        times, syncs, sending = [], [0.0], 0.0
-        for stage in range(pp):
-            mine = range(ends[stage], ends[stage + 1])
-            forward = [sum(instance.layers[i].forward_s[n.gpu][tp] for n in instance.nodes) / 2 for i in mine]
-            times.append(3 * mbs * sum(forward))
-            held = sum(instance.layers[i].parameters for i in mine)
-            held += sum(tie.parameters for tie in instance.tied if set(mine) & set(tie.layers))
-            for m in range(tp if dp > 1 else 0):
-                slowest = min(link(who(stage, d, m), who(stage, (d + 1) % dp, m)) for d in range(dp))
-                syncs.append(2 * (dp - 1) / dp * 4 * held / tp / slowest)
-            if stage + 1 < pp:
-                last = instance.layers[ends[stage + 1] - 1]
-                volume = mbs * last.activation_bytes / (tp if last.split_activation else 1)
-                for d in range(dp):
-                    sending += volume / min(link(who(stage, d, m), who(stage + 1, d, m)) for m in range(tp)) / dp
-        return (batch // dp // mbs - 1) * max(times) + sum(times) + sending + max(syncs)
-
-    layers = len(instance.layers)
-    return min(
-        seconds(tp, dp, devices // tp // dp, mbs, (0, *cuts, layers))
-        for tp in (1, 2)
-        for dp in (1, 2, 4)
-        if devices % (tp * dp) == 0 and batch % dp == 0
-        for mbs in range(1, batch + 1)
-        if batch % (dp * mbs) == 0
-        for cuts in combinations(range(1, layers), devices // tp // dp - 1)
-    )
 
 
 def test_exhaustive_agrees_with_brute_force_and_nothing_beats_it(cases: int) -> None:

@@ -1,0 +1,278 @@
+"""All exact methods of every family on many small random instances: their claims, brute force's, and a table of both.
+
+``python tests/random_instances.py --jobs 2 --count 100000 --seed 0`` prints a row for each family and leaves an
+instance for every contradiction in the folder of ``--out``. A run that was killed goes on where it was: give the same
+``--seed`` and ``--out``, and another folder after a change of the code. The exit code is 5 if there are contradictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from small_instances import family_named, known_optimum, random_case
+
+from formulations import FAMILIES
+from formulations.family import Claim, Family, Method
+from planner.comparison import contradictions, write_reproducer
+from planner.errors import CrosscheckError
+from planner.result import Result
+from planner.run import agree, exceeds, run
+from solvers.outcome import Limits, Status, Stop
+
+NAMES = tuple(family.name for family in FAMILIES)
+#: Enough for any method on instances this small, on a machine that others use as well.
+LIMITS = Limits(time_s=5.0)
+#: Instances between two rows of the file that a run goes on from.
+CHUNK = 20
+
+
+@dataclass
+class Tally:
+    """What happened on some instances of a family.
+
+    ``instances`` were tried, ``infeasible`` proved to be so, ``oracle`` solved by brute force as well, ``unproved`` by
+    no method. ``runs[method]`` and ``proofs["method by whose means"]`` count exact methods. ``wrong`` holds every
+    contradiction and every error, in words.
+    """
+
+    instances: int = 0
+    infeasible: int = 0
+    oracle: int = 0
+    unproved: int = 0
+    cpu_s: float = 0.0
+    runs: Counter[str] = field(default_factory=Counter)
+    proofs: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Count the other's instances here, too."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    @classmethod
+    def read(cls, told: dict[str, Any]) -> Tally:
+        """The tally of a row."""
+        return cls(**{**told, "runs": Counter(told["runs"]), "proofs": Counter(told["proofs"])})
+
+
+@cache
+def warmed(name: str) -> Family[Any, Any]:
+    """The family with its methods loaded; what would make an instance feasible is not asked of every method."""
+    family = family_named(name)
+    for method in family.methods:
+        method.load()
+    return replace(family, why_infeasible=None)
+
+
+def examine(name: str, seed: int, number: int, reproducers: str | None = None) -> Tally:
+    """Run all exact methods, and one heuristic for its plan, on the instance of that number.
+
+    ``reproducers`` is the folder for an instance on which something is wrong.
+    """
+    family, instance = warmed(name), random_case(name, seed, number)
+    began = time.process_time()
+    results, wrong = _results(family, instance, f"{seed} {number}")
+    wrong += contradictions(results)
+    is_known, optimum = known_optimum(name, instance)
+    if is_known:
+        wrong += against(optimum, results)
+    if wrong and reproducers is not None:
+        write_reproducer(
+            reproducers, {"problem": name, "instance": family.to_json(instance), "contradictions": sorted(wrong)}
+        )
+    exact = [result for result in results if result.claim == Claim.EXACT.value]
+    proved = [result for result in exact if result.stop is Stop.PROVED]
+    return Tally(
+        instances=1,
+        infeasible=any(result.status is Status.INFEASIBLE for result in proved),
+        oracle=is_known,
+        unproved=not proved,
+        cpu_s=time.process_time() - began,
+        runs=Counter(result.method for result in exact),
+        proofs=Counter(f"{result.method} by {result.proved_by}" for result in proved),
+        wrong=[f"{name}, seed {seed}, number {number}: {sentence}" for sentence in wrong],
+    )
+
+
+def against(optimum: float | None, results: Sequence[Result]) -> list[str]:
+    """What brute force, which found this optimum (``None``: no plan), knows to be false, in words."""
+    wrong = []
+    for result in results:
+        if result.objective is not None and optimum is None:
+            wrong.append(f"{result.method} has a plan of {result.objective!r}, but brute force finds none")
+        elif result.objective is not None and optimum is not None and exceeds(optimum, result.objective):
+            wrong.append(f"{result.method} has a plan of {result.objective!r}, below brute force's {optimum!r}")
+        if optimum is None:
+            continue
+        if result.status is Status.INFEASIBLE:
+            wrong.append(f"{result.method} calls the instance infeasible, but brute force finds {optimum!r}")
+        elif result.bound is not None and exceeds(result.bound, optimum):
+            wrong.append(f"{result.method} claims the lower bound {result.bound!r}, but brute force finds {optimum!r}")
+        elif result.status is Status.OPTIMAL and not agree(result.objective or 0.0, optimum, 2e-6):
+            wrong.append(f"{result.method} calls {result.objective!r} optimal, but brute force finds {optimum!r}")
+    return wrong
+
+
+def _results(family: Family[Any, Any], instance: Any, seed: str) -> tuple[list[Result], list[str]]:
+    """What the methods say, and the errors of those that fail."""
+    results, wrong = [], []
+    for method in _chosen(family, instance, seed):
+        try:
+            results.append(run(family, method, instance, LIMITS, {}))
+        except CrosscheckError as error:
+            wrong.append(str(error))
+        except Exception as error:  # a method that fails is a finding as well, and the others are still to be heard
+            wrong.append(f"{method.name} fails: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    return results, wrong
+
+
+def _chosen(family: Family[Any, Any], instance: Any, seed: str) -> list[Method[Any, Any]]:
+    fitting = [method for method in family.methods if method.supports(instance) is None]
+    exact = [method for method in fitting if method.claim is Claim.EXACT]
+    others = [method for method in fitting if method.claim is Claim.HEURISTIC]
+    return exact + ([random.Random(seed).choice(others)] if others else [])
+
+
+def examine_chunk(name: str, seed: int, first: int, count: int, reproducers: str | None) -> Tally:
+    """`examine` for the numbers from ``first`` on."""
+    total = Tally()
+    for number in range(first, first + count):
+        total.add(examine(name, seed, number, reproducers))
+    return total
+
+
+Chunk = tuple[str, int, int]
+
+
+def chunks(families: Sequence[str], count: int) -> list[Chunk]:
+    """``count`` instances shared by the families, as (family, first number, how many): all families go on together."""
+    each = -(-count // len(families))
+    return [(name, first, min(CHUNK, each - first)) for first in range(0, each, CHUNK) for name in families]
+
+
+def run_all(families: Sequence[str], count: int, seed: int, jobs: int, out: Path) -> dict[str, Tally]:
+    """All chunks; those that the folder ``out`` holds already are read from there."""
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"seed-{seed}.jsonl"
+    known = dict(_read(file))
+    totals = {name: Tally() for name in families}
+    waiting = []
+    for chunk in chunks(families, count):
+        if chunk in known:
+            totals[chunk[0]].add(known[chunk])
+        else:
+            waiting.append(chunk)
+    done = began = 0.0
+    with file.open("a") as rows:
+        rows.write("\n")  # what a killed run left of its last row stays a row of its own
+        began = time.perf_counter()
+        for chunk, tally in _worked(waiting, seed, jobs, str(out)):
+            rows.write(json.dumps({"chunk": chunk, **vars(tally)}) + "\n")
+            rows.flush()
+            totals[chunk[0]].add(tally)
+            done += 1
+            for sentence in tally.wrong:
+                print(sentence, file=sys.stderr)
+            if done % 50 == 0:
+                left = (time.perf_counter() - began) / done * (len(waiting) - done)
+                print(f"{done:.0f} of {len(waiting)} chunks, {left / 60:.1f} min left", file=sys.stderr)
+    return totals
+
+
+def _read(file: Path) -> Iterator[tuple[Chunk, Tally]]:
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:  # empty, or cut when its run was killed
+            continue
+        name, first, count = row.pop("chunk")
+        yield (name, first, count), Tally.read(row)
+
+
+def _worked(waiting: Sequence[Chunk], seed: int, jobs: int, out: str) -> Iterator[tuple[Chunk, Tally]]:
+    """The chunks as they are done, each process at work on one."""
+    if jobs == 1:
+        for name, first, count in waiting:
+            yield (name, first, count), examine_chunk(name, seed, first, count, out)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        left = iter(waiting)
+        running: dict[Future[Tally], Chunk] = {}
+        while True:
+            while len(running) < 2 * jobs and (chunk := next(left, None)) is not None:
+                running[pool.submit(examine_chunk, chunk[0], seed, chunk[1], chunk[2], out)] = chunk
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                try:
+                    yield running[future], future.result()
+                except BrokenProcessPool:
+                    raise SystemExit(
+                        f"a process died in one of {sorted(running.values())}; --jobs 1 shows where"
+                    ) from None
+                del running[future]
+
+
+def table(totals: dict[str, Tally]) -> str:
+    """A row for each family: what was proved by whom, and what was wrong."""
+    rows = [("family", "instances", "infeasible", "by brute force", "unproved", "wrong", "CPU s")]
+    whole = Tally()
+    for name, tally in totals.items():
+        rows.append((name, *_cells(tally)))
+        whole.add(tally)
+    rows.append(("all", *_cells(whole)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    for name, tally in totals.items():
+        lines.append(f"\n{name}")
+        for method, runs in sorted(tally.runs.items()):
+            by = {
+                key.removeprefix(f"{method} by "): n
+                for key, n in tally.proofs.items()
+                if key.startswith(f"{method} by ")
+            }
+            told = ", ".join(f"{n} by {whose}" for whose, n in sorted(by.items()))
+            lines.append(f"  {method}: {sum(by.values())} of {runs} proved ({told or 'none'})")
+    return "\n".join(lines)
+
+
+def _cells(tally: Tally) -> tuple[str, ...]:
+    counts = (tally.instances, tally.infeasible, tally.oracle, tally.unproved, len(tally.wrong))
+    return (*map(str, counts), f"{tally.cpu_s:.0f}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1000, help="instances of all families together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--families", default=",".join(NAMES), help="some of them, with commas in between")
+    parser.add_argument("--out", default="random-instances", help="folder for progress and reproducers")
+    given = parser.parse_args(arguments)
+    families = given.families.split(",")
+    if unknown := set(families) - set(NAMES):
+        parser.error(f"no families: {', '.join(sorted(unknown))}; expected some of {', '.join(NAMES)}")
+    totals = run_all(families, given.count, given.seed, given.jobs, Path(given.out))
+    print(table(totals))
+    wrong = [sentence for tally in totals.values() for sentence in tally.wrong]
+    print("\n".join(["", *wrong]) if wrong else "\nno contradictions")
+    return 5 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

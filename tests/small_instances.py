@@ -1,0 +1,205 @@
+"""Small, awkward instances of every family, by seed, and the brute forces that know their optima where they are tiny.
+
+A generator draws from the family's own random instances (whole numbers with many ties, or floats, memory that is tight
+to the byte or too short); half of them are then reworked: other units, zeros, numbers of many magnitudes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import amp_oracle
+import branching_cases
+import device_mapping_oracle
+import flushed_oracle
+import hierarchical_oracle
+import knapsack_oracle
+import layer_oracle
+import mesh_oracle
+import operator_oracle
+import oracles
+import placement_oracle
+import schedule_oracle
+import strategies
+
+from formulations import FAMILIES
+from formulations.family import Family
+from instances.errors import InstanceError
+from instances.stage_graph import StageGraph
+
+#: The same number in other units, most of them no power of two.
+_UNITS = (0.1, 1 / 3, 0.7, 1e-6, 1e3, 1e6, 2.0**-20, 7.3e8)
+
+
+def random_case(family: str, seed: int, number: int) -> Any:
+    """The instance of that number; the same for the same seed, whatever was made before it."""
+    rng = random.Random(f"{seed} {family} {number}")
+    drawn = _GENERATORS[family](rng)
+    return reworked(rng, family_named(family), drawn) if rng.random() < 0.5 else drawn
+
+
+def known_optimum(family: str, instance: Any) -> tuple[bool, float | None]:
+    """Whether brute force can tell within milliseconds, and the optimum (``None``: infeasible)."""
+    is_tiny, optimum = _ORACLES[family]
+    if not is_tiny(instance):
+        return False, None
+    found = optimum(instance)
+    return True, None if found is None or math.isinf(found) else found
+
+
+@cache
+def family_named(name: str) -> Family[Any, Any]:
+    """The family of that name."""
+    return next(family for family in FAMILIES if family.name == name)
+
+
+def reworked(rng: random.Random, family: Family[Any, Any], instance: Any) -> Any:
+    """The instance in other units and with a few numbers changed; as it was where its rules forbid the change."""
+    kinds = {"time": 1.0, "size": 1.0, "rate": 1.0}
+    if rng.random() < 0.7:
+        kinds = {kind: rng.choice(_UNITS) if rng.random() < 0.6 else 1.0 for kind in kinds}
+        if rng.random() < 0.6:  # one change of units everywhere: ties and tight memories stay what they are
+            kinds["rate"] = kinds["size"] / kinds["time"]
+    spoiled = rng.choice([0.0, 0.0, 0.05, 0.2])
+
+    def changed(value: float, kind: str) -> float:
+        value = float(value * kinds[kind])
+        if rng.random() >= spoiled:
+            return value
+        change = rng.randrange(4)
+        if change == 0 and kind != "rate":
+            return 0.0
+        if change == 1:
+            return value * (1 + rng.choice([-1, 1]) * 10.0 ** -rng.randint(3, 14))
+        if change == 2:
+            return float(value * 10.0 ** rng.randint(-5, 5))
+        return float(value * rng.uniform(0.5, 2))
+
+    def walk(value: Any, kind: str | None) -> Any:
+        if isinstance(value, Mapping):
+            return {key: walk(each, _kind(key) or kind) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [walk(each, kind) for each in value]
+        if kind is None or isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        return changed(value, kind)
+
+    try:
+        return family.read(walk(family.to_json(instance), None), "reworked", {})
+    except InstanceError:
+        return instance
+
+
+def _kind(key: str) -> str | None:
+    """What the numbers under a key of an instance's JSON measure; ``None``: nothing with a unit."""
+    if key.endswith("bytes_per_s") or "bandwidth" in key:
+        return "rate"
+    if "bytes" in key or key == "parameters":
+        return "size"
+    return "time" if key in ("time", "seconds") or key.endswith("_s") or "_s_per_" in key else None
+
+
+def _stage_instance(rng: random.Random) -> Any:
+    found = strategies.random_stage_instance(rng, max_nodes=4, max_devices=4, max_tmpcs=2)
+    return strategies.with_wide_weights(found, rng, 4) if rng.random() < 0.1 else found
+
+
+def _layers(rng: random.Random) -> Any:
+    if rng.random() < 0.15:
+        return layer_oracle.spread_instance(rng, 7, rng.random() < 0.5)
+    return layer_oracle.random_instance(rng, 9)
+
+
+def _strategy(rng: random.Random) -> Any:
+    found = replace(
+        amp_oracle.random_instance(rng), placement=rng.choice(["megatron", "megatron", "tiling", "oriented"])
+    )
+    if rng.random() < 0.3:  # too few layers for most degrees, or a batch that allows few
+        found = replace(found, layers=found.layers[: rng.randint(1, 2)], tied=())
+    return replace(found, global_batch=rng.choice([1, 1, 3, 6])) if rng.random() < 0.3 else found
+
+
+def _hierarchical(rng: random.Random) -> Any:
+    seed = rng.randrange(2**32)
+    if rng.random() < 0.3:
+        return hierarchical_oracle.tight_graph(seed)
+    return hierarchical_oracle.random_hierarchical(seed, max_nodes=3)
+
+
+def _flushed(rng: random.Random) -> Any:
+    return flushed_oracle.random_flushed(rng.randrange(2**32), same_weights=rng.random() < 0.3, max_tmpcs=2)
+
+
+def _branching(rng: random.Random) -> Any:
+    found = branching_cases.random_graph(
+        rng.randrange(2**32), (1, 5), rng.randint(1, 4), series_parallel=rng.random() < 0.5
+    )
+    return replace(found, memory_bytes=found.memory_bytes * 0.3) if rng.random() < 0.15 else found
+
+
+def _placement(rng: random.Random) -> Any:
+    stages, replicas = rng.choice([(2, 2), (3, 1), (2, 1), (1, 3), (4, 1), (1, 1)])
+    return placement_oracle.random_instance(rng, stages, replicas, rng.choice(["p2p", "allreduce", "full"]))
+
+
+_GENERATORS: dict[str, Callable[[random.Random], Any]] = {
+    "stage_partitioning": _stage_instance,
+    "tmpc_knapsack": lambda rng: knapsack_oracle.random_instance(rng, 10, 5),
+    "layer_assignment": _layers,
+    "mesh_tiling": lambda rng: mesh_oracle.random_instance(rng, 6),
+    "amp_strategy": _strategy,
+    "hierarchical_partitioning": _hierarchical,
+    "flushed_partitioning": _flushed,
+    "microbatch_schedule": schedule_oracle.random_instance,
+    "operator_partitioning": lambda rng: operator_oracle.random_instance(rng, 7),
+    "stage_graph": _branching,
+    "device_mapping": lambda rng: device_mapping_oracle.random_mapping(rng, 5),
+    "pipeline_placement": _placement,
+}
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _few_orders(instance: Any) -> bool:
+    """Whether all orders of passes of all stages together are few: C(2m, m) / (m + 1) for m micro-batches."""
+    counts = [instance.minibatch // stage.microbatch for stage in instance.stages]
+    return math.prod(math.comb(2 * m, m) // (m + 1) for m in counts) <= 200
+
+
+def _few_operators(instance: StageGraph) -> bool:
+    uniform = instance.objective == "tps" and instance.schedule == "uniform" and instance.device_graph is None
+    return uniform and instance.num_operators <= 4
+
+
+def _stage_time(instance: Any) -> float | None:
+    found = oracles.brute_force(instance)
+    return None if found is None else found.time
+
+
+_ORACLES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], float | None]]] = {
+    "stage_partitioning": (_always, _stage_time),
+    "tmpc_knapsack": (
+        lambda instance: math.prod(len(node.options) for node in instance.nodes) <= 300,
+        knapsack_oracle.optimum,
+    ),
+    "layer_assignment": (_always, layer_oracle.optimum),
+    "mesh_tiling": (_always, mesh_oracle.optimum),
+    "amp_strategy": (lambda instance: instance.placement == "megatron", amp_oracle.brute_force),
+    "hierarchical_partitioning": (
+        lambda instance: len(instance.flat.layers) <= 3,
+        lambda instance: hierarchical_oracle.BruteForce(instance).solve(),
+    ),
+    "flushed_partitioning": (lambda instance: len(instance.flat.layers) <= 3, flushed_oracle.brute_force),
+    "microbatch_schedule": (_few_orders, schedule_oracle.optimum),
+    "operator_partitioning": (lambda instance: len(instance.operators) <= 4, operator_oracle.optimum),
+    "stage_graph": (_few_operators, branching_cases.least_of_all),
+    "device_mapping": (_always, device_mapping_oracle.least_seconds),
+    "pipeline_placement": (_always, placement_oracle.optimum),
+}
