@@ -12,9 +12,10 @@ from planner.dispatch import pick
 from planner.files import plain
 from planner.loading import family_of, load
 from planner.options import split
-from planner.report import as_json, console, number, percent
+from planner.report import as_json, number, percent
 from planner.run import solve
 from planner.suites import EVERY, RELEASED, Case
+from planner.terminal import console
 from planner.versions import machine, today, versions
 from solvers.outcome import Limits
 

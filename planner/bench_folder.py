@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from instances.errors import InstanceError
 from planner.bench import Row
+from planner.destinations import writable
 from planner.errors import UsageError
 from planner.files import write_atomically
-from planner.report import as_json, console, number, percent
+from planner.reading import parse_json, read_text
+from planner.report import as_json, number, percent
+from planner.terminal import console, printable
 
 ROWS, TABLE = "rows.jsonl", "table.md"
+#: What would be more than itself in a cell of a markdown table.
+_MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
 #: Objectives closer than this are the same; times closer than this factor are noise.
 SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
 
@@ -39,34 +45,56 @@ def rows_of(place: str | Path) -> list[Row]:
     path = Path(place)
     path = path / ROWS if path.is_dir() else path
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UsageError.at("rows", str(path), f"a file that bench wrote ({error.strerror or error})") from None
-    except UnicodeDecodeError as error:
-        raise UsageError.at("rows", str(path), f"a file that bench wrote ({error.reason})") from None
+        lines = read_text(path).split("\n")
+    except InstanceError as error:
+        raise UsageError.at("rows", str(path), f"a file that bench wrote ({error})") from None
     found = []
     for count, line in enumerate(lines, start=1):
+        if count == len(lines) and not line:
+            break
+        where = f"{path}: line {count}"
         try:
-            found.append(Row.from_json(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            if count == len(lines) and not line.endswith("}"):
-                break  # the process died while writing it
-            raise UsageError.at(f"{path}: line {count}", line[:60], f"a row that bench wrote ({error!r})") from None
+            content = parse_json(line, where)
+        except InstanceError as error:
+            if count == len(lines):
+                break  # no end of the line: the process died while writing it
+            raise UsageError(str(error)) from None
+        try:
+            found.append(Row.from_json(content))
+        except (KeyError, TypeError) as error:
+            raise UsageError.at(where, line[:60], f"a row that bench wrote ({error!r})") from None
     return found
 
 
 def kept(folder: Path) -> list[Row]:
-    """The rows that are there already; the file is written anew so that a cut line does not spoil the next."""
+    """The rows that are there already; a last line without an end is taken away, so that it does not spoil the next.
+
+    Raises
+    ------
+    UsageError
+        If the file does not hold rows, or cannot be written.
+    """
     path = folder / ROWS
     found = rows_of(path) if path.exists() else []
-    write_atomically(path, "".join(as_json(row.to_json()) + "\n" for row in found))
+    with writable(path, "--out"), path.open("ab") as file:
+        whole = not file.tell() or path.read_bytes().endswith(b"\n")
+    if not whole:
+        write_atomically(path, "".join(as_json(row.to_json()) + "\n" for row in found))
     return found
 
 
 def keep(folder: Path, row: Row) -> None:
-    """Add a finished row."""
-    with (folder / ROWS).open("a", encoding="utf-8") as file:
-        file.write(as_json(row.to_json()) + "\n")
+    """Add a finished row, all of it or nothing; `UsageError` if it cannot be written."""
+    path = folder / ROWS
+    line = (as_json(row.to_json()) + "\n").encode()
+    with writable(path, "--out"), path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            while line:
+                line = line[file.write(line) :]
+        except OSError:
+            file.truncate(before)
+            raise
 
 
 def write_table(folder: Path, rows: Sequence[Row]) -> None:
@@ -128,7 +156,7 @@ def show_comparison(found: Mapping[str, Any]) -> None:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found["counts"].items()) or "no row in both"
     mean = "" if found["mean_speedup"] is None else f"; {found['mean_speedup']:.2f} times faster on geometric average"
     alone = f"; {len(found['only_first'])} only in the first, {len(found['only_second'])} only in the second"
-    out.print(counts + mean + alone, markup=False)
+    out.print(counts + mean + alone)
 
 
 def _compared(before: Row, after: Row) -> dict[str, Any]:
@@ -161,7 +189,7 @@ def _verdict(before: Row, after: Row, speedup: float | None) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(_MARKDOWN.sub(r"\\\g<0>", printable(cell)) for cell in cells) + " |"
 
 
 def _provenance(rows: Sequence[Row]) -> list[str]:

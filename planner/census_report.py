@@ -9,7 +9,8 @@ from typing import Any
 
 from formulations.stage_partitioning.calls import EDGES
 from planner.census import Census
-from planner.report import console, number, percent
+from planner.report import number, percent
+from planner.terminal import console
 
 
 @contextmanager
@@ -18,10 +19,9 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _chunks: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    bar = Progress("chunks", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=Console(stderr=True))
+    bar = Progress("chunks", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console(stderr=True))
     with bar:
         task = bar.add_task("census", total=None)
         yield lambda done, chunks: bar.update(task, completed=done, total=chunks)
@@ -33,7 +33,7 @@ def show_census(census: Census) -> None:
 
     out = console()
     partly = "" if census.chunks_done == census.chunks else f" ({census.chunks_done} of {census.chunks} chunks)"
-    out.print(f"{census.instance.name}{partly}  {census.seconds:.4g} s", markup=False)
+    out.print(f"{census.instance.name}{partly}  {census.seconds:.4g} s")
     counts = Table.grid(padding=(0, 2))
     for name, count in census.counts.items():
         counts.add_row(name.replace("_", " "), f"{count:,}")
@@ -44,9 +44,9 @@ def show_census(census: Census) -> None:
     out.print(table)
     for name, files in census.worst_files.items():
         if files:
-            out.print(f"worst of {name}: {files[0]} (and {len(files) - 1} more)", markup=False)
+            out.print(f"worst of {name}: {files[0]} (and {len(files) - 1} more)")
     for line in _lines(census):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _rows(census: Census) -> Iterator[tuple[str, list[str]]]:

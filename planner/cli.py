@@ -33,6 +33,7 @@ from planner.cli_tools import (
     reproduce_command,
 )
 from planner.errors import CrosscheckError, UsageError
+from planner.terminal import printable
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
 BUG = 70
@@ -169,4 +170,4 @@ def _fail(message: str) -> int:
 
 
 def _complain(message: str) -> None:
-    print(" ".join(message.split()), file=sys.stderr, flush=True)
+    print(printable(" ".join(message.split())), file=sys.stderr, flush=True)

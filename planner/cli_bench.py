@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +40,8 @@ def bench_command(
     """Measure methods on instances: seconds, objective, bound and gap."""
     from planner import bench_folder
     from planner.bench import measure, show_rows
-    from planner.files import refuse_overwriting, write_atomically
+    from planner.destinations import refuse_overwriting
+    from planner.files import write_all, write_atomically
     from planner.progress import note
     from planner.report import as_json
     from planner.suites import cases
@@ -55,16 +58,22 @@ def bench_command(
         refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
     folder = None if out is None or one_file else bench_folder.opened(out)
     rows = [] if folder is None else bench_folder.kept(folder)
+    writes: list[Callable[[], None]] = []
     for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}):
         note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
-        if folder is not None and not row.signal:
-            bench_folder.keep(folder, row)
         rows.append(row)
-    if folder is not None:
-        bench_folder.write_table(folder, [row for row in rows if not row.signal])
-    elif out is not None:
-        write_atomically(Path(out), "".join(as_json(row.to_json()) + "\n" for row in rows))
+        if folder is not None and not row.signal:
+            try:
+                bench_folder.keep(folder, row)
+            except UsageError as error:  # tried again at the end
+                note(quiet, f"warning: {error}")
+                writes.append(partial(bench_folder.keep, folder, row))
     print(as_json({"rows": [row.to_json() for row in rows]})) if json else show_rows(rows)
+    if folder is not None:
+        writes.append(partial(bench_folder.write_table, folder, [row for row in rows if not row.signal]))
+    elif out is not None:
+        writes.append(partial(write_atomically, out, "".join(as_json(row.to_json()) + "\n" for row in rows)))
+    write_all(*writes)
     signalled = next((row.signal for row in rows if row.signal), None)
     raise typer.Exit(128 + signalled if signalled else 0)
 

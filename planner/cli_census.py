@@ -25,8 +25,8 @@ def extract_command(
     **settings: Any,
 ) -> None:
     """Write the knapsack subproblems that arise in a Piper run, one to a row, with their origin."""
+    from planner.destinations import refuse_overwriting
     from planner.extract import extract
-    from planner.files import refuse_overwriting
     from planner.loading import load
     from planner.progress import note
     from planner.report import as_json

@@ -25,16 +25,15 @@ def frontier_command(
     **settings: Any,
 ) -> None:
     """Every optimum up to K devices and N micro-batches, exactly, from one run (stage partitioning)."""
-    from planner.files import refuse_overwriting
-    from planner.frontier import frontier, show_frontier, write
+    from planner.destinations import refuse_outputs
+    from planner.files import write_all
+    from planner.frontier import frontier, show_frontier, writes
     from planner.loading import family_of, load
     from planner.plots.files import require
     from planner.progress import note
     from planner.report import as_json
 
-    for path in (out, picture):
-        if path is not None:
-            refuse_overwriting(path, instance)
+    refuse_outputs({"--out": out, "--plot": picture}, instance)
     if picture is not None:
         require(picture)
     if time_limit is not None and not time_limit >= 0:
@@ -44,9 +43,8 @@ def frontier_command(
     for warning in family_of(loaded).warnings(loaded):
         note(quiet, f"warning: {warning}")
     found = frontier(loaded, limits=limits, notice=lambda line: note(quiet, line))
-    if found.times is not None:
-        write(found, out, picture)
     print(as_json(found.to_json())) if json else show_frontier(found)
+    write_all(*writes(found, out, picture))
     if found.signal:
         raise typer.Exit(128 + found.signal)
     raise typer.Exit(NO_PROOF if found.times is None else 0)

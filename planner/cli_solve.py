@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -60,8 +60,9 @@ def solve_command(
     **settings: Any,
 ) -> None:
     """Find a plan: the best there is with --exact, a good one with its gap without."""
-    from planner.events import event_file
-    from planner.files import refuse_outputs
+    from planner.destinations import refuse_outputs
+    from planner.events import complain, event_file
+    from planner.files import write_all
     from planner.orders import best_order, solve_orders
     from planner.progress import note, progress_line
     from planner.sweep import Row, parse_counts, sweep
@@ -94,9 +95,9 @@ def solve_command(
             heard.end(result)
     except CrosscheckError as error:
         raise _with_reproducer(error, reproducer_dir, json) from error
-    _write_plan(result, out)  # first: whoever reads the table may hang up
     _show(result, loaded, rows, json)
-    _draw(result, loaded, {"--out": out, "--plot": plot, "--trace": trace}, quiet)
+    outputs = {"--out": out, "--plot": plot, "--trace": trace}
+    write_all(partial(complain, events, heard), *_writes(result, loaded, outputs, quiet))
     raise typer.Exit(exit_code(result, exact, limits))
 
 
@@ -148,18 +149,14 @@ def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> Crossch
     from planner.comparison import write_reproducer
     from planner.report import as_json
 
-    path = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
+    try:
+        path: str | None = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
+        said = f"{error} (reproducer: {path})"
+    except UsageError as unwritten:
+        path, said = None, f"{error} (no reproducer: {unwritten})"
     if json:
         print(as_json({"agree": False, "contradictions": [str(error)], "reproducer": path}))
-    return CrosscheckError(f"{error} (reproducer: {path})")
-
-
-def _write_plan(result: Result, out: str | None) -> None:
-    from planner.files import write_atomically
-    from planner.report import plan_file
-
-    if out is not None and result.plan is not None:
-        write_atomically(Path(out), plan_file(result))
+    return CrosscheckError(said)
 
 
 def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
@@ -176,22 +173,25 @@ def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
     show_result(result, family_of(loaded).describe(loaded))
 
 
-def _draw(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> None:
-    """Draw the plan, or say of every file that there is none."""
+def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:
+    """What writes the plan to every file that is wanted; without a plan a note of each."""
+    from planner.files import write_atomically
     from planner.pictures import draw
     from planner.progress import note
+    from planner.report import plan_file
     from planner.schedules import write_trace
 
-    if result.plan is None:
-        for name, asked in wanted.items():
-            if asked is not None:
-                note(quiet, f"{name} {asked}: there is no plan to write")
-        return
-    plot, trace = wanted["--plot"], wanted["--trace"]
-    if plot is not None:
-        draw(plot, loaded, result.plan)
-    if trace is not None:
-        write_trace(trace, loaded, result.plan)
+    plan = result.plan
+    writers: dict[str, Callable[[str, Any], None]] = {
+        "--out": lambda path, _: write_atomically(path, plan_file(result)),
+        "--plot": lambda path, plan: draw(path, loaded, plan),
+        "--trace": lambda path, plan: write_trace(path, loaded, plan),
+    }
+    for name, path in wanted.items():
+        if path is not None and plan is None:
+            note(quiet, f"{name} {path}: there is no plan to write")
+        elif path is not None:
+            yield partial(writers[name], path, plan)
 
 
 def crosscheck_command(
@@ -213,8 +213,9 @@ def crosscheck_command(
 ) -> None:
     """Run several methods and compare what they claim; exit 5 and a reproducer if they contradict each other."""
     from planner.comparison import crosscheck
-    from planner.events import event_file
-    from planner.files import refuse_outputs
+    from planner.destinations import refuse_outputs
+    from planner.events import complain, event_file
+    from planner.files import write_all
     from planner.loading import load
     from planner.pictures import draw_events
     from planner.plots.files import require
@@ -239,12 +240,12 @@ def crosscheck_command(
             notice=lambda line: note(quiet, line),
             ended=heard.end,
         )
-    if plot is not None:
-        draw_events(plot, loaded, heard.events)
     if json:
         print(as_json(report.to_json()))
     else:
         show_report(report)
+    pictures = [] if plot is None else [partial(draw_events, plot, loaded, heard.events)]
+    write_all(partial(complain, events, heard), *pictures)
     if report.signal:
         raise typer.Exit(128 + report.signal)
     if not report.agree:

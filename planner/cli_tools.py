@@ -42,7 +42,8 @@ def make_command(
     **settings: Any,
 ) -> None:
     """Write a catalog or generated instance as JSON."""
-    from planner.files import refuse_overwriting, write_atomically
+    from planner.destinations import refuse_overwriting
+    from planner.files import write_atomically
     from planner.loading import family_of, load
     from planner.report import as_json
 
@@ -108,9 +109,11 @@ def report_command(
     **settings: Any,
 ) -> None:
     """Write one self-contained page about an instance: every method, gaps, pictures, commands to repeat it."""
-    from planner.files import refuse_overwriting, write_atomically
+    from planner.destinations import refuse_overwriting
+    from planner.files import write_atomically
     from planner.page import page, page_path, require_page
     from planner.progress import note, progress_line
+    from planner.report import show_report
 
     require_page()
     path = page_path(out)
@@ -126,7 +129,11 @@ def report_command(
             listen=listen,
             notice=lambda line: note(quiet, line),
         )
-    write_atomically(path, text)
+    try:
+        write_atomically(path, text)
+    except UsageError:
+        show_report(report)  # what was found is not lost with the page
+        raise
     note(quiet, f"{len(report.results)} methods in {out}")
     if report.signal:
         raise typer.Exit(128 + report.signal)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from formulations.family import Family, Method
+from planner.destinations import writable
 from planner.dispatch import named
-from planner.errors import CrosscheckError
+from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
 from planner.files import plain, write_atomically
 from planner.loading import family_of
@@ -135,7 +136,10 @@ def crosscheck(
     report = Report(family.name, instance.name, tuple(results), tuple(found), optimum(results))
     if found and reproducers is not None:
         evidence = {**report.to_json(), "instance": family.to_json(instance)}
-        report = replace(report, reproducer=write_reproducer(reproducers, evidence))
+        try:
+            report = replace(report, reproducer=write_reproducer(reproducers, evidence))
+        except UsageError as unwritten:
+            notice(f"no reproducer: {unwritten}")
     return report
 
 
@@ -184,10 +188,16 @@ def write_reproducer(folder: str, evidence: Mapping[str, Any]) -> str:
 
     ``evidence`` holds the ``instance`` in its JSON form and the ``contradictions`` in words. The name follows from
     these two, so that one contradiction found twice is one file.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be written.
     """
     content = plain({**evidence, "versions": versions()})
     key = json.dumps([content["instance"], content["contradictions"]])
     path = Path(folder) / f"{content['problem']}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(content, indent=1) + "\n")
+    with writable(folder, "--reproducer-dir"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(content, indent=1) + "\n", "--reproducer-dir")
     return str(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import formulations
-from planner.report import console
+from planner.terminal import console
 from planner.versions import versions
 from planner.warming import compile_all
 from solvers import BACKENDS
@@ -43,10 +43,12 @@ def examine() -> list[Finding]:
 def show_findings(findings: list[Finding]) -> None:
     """Print a line for each."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     for found in findings:
-        table.add_row("[green]well[/green]" if found.healthy else "[bold red]ILL[/bold red]", found.name, found.detail)
+        health = Text("well", "green") if found.healthy else Text("ILL", "bold red")
+        table.add_row(health, found.name, found.detail)
     out = console()
     out.print(table)
     ill = sum(not found.healthy for found in findings)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from planner.destinations import unwritable
 from planner.errors import UsageError
-from planner.files import plain
+from planner.files import opened_to_grow, plain
 from planner.result import Result
 from solvers.outcome import relative_gap
 
@@ -36,17 +37,20 @@ class Event:
 
 
 Listen = Callable[[Event], None]
+_OPTION = "--events"
 
 
 class EventFile:
     """Hears events, keeps them, writes a JSON line for each as it comes (readable at any time), and passes it on.
 
-    ``stream`` may be ``None`` (nothing is written) and so may ``also`` (nobody else listens).
+    ``stream`` may be ``None`` (nothing is written) and so may ``also`` (nobody else listens). A run does not end for a
+    line that could not be written: ``failure`` says why, and no other line is written.
     """
 
     def __init__(self, stream: TextIO | None, also: Listen | None = None) -> None:
         self._stream, self._also = stream, also
         self.events: list[Event] = []
+        self.failure: OSError | None = None
 
     def listen(self, event: Event) -> None:
         """Hear one event."""
@@ -65,9 +69,20 @@ class EventFile:
         self._write({name: shown[name] for name in names})
 
     def _write(self, fields: dict[str, Any]) -> None:
+        if self._stream is not None and self.failure is None:
+            try:
+                self._stream.write(json.dumps(plain(fields), allow_nan=False) + "\n")
+                self._stream.flush()
+            except OSError as error:
+                self.failure = error
+
+    def close(self) -> None:
+        """Nothing more is written."""
         if self._stream is not None:
-            self._stream.write(json.dumps(plain(fields), allow_nan=False) + "\n")
-            self._stream.flush()
+            try:
+                self._stream.close()
+            except OSError as error:
+                self.failure = self.failure or error
 
 
 @contextmanager
@@ -77,17 +92,19 @@ def event_file(path: str | None, also: Listen | None = None) -> Iterator[EventFi
     Raises
     ------
     UsageError
-        If the file cannot be written.
+        If the file cannot be opened; what goes wrong later is said by `complain`.
     """
-    if path is None:
-        yield EventFile(None, also)
-        return
+    found = EventFile(None if path is None else opened_to_grow(path, _OPTION), also)
     try:
-        stream = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  closed below, where its errors are not ours
-    except OSError as error:
-        raise UsageError.at("--events", path, f"a file that can be written ({error.strerror or error})") from None
-    with stream:
-        yield EventFile(stream, also)
+        yield found
+    finally:
+        found.close()
+
+
+def complain(path: str | None, heard: EventFile) -> None:
+    """`UsageError` if an event could not be written: when the result is out."""
+    if path is not None and heard.failure is not None:
+        raise unwritable(path, _OPTION, heard.failure)
 
 
 def read_events(path: str) -> list[Event]:

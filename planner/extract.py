@@ -5,8 +5,6 @@ Source: Piper, Appendix C (its sample of knapsack instances).
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -20,6 +18,7 @@ from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.stage_partitioning import StageInstance
 from planner.census import chunks_of, sampled
 from planner.errors import UsageError
+from planner.files import drafted
 from planner.loading import family_of
 from planner.report import as_json
 from planner.rows import SUFFIXES, pyarrow
@@ -69,7 +68,7 @@ def extract(
     except ValueError as error:
         raise UsageError(f"{instance.name}: {error}") from None
     written = 0
-    with _whole(path) as draft, (_parquet if path.suffix == ".parquet" else _json_lines)(draft, calls) as sink:
+    with drafted(path) as draft, (_parquet if path.suffix == ".parquet" else _json_lines)(draft, calls) as sink:
         for block in _blocks(calls, sample, seed, nontrivial):
             sink.write(calls, block)
             written += len(block)
@@ -87,25 +86,6 @@ def _blocks(calls: Calls, sample: int | None, seed: int, nontrivial: bool) -> It
     for each, count in zip(ranges, counts, strict=True):
         for start in range(0, count, _BLOCK):
             yield calls.pick(*each, np.arange(start, min(start + _BLOCK, count)), nontrivial=nontrivial)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A draft beside ``path`` that takes its place if nothing goes wrong."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-        os.close(handle)
-        try:
-            yield Path(name)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise UsageError.at("--out", str(path), f"a file that can be written ({error.strerror or error})") from None
 
 
 @contextmanager

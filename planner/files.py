@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from planner.destinations import sink, writable
 from planner.errors import UsageError
-from planner.rows import split_row
+
+#: Files that are not whole yet; whoever ends the process at once removes them.
+drafts: set[str] = set()
 
 
 def plain(value: Any) -> Any:
@@ -30,53 +37,73 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` whole or not at all.
+def write_atomically(path: str | Path, content: str | bytes, option: str = "--out") -> None:
+    """Write text (as UTF-8) or bytes whole or not at all, as `drafted` does."""
+    with drafted(path, option) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def drafted(path: str | Path, option: str = "--out") -> Iterator[Path]:
+    """An empty file to write to; what is in it gets to ``path`` when nothing went wrong.
+
+    Links are followed, and the file at their end is replaced. A device, a pipe or one of the process's own descriptors
+    (such as ``/dev/stdout``) is never replaced: the draft is written into it.
 
     Raises
     ------
     UsageError
-        If the file cannot be written.
+        If the file cannot be written; ``option`` names it.
     """
-    try:
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    with writable(path, option):
+        real = os.path.realpath(path)
+        into = sink(os.fspath(path))
+        handle, name = tempfile.mkstemp(dir=os.path.dirname(real) if into is None else None, prefix=".planner-")
+        os.close(handle)
+        drafts.add(name)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(draft, 0o666 & ~_umask())  # mkstemp makes it private
-            os.replace(draft, path)
-        except BaseException:
-            os.unlink(draft)
-            raise
-    except OSError as error:
-        raise UsageError.at("--out", str(path), f"a file that can be written ({error.strerror or error})") from None
+            yield Path(name)
+            if into is None:
+                os.chmod(name, _mode(real))  # mkstemp makes it private
+                os.replace(name, real)
+            else:
+                with open(name, "rb") as draft, into:
+                    shutil.copyfileobj(draft, into)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+            drafts.discard(name)
 
 
-def refuse_overwriting(out: str, *sources: str, option: str = "--out") -> None:
-    """`UsageError` if ``out`` is one of the files that were read, or lies in no folder: before any work is done."""
-    path = Path(out)
-    if not path.parent.is_dir():
-        raise UsageError.at(option, out, "a file in a folder that exists")
-    if path.is_dir():
-        raise UsageError.at(option, out, "a file, not a folder")
-    for source in (split_row(each)[0] for each in sources):
-        if path.exists() and os.path.exists(source) and path.samefile(source):
-            raise UsageError.at(option, out, "a file other than the input, which is never changed")
+def opened_to_grow(path: str, option: str) -> TextIO:
+    """A text file to write to line by line, emptied if it was there; devices and pipes are written into.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written; ``option`` names it.
+    """
+    with writable(path, option):
+        into = sink(path)
+        return open(path, "w", encoding="utf-8") if into is None else io.TextIOWrapper(into, encoding="utf-8")
 
 
-def refuse_outputs(outputs: Mapping[str, str | None], *sources: str) -> None:
-    """`refuse_overwriting` for the file of every option, if it is given; no two of them may be one file."""
-    known: dict[Path, str] = {}
-    for option, out in outputs.items():
-        if out is None:
-            continue
-        refuse_overwriting(out, *sources, option=option)
-        first = known.setdefault(Path(out).resolve(), option)
-        if first != option:
-            raise UsageError.at(option, out, f"a file other than that of {first}")
+def write_all(*writes: Callable[[], None]) -> None:
+    """Try every one of the writes; one `UsageError` for all that failed."""
+    failed = []
+    for write in writes:
+        try:
+            write()
+        except UsageError as error:
+            failed.append(str(error))
+    if failed:
+        raise UsageError("; ".join(dict.fromkeys(failed)))
 
 
-def _umask() -> int:
+def _mode(real: str) -> int:
+    """The permissions of the file that is replaced, or those of any new file."""
+    if os.path.exists(real):
+        return stat.S_IMODE(os.stat(real).st_mode)
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
@@ -110,37 +109,40 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
 
 def show_frontier(found: Frontier) -> None:
     """Print how much of the table there is, and its best entries by devices."""
-    from rich.markup import escape
     from rich.table import Table
 
     from planner import report
+    from planner.terminal import bold, console
 
-    console = report.console()
-    console.print(f"[bold]{escape(found.instance)}[/bold]  {escape(report.facts(found.options))}")
-    console.print(f"{found.seconds:.4g} s ({found.stop})  {report.facts(found.stats)}", markup=False)
+    out = console()
+    out.print(bold(found.instance), f" {report.facts(found.options)}")
+    out.print(f"{found.seconds:.4g} s ({found.stop})  {report.facts(found.stats)}")
     if found.times is None:
         return
     sums = len(found.times[0])
-    console.print(f"{len(found.times)} x {sums} entries, {len(found.corners)} corners", markup=False)
+    out.print(f"{len(found.times)} x {sums} entries, {len(found.corners)} corners")
     table = Table("devices", f"best, {found.unit}", "smallest sum of degrees that gives it", box=None)
     for k in _shown(len(found.times)):
         row = found.times[k - 1]
         table.add_row(str(k), report.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1))
-    console.print(table)
+    out.print(table)
 
 
-def write(found: Frontier, out: str | None, picture: str | None) -> None:
-    """Write the table as CSV and its plot, where they are asked for."""
+def writes(found: Frontier, out: str | None, picture: str | None) -> Iterator[Callable[[], None]]:
+    """What writes the table as CSV and its plot, where they are asked for and there is a table."""
     from planner.files import write_atomically
     from planner.plots.charts import frontier as chart
     from planner.plots.files import save
     from planner.plots.panel import Panel
 
+    times = found.times
+    if times is None:
+        return
     if out is not None:
-        write_atomically(Path(out), found.to_csv())
-    if picture is not None and found.times is not None:
-        times = found.times
-        save([Panel("Least time per sample", lambda axes: chart(axes, times, found.unit))], picture, found.instance)
+        yield lambda: write_atomically(out, found.to_csv())
+    if picture is not None:
+        panel = Panel("Least time per sample", lambda axes: chart(axes, times, found.unit))
+        yield lambda: save([panel], picture, found.instance)
 
 
 def _shown(most: int) -> list[int]:

@@ -107,8 +107,9 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
 
 def show_comparison(found: Comparison) -> None:
     """Print the table."""
-    from rich.console import Console
     from rich.table import Table
+
+    from planner.terminal import console
 
     title = (
         f"{found.instance}: {found.options['num-machines']} machines of {found.options['devices-per-machine']} devices"
@@ -119,7 +120,7 @@ def show_comparison(found: Comparison) -> None:
     for row in found.rows:
         loss = "" if row.loss is None else f"{row.loss:.1%}"
         table.add_row(row.model, row.status, _number(row.own_time), _placed(row), loss, f"{row.seconds:.2f}")
-    Console().print(table)
+    console().print(table)
 
 
 def _number(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import formulations
 from formulations.family import Family, Method, Setting
-from planner.report import console
+from planner.terminal import console
 from planner.versions import versions
 
 

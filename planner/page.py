@@ -22,6 +22,7 @@ from planner.plots.panels import panels
 from planner.report import brief, facts, is_rows, number, percent, plan_file, unfolded, with_unit
 from planner.result import Result
 from planner.run import silent
+from planner.terminal import printable
 from planner.versions import machine, today, versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
@@ -100,7 +101,11 @@ def _rendered(
     family = family_of(instance)
     best = _best(report)
     template = Environment(
-        loader=PackageLoader("planner"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("planner"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=_visible,
     ).get_template("report.html")
     text: str = template.render(
         report=report,
@@ -123,6 +128,11 @@ def _rendered(
         versions=versions(),
     )
     return text
+
+
+def _visible(value: Any) -> Any:
+    """A text of which every line is printable; anything else as it is."""
+    return "\n".join(map(printable, value.split("\n"))) if isinstance(value, str) else value
 
 
 def _best(report: Report) -> Result | None:

@@ -33,7 +33,7 @@ def draw(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
     family = family_of(instance)
     decoded = family.plan_from_json(instance, plan)
     if family.picture is not None and _own_picture(instance, path):
-        write_atomically(Path(path), family.picture(instance, decoded))
+        write_atomically(path, family.picture(instance, decoded), "--plot")
     else:
         save(panels(instance, decoded), path, instance.name)
 

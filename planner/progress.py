@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from planner.events import Event, Listen
 from planner.report import number, percent
+from planner.terminal import console, printable
 
 
 class _Line:
@@ -34,14 +35,12 @@ def progress_line(quiet: bool) -> Iterator[Listen | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-
     line = _Line()
-    with Console(stderr=True).status(line):
+    with console(stderr=True).status(line):
         yield line.listen
 
 
 def note(quiet: bool, line: str) -> None:
     """A line on stderr that a person should read."""
     if not quiet:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)

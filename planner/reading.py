@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from instances.errors import InstanceError
 
 #: Larger files are refused rather than read into memory.
 MAX_FILE_BYTES = 256 * 2**20
+_PIECE_BYTES = 2**20
 
 
 def read_text(path: Path) -> str:
@@ -24,6 +25,18 @@ def read_text(path: Path) -> str:
         raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
     except UnicodeDecodeError as error:
         raise InstanceError.at(str(path), f"byte {error.start}", data[error.start], "UTF-8 text") from None
+
+
+def read_line(file: BinaryIO, where: str) -> bytes:
+    """The next line of a file, with its end; `InstanceError` if it is too long or holds a NUL, as no text does."""
+    line = bytearray()
+    while not line.endswith(b"\n") and (piece := file.readline(_PIECE_BYTES)):
+        line += piece
+        if 0 in piece:  # as an endless device gives them: no need to read on
+            raise InstanceError.at(where, f"byte {line.index(0)} of a line", 0, "UTF-8 text")
+        if len(line) > MAX_FILE_BYTES:
+            raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
+    return bytes(line)
 
 
 def parse_json(text: str, where: str) -> Any:

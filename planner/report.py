@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,10 +12,10 @@ from planner.comparison import Report
 from planner.files import plain
 from planner.result import Result
 from planner.schedules import text_gantt
+from planner.terminal import bold, console
 from solvers.outcome import Stop
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 #: Of plan files (docs/interface.md).
@@ -30,13 +29,6 @@ def as_json(value: Any) -> str:
     return json.dumps(plain(value), allow_nan=False)
 
 
-def console() -> Console:
-    """Where tables go: stdout, as wide as the terminal, or wide enough for a file or a pipe."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
-
-
 def plan_file(result: Result) -> str:
     """The text of a plan file: the plan in its JSON form, and whose it is."""
     head = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
@@ -45,26 +37,23 @@ def plan_file(result: Result) -> str:
 
 def show_result(result: Result, figures: Mapping[str, Any]) -> None:
     """Print one result: what holds, why, and the plan."""
-    from rich.markup import escape
     from rich.table import Table
 
     out = console()
-    out.print(f"[bold]{escape(result.instance)}[/bold]  {result.problem}  {escape(facts(figures))}")
+    out.print(bold(result.instance), f" {result.problem}  {facts(figures)}")
     table = Table.grid(padding=(0, 2))
-    table.add_row("status", f"[bold]{result.status}[/bold] ({ending(result)})")
-    table.add_row(
-        "method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {escape(result.solver)}".rstrip()
-    )
+    table.add_row("status", bold(result.status.value).append(f" ({ending(result)})", style="not bold"))
+    table.add_row("method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip())
     table.add_row("objective", with_unit(result.objective, result.unit))
     table.add_row("bound", with_unit(result.bound, result.unit))
     table.add_row("gap", percent(result.gap))
     if result.reason:
-        table.add_row("why", escape(result.reason))
+        table.add_row("why", result.reason)
     if result.options:
-        table.add_row("options", escape(facts(result.options)))
+        table.add_row("options", facts(result.options))
     lists = {name: part for name, part in result.stats.items() if _is_table(part)}
     if result.stats:
-        table.add_row("stats", escape(facts({k: v for k, v in result.stats.items() if k not in lists})))
+        table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in lists}))
     out.print(table)
     if result.plan is not None:
         _show_parts(result.plan)
@@ -76,11 +65,11 @@ def show_report(report: Report) -> None:
     out = console()
     out.print(results_table(report.results))
     for sentence in report.contradictions:
-        out.print(f"contradiction: {sentence}", style="bold red", markup=False)
+        out.print(f"contradiction: {sentence}", style="bold red")
     if report.reproducer:
-        out.print(f"reproducer: {report.reproducer}", markup=False)
+        out.print(f"reproducer: {report.reproducer}")
     elif report.agree:
-        out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}", markup=False)
+        out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
 
 
 def ending(result: Result) -> str:
@@ -121,9 +110,9 @@ def show_verdict(verdict: Verdict) -> None:
     """Print what the definition says of a plan."""
     out = console()
     if verdict.feasible:
-        out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}", markup=False)
+        out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}")
     for found in verdict.violations:
-        out.print(str(found), markup=False)
+        out.print(str(found))
 
 
 def number(value: float | None) -> str:
@@ -217,12 +206,12 @@ def _show_parts(parts: Mapping[str, Any]) -> None:
             out.print(table)
         elif name == "tasks":
             for line in text_gantt(part):
-                out.print(line, markup=False)
+                out.print(line)
         elif isinstance(part, Mapping) and any(is_rows(rows) for rows in part.values()):
-            out.print(f"{name}:", markup=False)
+            out.print(f"{name}:")
             _show_parts(part)
         elif is_rows(part):
             for position, row in enumerate(part):
-                out.print(f" {name} {position}: {brief(row)}", markup=False)
+                out.print(f" {name} {position}: {brief(row)}")
         else:
-            out.print(f"{name}: {brief(part)}", markup=False)
+            out.print(f"{name}: {brief(part)}")

@@ -13,6 +13,7 @@ from planner.claims.claim import Note
 from planner.errors import UsageError
 from planner.run import silent
 from planner.settings import parse
+from planner.terminal import bold, console
 
 #: Longer texts may be cut short.
 _WHOLE = 16
@@ -91,38 +92,34 @@ def claims_listing() -> dict[str, Any]:
 
 def show_claims(found: Mapping[str, Any]) -> None:
     """Print the names of the claims and what they say."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table("claim", "paper", "what is examined", box=None)
     for claim in found["claims"]:
-        table.add_row(claim["name"], escape(claim["paper"]), escape(claim["summary"]))
-    report.console().print(table)
+        table.add_row(claim["name"], claim["paper"], claim["summary"])
+    console().print(table)
 
 
 def show_reproduction(found: Reproduction) -> None:
     """Print the rows, and below them what follows."""
-    from rich.markup import escape
-
-    console = report.console()
+    out = console()
     evidence = found.evidence
-    console.print(f"[bold]{found.claim.name}[/bold]  {escape(found.claim.paper)}: {escape(found.claim.summary)}")
-    console.print(f"inputs: {evidence.inputs}", markup=False)
+    out.print(bold(found.claim.name), f" {found.claim.paper}: {found.claim.summary}")
+    out.print(f"inputs: {evidence.inputs}")
     _show_rows(evidence.rows)
     if evidence.compared:
-        console.print(f"{evidence.matched} of {evidence.compared} printed numbers are met", markup=False)
+        out.print(f"{evidence.matched} of {evidence.compared} printed numbers are met")
     for sentence in evidence.notes:
-        console.print(sentence, markup=False)
+        out.print(sentence)
     if evidence.tables is not None:
-        console.print("printed tables:")
+        out.print("printed tables:")
         _show_rows(evidence.tables.rows)
         for sentence in evidence.tables.notes:
-            console.print(sentence, markup=False)
+            out.print(sentence)
 
 
 def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table whose columns are the keys of the rows."""
-    from rich.markup import escape
     from rich.table import Table
 
     if rows:
@@ -132,8 +129,8 @@ def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
             whole = [len(text) for value, text in texts if isinstance(value, str | int) or "e" in text]
             table.add_column(str(name), min_width=min(max(whole, default=1), _WHOLE))
         for row in rows:
-            table.add_row(*(escape(_cell(value)) for value in row.values()))
-        report.console().print(table)
+            table.add_row(*(_cell(value) for value in row.values()))
+        console().print(table)
 
 
 def _cell(value: Any) -> str:

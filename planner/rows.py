@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from instances.errors import InstanceError
 from planner.errors import UsageError
-from planner.reading import parse_json
+from planner.reading import MAX_FILE_BYTES, parse_json, read_line
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -62,8 +63,8 @@ def pyarrow() -> Any:
 
 def _json_row(path: Path, row: int) -> Any:
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            line = next(islice(file, row, None), "")
+        with path.open("rb") as file:
+            line = _line(file, row, str(path)).decode("utf-8-sig")
     except OSError as error:
         raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
     except UnicodeDecodeError:
@@ -71,6 +72,20 @@ def _json_row(path: Path, row: int) -> Any:
     if not line.strip():
         raise InstanceError.at(str(path), "row", row, "a row of the file, counted from 0")
     return parse_json(line, f"{path}#{row}")
+
+
+def _line(file: BinaryIO, row: int, where: str) -> bytes:
+    """The line of that number, or nothing; a line or a stream without an end is an `InstanceError`."""
+    endless = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    line, seen = b"", 0
+    for _ in range(row + 1):
+        line = read_line(file, where)
+        seen += len(line)
+        if not line:
+            break
+        if endless and seen > MAX_FILE_BYTES:
+            raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
+    return line
 
 
 def _parquet_row(path: Path, row: int) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
@@ -58,7 +57,7 @@ def write_trace(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
     from planner.loading import family_of
 
     tasks = _TASKS[family_of(instance).name](instance, plan)
-    write_atomically(Path(path), json.dumps(chrome_trace(tasks, instance.name), allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(chrome_trace(tasks, instance.name), allow_nan=False) + "\n", "--trace")
 
 
 def _own_tasks(_instance: Any, plan: Mapping[str, Any]) -> Sequence[Task]:

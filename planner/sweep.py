@@ -177,7 +177,7 @@ def show_rows(rows: Sequence[Row], unit: str) -> None:
     """Print the table, best first."""
     from rich.table import Table
 
-    from planner.report import console
+    from planner.terminal import console
 
     table = Table(title="gradient accumulation and micro-batch size")
     for heading in ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds"):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.events import Event
+from planner.terminal import printable
 
 #: Fill of what is ordinary and of what decides, and the lines that tell methods apart without colour.
 PLAIN, DECISIVE = "0.78", "0.40"
@@ -14,6 +15,18 @@ LINES = ("-", "--", "-.", ":")
 GREYS = ("0.0", "0.35", "0.6")
 #: More bars than this are labelled at every few.
 _LABELLED = 24
+#: Longer lines of a label leave no room for the picture.
+_LONGEST = 32
+
+
+def label_of(text: str) -> str:
+    r"""A label that holds names, with every line printable and short.
+
+    >>> label_of("stage\x1b\n" + 40 * "x")
+    'stage\\x1b\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'
+    """
+    lines = [printable(line) for line in text.split("\n")]
+    return "\n".join(line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines)
 
 
 def bars(
@@ -36,7 +49,7 @@ def bars(
         range(len(values)), values, color=[DECISIVE if value == top else PLAIN for value in values], edgecolor="black"
     )
     step = -(-len(labels) // _LABELLED) or 1
-    axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
+    axes.set_xticks(range(0, len(labels), step), [label_of(each) for each in labels[::step]], parse_math=False)
     if limit is not None and math.isfinite(limit):
         axes.axhline(limit, color="black", linestyle="--", label="limit")
         axes.legend(loc="best")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
+from planner.files import write_atomically
+from planner.plots.charts import label_of
 from planner.plots.panel import Panel
 
 #: What matplotlib writes, by the end of the name.
@@ -34,13 +37,31 @@ def figure(drawn: Sequence[Panel], title: str = "", titled: bool = True) -> Any:
         panel.draw(axes)
         if titled:
             axes.set_title(panel.title, fontsize=10)
+        _literal(axes)
     if title:
-        made.suptitle(title, parse_math=False)  # names are no formulas
+        made.suptitle(label_of(title), parse_math=False)
     return made
 
 
+def _literal(axes: Any) -> None:
+    """Names and units are no formulas: a ``$`` is a ``$``. (The ticks of numbers are formulas.)"""
+    legend = axes.get_legend()
+    labels = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts, *(legend.get_texts() if legend else ())]
+    for label in labels:
+        label.set_parse_math(False)
+
+
+def _drawn(made: Any, kind: str, **settings: Any) -> bytes:
+    """The figure as the content of a file, without a word on signs that the font lacks or names that are too long."""
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
+        made.savefig(content, format=kind, **settings)
+    return content.getvalue()
+
+
 def save(drawn: Sequence[Panel], path: str, title: str = "") -> None:
-    """Write the panels to a picture file.
+    """Write the panels to a picture file, whole or not at all.
 
     Raises
     ------
@@ -49,9 +70,10 @@ def save(drawn: Sequence[Panel], path: str, title: str = "") -> None:
     """
     require(path)
     try:
-        figure(drawn, title).savefig(path)
-    except (OSError, ValueError) as error:
-        raise UsageError.at("--plot", path, f"a picture that can be written ({error})") from None
+        picture = _drawn(figure(drawn, title), Path(path).suffix.lower().removeprefix("."))
+    except ValueError as error:
+        raise UsageError.at("--plot", path, f"a plan that can be drawn ({error})") from None
+    write_atomically(path, picture, "--plot")
 
 
 def svg(panel: Panel) -> str:
@@ -59,6 +81,4 @@ def svg(panel: Panel) -> str:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "planner", "svg.fonttype": "none"}):
-        text = io.StringIO()
-        figure([panel], titled=False).savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+        return _drawn(figure([panel], titled=False), "svg", metadata={"Date": None}).decode()

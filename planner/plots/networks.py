@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.plots.charts import PLAIN
+from planner.plots.charts import PLAIN, label_of
 
 _GB = 1e9
 
@@ -88,7 +88,7 @@ def graph(axes: Any, edges: Sequence[tuple[int, int]], labels: Mapping[int, str]
         )
     for vertex, (x, y) in places.items():
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "black"}
-        axes.text(x, y, labels[vertex], ha="center", va="center", fontsize=7, bbox=box, parse_math=False)
+        axes.text(x, y, label_of(labels[vertex]), ha="center", va="center", fontsize=7, bbox=box, parse_math=False)
     axes.set_xlim(-0.6, max(rows, default=0) + 0.6)
     tall = max(rows.values(), default=1)
     axes.set_ylim(-tall / 2 - 0.3, tall / 2 + 0.3)

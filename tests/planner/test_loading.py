@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,3 +116,17 @@ def test_any_bytes_are_an_instance_or_one_line(tmp_path_factory: pytest.TempPath
     path = tmp_path_factory.getbasetemp() / "fuzz.json"
     path.write_bytes(data)
     refusal(path)
+
+
+def test_a_row_of_an_endless_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read on behind a NUL; a stream of rows without an end is read as far as any file."""
+    (tmp_path / "z.jsonl").symlink_to("/dev/zero")
+    assert "z.jsonl: byte 0 of a line is 0; expected UTF-8 text" in refusal(f"{tmp_path}/z.jsonl#7")
+    monkeypatch.setattr("planner.reading.MAX_FILE_BYTES", 1000)
+    (tmp_path / "long.jsonl").write_text("{}\n" + "x" * 2000)
+    assert "size is 'over 1000 bytes'" in refusal(f"{tmp_path}/long.jsonl#1")
+    monkeypatch.setattr("planner.rows.MAX_FILE_BYTES", 1000)
+    stream = tmp_path / "stream.jsonl"
+    os.mkfifo(stream)
+    threading.Thread(target=lambda: stream.write_text("{}\n" * 1000), daemon=True).start()
+    assert "size is 'over 1000 bytes'" in refusal(f"{stream}#900")

@@ -68,6 +68,23 @@ def test_a_comparison_with_something_else_is_refused(tmp_path: Path, capsys: Any
     assert "bench wrote" in capsys.readouterr().err
 
 
+def test_a_row_that_was_cut_anywhere_is_measured_again(tmp_path: Path, capsys: Any) -> None:
+    """The last row only, and only where its line has no end: also just behind a brace."""
+    command = ["bench", "chain8", "--methods", "equi,exact", "--repeats", "1", "--out", str(tmp_path), "--quiet"]
+    rows = tmp_path / "rows.jsonl"
+    assert main(command) == 0
+    whole = rows.read_text()
+    first = whole.index("\n") + 1
+    for cut in (first + 1, whole.index("}", first) + 1, whole.rindex("}"), len(whole) - 1):
+        rows.write_text(whole[:cut])
+        assert main(command) == 0
+        assert rows.read_text().count("\n") == 2 and rows.read_text().startswith(whole[:first])
+    rows.write_text(whole[: whole.rindex("}")] + "\n")
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "line 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("seconds", "x"), ("gap", []), ("settings", 5), ("seed", True), ("method", 1)]
 )

@@ -1,0 +1,58 @@
+"""Text for people: names are data, so nothing in them is markup, an emoji code, a control character or an order."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+#: Columns of a table in a file or a pipe.
+_WIDE = 160
+
+
+def printable(text: str) -> str:
+    r"""The text on one line, with everything that cannot be seen written as Python writes it.
+
+    Control characters (of terminals, of lines), marks that turn the direction of reading, and surrogates.
+
+    >>> printable("layer[/a] \x1b[31m\u202e\n")
+    'layer[/a] \\x1b[31m\\u202e\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where tables go: as wide as the terminal, or wide enough for a file or a pipe; texts are shown as they are."""
+    stream = sys.stderr if stderr else sys.stdout
+    return _console_class()(stderr=stderr, soft_wrap=True, width=None if stream.isatty() else _WIDE)
+
+
+def bold(text: str) -> Text:
+    """A text that stands out."""
+    from rich.text import Text
+
+    return Text(printable(text), style="bold")
+
+
+@cache
+def _console_class() -> type[Console]:
+    """Rich is imported where something is shown as a table, not before."""
+    from rich.console import Console
+
+    class Literal(Console):
+        """A console for which texts (lines, headings, cells) are neither markup nor emoji codes."""
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(markup=False, emoji=False, highlight=False, **settings)
+
+        def render_str(self, text: str, **settings: Any) -> Text:
+            """The text, printable; every text that rich renders comes through here."""
+            return super().render_str(printable(text), **{**settings, "markup": False, "emoji": False})
+
+    return Literal

@@ -1,0 +1,227 @@
+"""What a command writes to: links, devices, pipes, folders; and a disk that is full loses no finished result."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import main
+from planner.destinations import refuse_overwriting
+from planner.errors import UsageError
+from planner.files import write_atomically
+
+#: Every command that writes files, the option that names the file and how it must end; OUT stands for the file.
+COMMANDS: dict[str, list[str]] = {
+    "plan": ["solve", "chain8", "--method", "equi", "--out", "OUT.json"],
+    "events": ["solve", "chain8", "--exact", "--events", "OUT.jsonl"],
+    "picture": ["solve", "chain8", "--method", "equi", "--plot", "OUT.png"],
+    "trace": ["solve", "schedule", "--trace", "OUT.json"],
+    "events of two": ["crosscheck", "chain8", "--methods", "exact,equi", "--events", "OUT.jsonl"],
+    "picture of two": ["crosscheck", "chain8", "--methods", "exact,equi", "--plot", "OUT.svg"],
+    "instance": ["make", "chain8", "--out", "OUT.json"],
+    "rows": ["bench", "chain8", "--methods", "equi", "--repeats", "1", "--out", "OUT.jsonl"],
+    "table": ["frontier", "chain8", "--out", "OUT.csv"],
+    "picture of the table": ["frontier", "chain8", "--plot", "OUT.pdf"],
+    "page": ["report", "chain8", "--methods", "equi", "--out", "OUT.html"],
+    "knapsacks": ["extract", "chain8", "--sample", "40", "--out", "OUT.jsonl"],
+}
+#: Commands for which the file is the result: nothing else is to be printed.
+FILE_ONLY = ("instance", "knapsacks")
+
+
+def given(name: str, path: Path | str) -> tuple[list[str], str]:
+    """The command with OUT replaced by a path (without its suffix), and the whole path."""
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    *words, last = COMMANDS[name]
+    out = last.replace("OUT", str(path))
+    return [*words, out], out
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process may hold a byte: writing fails as on a full disk, after the file was made."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_target_of_a_link_is_written_and_the_link_stays(name: str, tmp_path: Path, capsys: Any) -> None:
+    command, out = given(name, tmp_path / "link")
+    real = tmp_path / f"real{Path(out).suffix}"
+    real.write_text("old")
+    real.chmod(0o640)
+    Path(out).symlink_to(real)
+    assert main(command) == 0
+    capsys.readouterr()
+    assert Path(out).is_symlink() and real.read_bytes()[:3] != b"old"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([Path(out).name, real.name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_pipe_is_written_into(name: str, tmp_path: Path, capsys: Any) -> None:
+    command, out = given(name, tmp_path / "pipe")
+    os.mkfifo(out)
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append(Path(out).read_bytes()), daemon=True)
+    reader.start()
+    assert main(command) == 0
+    reader.join(timeout=20)
+    capsys.readouterr()
+    assert heard and len(heard[0]) > 100 and stat.S_ISFIFO(os.stat(out).st_mode)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_device_is_written_into_and_stays_one(name: str, tmp_path: Path, capsys: Any) -> None:
+    """A device of our own: whoever gets this wrong as root must not destroy the machine's."""
+    command, out = given(name, tmp_path / "device")
+    for number, code in ((3, 0), (7, 2)):  # /dev/null takes it, /dev/full does not
+        try:
+            os.mknod(out, 0o600 | stat.S_IFCHR, os.makedev(1, number))
+            Path(out).write_bytes(b"")
+        except PermissionError:
+            pytest.skip("no devices can be made here")
+        assert main(command) == code
+        shown = capsys.readouterr()
+        assert stat.S_ISCHR(os.stat(out).st_mode)
+        if code:
+            assert "No space left" in shown.err and (name in FILE_ONLY or shown.out)
+            assert "Traceback" not in shown.err
+        os.unlink(out)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk_loses_no_result(name: str, tmp_path: Path, capsys: Any) -> None:
+    command, out = given(name, tmp_path / "file")
+    with full_disk():
+        assert main(command) == 2
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1].endswith("expected a file that can be written (File too large)")
+    assert "Traceback" not in shown.err
+    if name not in FILE_ONLY:
+        assert "chain8" in shown.out or "schedule" in shown.out or "incumbent" in shown.out
+    left = [path for path in tmp_path.iterdir() if "events" not in name]
+    assert left == [] and (not Path(out).exists() or not Path(out).read_bytes())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_cannot_be_a_file_is_refused_in_one_line(name: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "text").write_text("")
+    for path in ("x" * 300, "none/file", "text/file"):
+        command, out = given(name, tmp_path / path)
+        assert main(command) == 2, path
+        shown = capsys.readouterr()
+        assert shown.out == "" and shown.err.count("\n") == 1
+    command, out = given(name, tmp_path / "folder")
+    Path(out).mkdir()
+    assert main(command) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_bench_goes_on_on_a_full_disk_and_writes_what_it_can_at_the_end(tmp_path: Path, capsys: Any) -> None:
+    command = ["bench", "chain8", "--methods", "equi,exact", "--repeats", "1", "--out", str(tmp_path)]
+    with full_disk():
+        assert main(command) == 2
+    shown = capsys.readouterr()
+    assert "exact" in shown.out and shown.err.count("warning: ") == 2
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == {"rows.jsonl": 0}
+    assert main(command) == 0
+    assert (tmp_path / "rows.jsonl").read_text().count("\n") == 2
+
+
+def test_folders_that_cannot_be_written_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for anybody but root, for whom every folder can be written."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(tmp_path))
+    with pytest.raises(UsageError, match="a folder that can be written"):
+        refuse_overwriting(str(tmp_path / "new"))
+    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="expected a file that can be written"):
+        refuse_overwriting(str(tmp_path / "file"))
+
+
+def test_two_outputs_may_be_one_device_and_not_one_file(tmp_path: Path, capsys: Any) -> None:
+    out = str(tmp_path / "one")
+    Path(tmp_path / "link").symlink_to(out)
+    assert main(["solve", "chain8", "--method", "equi", "--out", out, "--events", str(tmp_path / "link")]) == 2
+    assert "a file other than that of --out" in capsys.readouterr().err
+    assert main(["solve", "chain8", "--method", "equi", "--out", "/dev/stdout", "--events", "/dev/stdout"]) == 0
+
+
+def started(*arguments: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "planner", *arguments], text=True, capture_output=not streams, timeout=60, **streams
+    )
+
+
+def test_standard_output_is_written_into(tmp_path: Path) -> None:
+    """Also where it is a file: what was printed before stays."""
+    made = started("make", "chain8", "--out", "/dev/stdout")
+    assert json.loads(made.stdout)["name"] == "chain8" and made.stderr == ""
+    with (tmp_path / "out").open("w") as file:
+        file.write("before\n")
+        file.flush()
+        started("solve", "chain8", "--method", "equi", "--quiet", "--out", "/dev/stdout", stdout=file)
+    text = (tmp_path / "out").read_text()
+    assert text.startswith("before\n") and text.endswith("}\n") and "objective" in text
+
+
+def test_disks_are_not_written_over(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    try:
+        os.mknod(disk, 0o600 | stat.S_IFBLK, os.makedev(7, 250))
+    except PermissionError:
+        pytest.skip("no devices can be made here")
+    with pytest.raises(UsageError, match="not a disk"):
+        refuse_overwriting(str(disk))
+    with pytest.raises(UsageError, match="not written over"):
+        write_atomically(disk, "text")
+    assert stat.S_ISBLK(disk.stat().st_mode)
+
+
+def one_disk(seed: int, folder: Path, capsys: Any) -> None:
+    """A command on a disk that takes so many bytes: it writes all or nothing, and never loses a result."""
+    rng = random.Random(seed)
+    name = rng.choice(list(COMMANDS))
+    command, out = given(name, folder / "file")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(10 ** rng.uniform(0, 6)), hard))
+    try:
+        code = main(command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    shown = capsys.readouterr()
+    assert code in (0, 2) and "Traceback" not in shown.err
+    assert name in FILE_ONLY or shown.out
+    if "events" not in name:
+        assert [path.name for path in folder.iterdir()] == ([] if code else [Path(out).name])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_disks_of_any_size(seed: int, tmp_path: Path, capsys: Any) -> None:
+    one_disk(seed, tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_disks_of_many_sizes(cases: int, tmp_path: Path, capsys: Any) -> None:
+    for seed in range(8, 8 + cases):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        one_disk(seed, folder, capsys)
