@@ -12,7 +12,7 @@ from planner.comparison import Report
 from planner.files import plain
 from planner.result import Result
 from planner.schedules import text_gantt
-from planner.terminal import bold, console
+from planner.terminal import bold, console, printable
 from solvers.outcome import Stop
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def show_result(result: Result, figures: Mapping[str, Any]) -> None:
     out = console()
     out.print(bold(result.instance), f" {result.problem}  {facts(figures)}")
     table = Table.grid(padding=(0, 2))
-    table.add_row("status", bold(result.status.value).append(f" ({ending(result)})", style="not bold"))
+    table.add_row("status", bold(result.status.value).append(printable(f" ({ending(result)})"), style="not bold"))
     table.add_row("method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip())
     table.add_row("objective", with_unit(result.objective, result.unit))
     table.add_row("bound", with_unit(result.bound, result.unit))

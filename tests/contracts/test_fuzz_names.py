@@ -165,8 +165,9 @@ def test_names_that_cannot_be_seen_never_reach_a_terminal(seed: int, tmp_path: P
 def test_results_made_in_python_are_shown_escaped(capsys: Any) -> None:
     odd = "".join(UNSEEN) + "".join(MARKUP)
     plan = {"stages": [{"nodes": [odd], odd: {"a": odd}}], odd: odd, "choice": {odd: odd}}
+    texts = dict.fromkeys(("problem", "instance", "method", "claim", "unit", "reason", "solver", "proved_by"), odd)
     result = Result(
-        "p", odd, odd, "exact", Status.OPTIMAL, Stop.PROVED, 1.0, 1.0, 0.0, odd, 0.1, odd, odd,
+        **texts, status=Status.OPTIMAL, stop=Stop.PROVED, objective=1.0, bound=1.0, gap=0.0, seconds=0.1,
         options={odd: odd}, stats={odd: odd}, verified=True, plan=plan,
     )  # fmt: skip
     show_result(result, {odd: odd})

@@ -76,6 +76,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         "gap",
         "unit",
         "seconds",
+        "proved_by",
         "reason",
         "solver",
         "seed",
