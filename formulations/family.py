@@ -132,6 +132,8 @@ class Family(Generic[Instance, Plan]):
     also_reads
         Whether ``read`` makes an instance of this content, too, though it is another family's (``--problem`` asks
         for it): a flat network put on machines, say.
+    check
+        ``check(instance, where)``: the rules between the fields of an instance, whoever built it (`InstanceError`).
     to_json, plan_from_json, plan_to_json
         Exchange formats (docs/interface.md).
     evaluate, violations
@@ -150,6 +152,7 @@ class Family(Generic[Instance, Plan]):
     recognise: Callable[[Any], bool]
     read: Callable[[Any, str, Mapping[str, Any]], Instance]
     overrides: tuple[Setting, ...]
+    check: Callable[[Instance, str], None]
     to_json: Callable[[Instance], dict[str, Any]]
     plan_from_json: Callable[[Instance, Any], Plan]
     plan_to_json: Callable[[Instance, Plan], dict[str, Any]]

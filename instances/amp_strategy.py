@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from instances.errors import expect
 from instances.layer_assignment import TiedParameters
+from instances.rules import Amount, Bandwidth, Count, Degree, Flag, Identifier, Index, one_of
 
 #: How ranks may be placed on devices.
 MEGATRON, TILING, ORIENTED = "megatron", "tiling", "oriented"
@@ -20,9 +22,9 @@ PLACEMENTS = (MEGATRON, TILING, ORIENTED)
 class Node:
     """A node: its kind of GPU, and the bandwidth between its GPUs and to other nodes."""
 
-    gpu: str
-    intra_bytes_per_s: float
-    inter_bytes_per_s: float
+    gpu: Identifier
+    intra_bytes_per_s: Bandwidth
+    inter_bytes_per_s: Bandwidth
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,10 @@ class ModelLayer:
     holds its part alone. ``parameters`` are split by tensor parallelism.
     """
 
-    forward_s: Mapping[str, Mapping[int, float]]
-    activation_bytes: float
-    parameters: float = 0.0
-    split_activation: bool = False
+    forward_s: Mapping[str, Mapping[Degree, Amount]]
+    activation_bytes: Amount
+    parameters: Amount = 0.0
+    split_activation: Flag = False
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,18 @@ class AmpInstance:
         tensor-parallel groups down upright tiles and across lying ones.
     """
 
-    name: str
+    name: Identifier
     nodes: tuple[Node, ...]
-    devices_per_node: int
+    devices_per_node: Count
     layers: tuple[ModelLayer, ...]
-    global_batch: int
+    global_batch: Count
     tied: tuple[TiedParameters, ...] = ()
-    parameter_bytes: float = 4.0
-    passes: float = 3.0
-    head_layers: int = 0
-    tail_layers: int = 0
-    released_framing: tuple[int, int] | None = None
-    placement: str = MEGATRON
+    parameter_bytes: Amount = 4.0
+    passes: Amount = 3.0
+    head_layers: Index = 0
+    tail_layers: Index = 0
+    released_framing: tuple[Index, Index] | None = None
+    placement: Annotated[str, one_of(*PLACEMENTS)] = MEGATRON
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -91,6 +93,35 @@ class AmpInstance:
         if device // self.devices_per_node == other // self.devices_per_node:
             return here.intra_bytes_per_s
         return min(here.inter_bytes_per_s, there.inter_bytes_per_s)
+
+
+def check(instance: AmpInstance, where: str) -> None:
+    """Rules between fields.
+
+    Raises
+    ------
+    InstanceError
+        No node or layer, a kind of GPU without times, layers profiled at different degrees, tied layers that do not
+        exist, more framing layers than layers.
+    """
+    expect(bool(instance.nodes), where, "nodes", [], "at least one node")
+    expect(bool(instance.layers), where, "layers", [], "at least one layer")
+    kinds = {node.gpu for node in instance.nodes}
+    degrees = {degree for times in instance.layers[0].forward_s.values() for degree in times}
+    for number, layer in enumerate(instance.layers):
+        for kind in sorted(kinds):
+            known = set(layer.forward_s.get(kind, {}))
+            rule = f"times at the degrees of the first layer, {sorted(degrees)}"
+            expect(known == degrees, where, f"layers[{number}].forward_s.{kind}", sorted(known), rule)
+    for number, tie in enumerate(instance.tied):
+        known_layers = bool(tie.layers) and max(tie.layers) < len(instance.layers)
+        rule = f"layers from 0 to {len(instance.layers) - 1}, at least one"
+        expect(known_layers, where, f"tied[{number}].layers", list(tie.layers), rule)
+    for name, (head, tail) in {
+        "head_layers + tail_layers": (instance.head_layers, instance.tail_layers),
+        "released_framing": instance.released_framing or (0, 0),
+    }.items():
+        expect(head + tail <= len(instance.layers), where, name, head + tail, f"at most {len(instance.layers)} layers")
 
 
 def to_json(instance: AmpInstance) -> dict[str, Any]:

@@ -6,9 +6,13 @@ Source: Parmesan, section 5; the ratio rule is its section 5.2 with volumes coun
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from instances.errors import InstanceError, expect
+from instances.graph import expect_simple
+from instances.rules import MIN_BANDWIDTH, Amount, Count, Identifier, Index, one_of
 
 #: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
 OBJECTIVES = ("p2p", "allreduce", "full")
@@ -16,6 +20,9 @@ AUTO = "auto"
 
 #: ``index``: replica i sends to replica i + 1. ``free``: each stage may pass its replicas in any cyclic order.
 RINGS = ("index", "free")
+
+#: Devices of the largest instance.
+MAX_DEVICES = 2048
 
 #: Micro-batches of a step where nothing is said (Parmesan, section 7).
 MICROBATCHES = 4
@@ -25,17 +32,17 @@ MICROBATCHES = 4
 class MappingStage:
     """A pipeline stage: seconds of forward and backward of one micro-batch, and bytes of its parameters."""
 
-    compute_s: float
-    parameter_bytes: float
+    compute_s: Amount
+    parameter_bytes: Amount
 
 
 @dataclass(frozen=True)
 class MappingEdge:
     """What two stages exchange for one micro-batch, both directions together, in bytes."""
 
-    source: int
-    target: int
-    volume_bytes: float
+    source: Index
+    target: Index
+    volume_bytes: Amount
 
 
 @dataclass(frozen=True)
@@ -58,14 +65,14 @@ class DeviceMapping:
         How the instance was declared; with ``auto`` the choice of the objective and its ratio.
     """
 
-    name: str
+    name: Identifier
     stages: tuple[MappingStage, ...]
     edges: tuple[MappingEdge, ...]
-    replicas: int
-    bandwidth_bytes_per_s: tuple[tuple[float, ...], ...]
-    objective: str = "full"
-    ring: str = "index"
-    microbatches: int = MICROBATCHES
+    replicas: Count
+    bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
+    objective: Annotated[str, one_of(*OBJECTIVES)] = "full"
+    ring: Annotated[str, one_of(*RINGS)] = "index"
+    microbatches: Count = MICROBATCHES
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -91,6 +98,40 @@ class DeviceMapping:
     def ring_bytes(self, stage: int) -> float:
         """Bytes that a stage's all-reduce sends over each link of its ring in a step: 2 (R - 1) P / R."""
         return 2 * (self.replicas - 1) * self.stages[stage].parameter_bytes / self.replicas
+
+
+def check(instance: DeviceMapping, where: str) -> None:
+    """Rules between fields.
+
+    Raises
+    ------
+    InstanceError
+        No stage, a matrix that is not square, symmetric and positive, more or fewer devices than stages x replicas,
+        edges to nowhere, twice or in a cycle.
+    """
+    expect(bool(instance.stages), where, "stages", [], "at least one stage")
+    check_matrix(instance.bandwidth_bytes_per_s, where, "bandwidth_bytes_per_s")
+    needed = instance.num_stages * instance.replicas
+    found = instance.num_devices
+    expect(found == needed, where, "len(bandwidth_bytes_per_s)", found, f"{needed}: stages x replicas")
+    pairs = [(edge.source, edge.target) for edge in instance.edges]
+    expect_simple(instance.num_stages, pairs, where, "stage", undirected=True)
+
+
+def check_matrix(matrix: Sequence[Sequence[float]], where: str, field: str) -> None:
+    """Bandwidths must be a symmetric square, positive but on the diagonal; `InstanceError` if they are not."""
+    size = len(matrix)
+    if not 1 <= size <= MAX_DEVICES:
+        raise InstanceError.at(where, f"len({field})", size, f"from 1 to {MAX_DEVICES} devices")
+    for a, row in enumerate(matrix):
+        if len(row) != size:
+            raise InstanceError.at(where, f"len({field}[{a}])", len(row), f"{size}: the matrix is square")
+        for b in range(a + 1, size):
+            if len(matrix[b]) > a and matrix[b][a] != row[b]:
+                rule = f"{row[b]:g}, as {field}[{a}][{b}]: the matrix is symmetric"
+                raise InstanceError.at(where, f"{field}[{b}][{a}]", matrix[b][a], rule)
+            if row[b] < MIN_BANDWIDTH:
+                raise InstanceError.at(where, f"{field}[{a}][{b}]", row[b], "a positive number")
 
 
 def allreduce_ratio(instance: DeviceMapping) -> float:

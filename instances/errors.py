@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _SHORT = reprlib.Repr()
@@ -29,6 +29,34 @@ class InstanceError(ValueError):
     @classmethod
     def _line(cls, where: str, field: str, shown: str, rule: str) -> InstanceError:
         return cls(" ".join(f"{where}: {field} is {shown}; expected {rule}".split()))
+
+
+def expect(holds: bool, where: str, field: str, value: Any, rule: str) -> None:
+    """`InstanceError.at` unless the rule holds."""
+    if not holds:
+        raise InstanceError.at(where, field, value, rule)
+
+
+def expect_unique(
+    ids: Sequence[int | str], where: str, *place: int | str, names: Mapping[str, str] | None = None
+) -> None:
+    """No two of the ids of a list of objects at ``place`` are one as texts; `InstanceError` if they are."""
+    first: dict[str, int] = {}
+    for position, name in enumerate(ids):
+        before = first.setdefault(str(name), position)
+        if before != position:
+            rule = f"an id other than that of {path((*place, before), names)}"
+            raise InstanceError.at(where, path((*place, position, "id"), names), name, rule)
+
+
+def path(location: Sequence[int | str], names: Mapping[str, str] | None = None) -> str:
+    """``nodes[7].TMPCs.1[0].id`` for ``("nodes", 7, "TMPCs", "1", 0, "id")``; ``names`` are a format's own."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{_key((names or {}).get(part, part))}" for part in location]
+    return "".join(parts).removeprefix(".") or "content"
+
+
+def _key(key: str) -> str:
+    return key if key.isprintable() and len(key) <= 80 else ascii(key)[:80]
 
 
 def closest(name: object, names: Iterable[object]) -> str:

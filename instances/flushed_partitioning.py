@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from instances.errors import InstanceError
+from instances import stage_partitioning
+from instances.errors import expect
+from instances.rules import member_of
 from instances.stage_partitioning import StageInstance
 from instances.stage_partitioning import to_json as flat_to_json
 
@@ -28,7 +30,7 @@ class FlushedInstance:
     """A flat instance whose N micro-batches (m) are one batch, after which the pipeline is flushed."""
 
     flat: StageInstance
-    schedule: Schedule = Schedule.ONE_F_ONE_B
+    schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
 
     @property
     def name(self) -> str:
@@ -55,9 +57,14 @@ class FlushedInstance:
 
 def flushed(flat: StageInstance, schedule: Schedule = Schedule.ONE_F_ONE_B, where: str = "instance") -> FlushedInstance:
     """The flushed instance of a flat one; `InstanceError` if that asks for degrees that sum to exactly N."""
-    if flat.exactly:
-        raise InstanceError.at(where, "exactly", True, "false: a batch has N micro-batches whatever the degrees")
+    expect(not flat.exactly, where, "exactly", True, "false: a batch has N micro-batches whatever the degrees")
     return FlushedInstance(flat, schedule)
+
+
+def check(instance: FlushedInstance, where: str) -> None:
+    """The rules of the flat instance, and those of `flushed`; `InstanceError` if one is broken."""
+    stage_partitioning.check(instance.flat, f"{where}: flat")
+    flushed(instance.flat, instance.schedule, where)
 
 
 def to_json(instance: FlushedInstance) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from instances.errors import InstanceError, expect
+
 Edges = Sequence[tuple[int, int]]
 
 
@@ -48,11 +50,37 @@ def find_cycle(num_nodes: int, edges: Edges) -> list[int]:
     if not left:
         return []
     walk = [min(left)]
+    place = {walk[0]: 0}
     while True:
         before = next(node for node in predecessors[walk[-1]] if node in left)
-        if before in walk:
-            return walk[walk.index(before) :][::-1]
+        if before in place:
+            return walk[place[before] :][::-1]
+        place[before] = len(walk)
         walk.append(before)
+
+
+def expect_simple(num_nodes: int, edges: Edges, where: str, kind: str, *, undirected: bool = False) -> None:
+    """Edges join two different nodes each, no two nodes twice, and form no cycle; `InstanceError` if they do not.
+
+    ``kind`` is what the nodes are called; ``undirected``: an edge and its reverse are the same two nodes.
+    """
+    seen = set()
+    for number, (source, target) in enumerate(edges):
+        for end, node in (("source", source), ("target", target)):
+            expect(0 <= node < num_nodes, where, f"edges[{number}].{end}", node, f"a {kind} from 0 to {num_nodes - 1}")
+        expect(source != target, where, f"edges[{number}].target", target, f"another {kind} than the source")
+        pair = (min(source, target), max(source, target)) if undirected else (source, target)
+        expect(pair not in seen, where, f"edges[{number}]", f"{source} -> {target}", f"one edge between two {kind}s")
+        seen.add(pair)
+    expect_acyclic(num_nodes, edges, where, [str(node) for node in range(num_nodes)])
+
+
+def expect_acyclic(num_nodes: int, edges: Edges, where: str, names: Sequence[str], field: str = "edges") -> None:
+    """No cycle of edges; `InstanceError` with the names of its nodes if there is one."""
+    cycle = find_cycle(num_nodes, edges)
+    if cycle:
+        walk = " -> ".join(names[node] for node in [*cycle, cycle[0]])
+        raise InstanceError.at(where, field, f"cycle {walk}", "a graph without cycles")
 
 
 def lifo_order(num_nodes: int, edges: Edges) -> list[int]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from instances.errors import InstanceError
+from instances import stage_partitioning
+from instances.errors import InstanceError, expect
+from instances.parameters import MAX_COUNT
+from instances.rules import Bandwidth, Count, member_of
 from instances.stage_partitioning import CostModel, StageInstance
 from instances.stage_partitioning import to_json as flat_to_json
 
@@ -33,11 +36,11 @@ class HierarchicalInstance:
     """
 
     flat: StageInstance
-    devices_per_machine: int
-    num_machines: int
-    inner_bandwidth: float
-    outer_bandwidth: float
-    memory_model: MemoryModel = MemoryModel.PRECISE
+    devices_per_machine: Count
+    num_machines: Count
+    inner_bandwidth: Bandwidth
+    outer_bandwidth: Bandwidth
+    memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
 
     @property
     def name(self) -> str:
@@ -77,15 +80,36 @@ def on_machines(
     ------
     InstanceError
         If the flat instance asks for what the appendix does not treat: the released cost model (its synchronisation
-        once per batch is not shared among replicas), a sum of degrees of exactly N, a largest data-parallel degree.
+        once per batch is not shared among replicas), a sum of degrees of exactly N, a largest data-parallel degree;
+        if there are more than ``MAX_COUNT`` devices.
     """
+    devices = devices_per_machine * num_machines
+    expect(devices <= MAX_COUNT, where, "devices_per_machine x num_machines", devices, f"at most {MAX_COUNT} devices")
     if flat.cost_model is not CostModel.PAPER:
         raise InstanceError.at(where, "cost_model", str(flat.cost_model), "paper, the only one on two levels")
     if flat.exactly or flat.max_dp_degree is not None:
         field = "exactly" if flat.exactly else "max_dp_degree"
         raise InstanceError.at(where, field, getattr(flat, field), "nothing: it does not exist on two levels")
-    flat = replace(flat, num_devices=devices_per_machine * num_machines, bandwidth=outer_bandwidth)
+    flat = replace(flat, num_devices=devices, bandwidth=outer_bandwidth)
     return HierarchicalInstance(flat, devices_per_machine, num_machines, inner_bandwidth, outer_bandwidth, memory_model)
+
+
+def check(instance: HierarchicalInstance, where: str) -> None:
+    """The rules of the flat instance, and those of `on_machines`; `InstanceError` if one is broken."""
+    flat = instance.flat
+    stage_partitioning.check(flat, f"{where}: flat")
+    made = on_machines(
+        flat,
+        instance.devices_per_machine,
+        instance.num_machines,
+        instance.inner_bandwidth,
+        instance.outer_bandwidth,
+        instance.memory_model,
+        where,
+    )
+    for name in ("num_devices", "bandwidth"):
+        declared, needed = getattr(flat, name), getattr(made.flat, name)
+        expect(declared == needed, where, f"flat.{name}", declared, f"{needed:g}, the cluster's (see on_machines)")
 
 
 def to_json(instance: HierarchicalInstance) -> dict[str, Any]:

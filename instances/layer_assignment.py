@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from instances.errors import expect
+from instances.rules import Amount, Count, Identifier, Index
+
 
 @dataclass(frozen=True)
 class TiedParameters:
     """Parameters that several layers share: a stage that holds any of these layers holds them once."""
 
-    layers: tuple[int, ...]
-    parameters: float
+    layers: tuple[Index, ...]
+    parameters: Amount
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,16 @@ class LayerAssignmentInstance:
         How the instance was declared.
     """
 
-    name: str
-    layer_time_s: tuple[float, ...]
-    cut_cost_s: tuple[tuple[float, ...], ...]
-    num_stages: int
-    num_microbatches: int
-    parameters: tuple[float, ...] = ()
+    name: Identifier
+    layer_time_s: tuple[Amount, ...]
+    cut_cost_s: tuple[tuple[Amount, ...], ...]
+    num_stages: Count
+    num_microbatches: Count
+    parameters: tuple[Amount, ...] = ()
     tied: tuple[TiedParameters, ...] = ()
-    ring_s_per_parameter: tuple[float, ...] = ()
-    head_layers: int = 0
-    tail_layers: int = 0
+    ring_s_per_parameter: tuple[Amount, ...] = ()
+    head_layers: Index = 0
+    tail_layers: Index = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -69,6 +72,27 @@ class LayerAssignmentInstance:
         if not self.ring_s_per_parameter:
             return 0.0
         return self.ring_s_per_parameter[0 if len(self.ring_s_per_parameter) == 1 else stage]
+
+
+def check(instance: LayerAssignmentInstance, where: str) -> None:
+    """Lengths that must fit each other, and tied layers that exist; `InstanceError` if they do not."""
+    layers, stages = instance.num_layers, instance.num_stages
+    expect(layers >= 1, where, "layer_time_s", [], "at least one layer")
+    expect(len(instance.cut_cost_s) == layers - 1, where, "len(cut_cost_s)", len(instance.cut_cost_s), f"{layers - 1}")
+    for layer, row in enumerate(instance.cut_cost_s):
+        rule = f"1, or {max(1, stages - 1)} (one less than stages)"
+        expect(len(row) in (1, stages - 1), where, f"len(cut_cost_s[{layer}])", len(row), rule)
+    sizes, rings = len(instance.parameters), len(instance.ring_s_per_parameter)
+    expect(sizes in (0, layers), where, "len(parameters)", sizes, f"0 or {layers}")
+    expect(rings in (0, 1, stages), where, "len(ring_s_per_parameter)", rings, f"0, 1 or {stages}")
+    expect(not rings or sizes > 0, where, "parameters", [], "those of every layer, for the all-reduce")
+    expect(not instance.tied or sizes > 0, where, "parameters", [], "those of every layer, beside the tied ones")
+    for position, tie in enumerate(instance.tied):
+        rule = f"layers from 0 to {layers - 1}, at least one"
+        known = bool(tie.layers) and max(tie.layers) < layers
+        expect(known, where, f"tied[{position}].layers", list(tie.layers), rule)
+    framing = instance.head_layers + instance.tail_layers
+    expect(framing <= layers, where, "head_layers + tail_layers", framing, f"at most {layers}")
 
 
 def to_json(instance: LayerAssignmentInstance) -> dict[str, Any]:

@@ -10,6 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from instances.errors import expect
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier
+
+#: Devices of the largest mesh.
+MAX_DEVICES = 2**16
+
 
 @dataclass(frozen=True)
 class MeshInstance:
@@ -32,18 +38,18 @@ class MeshInstance:
         Whether the order of the stages counts: what they send to each other.
     """
 
-    name: str
-    rows: int
-    intra_bytes_per_s: tuple[float, ...]
-    inter_bytes_per_s: tuple[float, ...]
-    tp_degree: int
-    dp_degree: int
-    num_microbatches: int = 8
-    compute_s: float = 0.0
-    tp_bytes: float = 0.0
-    dp_bytes: float = 0.0
-    stage_bytes: float = 0.0
-    ordered: bool = False
+    name: Identifier
+    rows: Count
+    intra_bytes_per_s: tuple[Bandwidth, ...]
+    inter_bytes_per_s: tuple[Bandwidth, ...]
+    tp_degree: Count
+    dp_degree: Count
+    num_microbatches: Count = 8
+    compute_s: Amount = 0.0
+    tp_bytes: Amount = 0.0
+    dp_bytes: Amount = 0.0
+    stage_bytes: Amount = 0.0
+    ordered: Flag = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,6 +80,15 @@ _NUMBERS = (
     "stage_bytes",
     "ordered",
 )
+
+
+def check(instance: MeshInstance, where: str) -> None:
+    """Rules between fields: two bandwidths for each node, and no more than ``MAX_DEVICES``; else `InstanceError`."""
+    nodes, others = len(instance.intra_bytes_per_s), len(instance.inter_bytes_per_s)
+    expect(nodes > 0, where, "intra_bytes_per_s", [], "a number for each node, at least one")
+    expect(others == nodes, where, "len(inter_bytes_per_s)", others, f"{nodes}")
+    devices = instance.rows * nodes
+    expect(devices <= MAX_DEVICES, where, "rows x nodes", devices, f"at most {MAX_DEVICES} devices")
 
 
 def to_json(instance: MeshInstance) -> dict[str, Any]:

@@ -11,7 +11,16 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
+
+from instances.errors import InstanceError, expect
+from instances.graph import expect_simple, topological_order
+from instances.rules import Amount, Bandwidth, Count, Identifier, Index, Seconds, one_of
+
+#: The shortest pass, as part of what all passes and delays take together: floats tell times apart that far.
+SHORTEST = 1e-12
+#: Passes of the largest instance.
+MAX_PASSES = 200_000
 
 
 @dataclass(frozen=True)
@@ -30,14 +39,14 @@ class ScheduleStage:
         Held always, held for each sample in flight, and the room for both (``None``: no limit).
     """
 
-    forward_s: float
-    backward_s: float
-    microbatch: int = 1
-    k: int = 1
-    in_flight: int | None = None
-    weight_bytes: float = 0.0
-    activation_bytes: float = 0.0
-    memory_bytes: float | None = None
+    forward_s: Seconds
+    backward_s: Seconds
+    microbatch: Count = 1
+    k: Count = 1
+    in_flight: Count | None = None
+    weight_bytes: Amount = 0.0
+    activation_bytes: Amount = 0.0
+    memory_bytes: Amount | None = None
 
     def bytes_held(self, microbatches: int) -> float:
         """Bytes with so many micro-batches in flight."""
@@ -60,10 +69,10 @@ class ScheduleStage:
 class ScheduleEdge:
     """``source`` feeds ``target``; a message takes ``delay_s`` besides what the instance's links take for its bytes."""
 
-    source: int
-    target: int
-    delay_s: float = 0.0
-    bytes_per_sample: float = 0.0
+    source: Index
+    target: Index
+    delay_s: Amount = 0.0
+    bytes_per_sample: Amount = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,14 +91,14 @@ class ScheduleInstance:
         longer than the deadline breaks a rule.
     """
 
-    name: str
-    minibatch: int
+    name: Identifier
+    minibatch: Count
     stages: tuple[ScheduleStage, ...]
     edges: tuple[ScheduleEdge, ...] = ()
-    bandwidth_bytes_per_s: float | None = None
-    latency_s: float = 0.0
-    objective: str = "time"
-    deadline_s: float | None = None
+    bandwidth_bytes_per_s: Bandwidth | None = None
+    latency_s: Amount = 0.0
+    objective: Annotated[str, one_of("time", "memory")] = "time"
+    deadline_s: Amount | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def num_microbatches(self, stage: int) -> int:
@@ -126,23 +135,36 @@ class ScheduleInstance:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """The stages in a topological order, the least number first; shorter than the stages if edges form a cycle."""
-        waiting = [0] * len(self.stages)
-        for edge in self.edges:
-            waiting[edge.target] += 1
-        free = sorted(stage for stage, count in enumerate(waiting) if not count)
-        found: list[int] = []
-        while free:
-            found.append(free.pop(0))
-            for edge in self.edges:
-                if edge.source == found[-1]:
-                    waiting[edge.target] -= 1
-                    if not waiting[edge.target]:
-                        free = sorted([*free, edge.target])
-        return tuple(found)
+        return tuple(topological_order(len(self.stages), [(edge.source, edge.target) for edge in self.edges]))
 
     def successors(self, stage: int) -> list[int]:
         """The stages that this one feeds."""
         return [edge.target for edge in self.edges if edge.source == stage]
+
+
+def check(instance: ScheduleInstance, where: str) -> None:
+    """Rules between fields.
+
+    Raises
+    ------
+    InstanceError
+        Micro-batches that do not divide the mini-batch, edges that do not join two stages once each, a cycle, too many
+        passes, passes too unequal for floats.
+    """
+    stages, batch = len(instance.stages), instance.minibatch
+    expect(stages > 0, where, "stages", [], "at least one stage")
+    for number, stage in enumerate(instance.stages):
+        if batch % stage.microbatch:
+            field, rule = f"stages[{number}].microbatch", f"a divisor of the mini-batch, {batch}"
+            raise InstanceError.at(where, field, stage.microbatch, rule)
+    expect_simple(stages, [(edge.source, edge.target) for edge in instance.edges], where, "stage")
+    expect(
+        instance.num_passes <= MAX_PASSES, where, "passes of an iteration", instance.num_passes, f"at most {MAX_PASSES}"
+    )
+    least, longest = min(min(stage.forward_s, stage.backward_s) for stage in instance.stages), instance.longest_s
+    expect(
+        least >= SHORTEST * longest, where, "the shortest pass", least, f"at least {SHORTEST:g} of all, {longest:g} s"
+    )
 
 
 def capped(instance: ScheduleInstance, in_flight: int) -> ScheduleInstance:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from instances.graph import topological_order
+from instances.errors import InstanceError, expect, expect_unique
+from instances.graph import expect_acyclic, topological_order
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Index, NodeId, Text, one_of
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -29,12 +31,12 @@ class Operator:
     stage needs for it whatever the schedule, besides parameters and activations where `TrainingMemory` counts those.
     """
 
-    id: int | str
-    compute_s: float
-    parameter_bytes: float = 0.0
-    activation_bytes: float = 0.0
-    memory_bytes: float = 0.0
-    name: str = ""
+    id: NodeId
+    compute_s: Amount
+    parameter_bytes: Amount = 0.0
+    activation_bytes: Amount = 0.0
+    memory_bytes: Amount = 0.0
+    name: Text = ""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class Tensor:
     A stage that holds several of the targets gets it once.
     """
 
-    source: int
-    targets: tuple[int, ...]
-    volume_bytes: float
+    source: Index
+    targets: tuple[Index, ...]
+    volume_bytes: Amount
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class TrainingMemory:
     a step and the ``schedule`` say how many inputs of a stage are kept; with ``recompute`` the rest is computed again.
     """
 
-    weight_copies: float = 4.0
-    microbatches: int = 4
-    schedule: str = "1f1b"
-    recompute: bool = True
+    weight_copies: Amount = 4.0
+    microbatches: Count = 4
+    schedule: Annotated[str, one_of(*SCHEDULES)] = "1f1b"
+    recompute: Flag = True
 
 
 @dataclass(frozen=True)
@@ -93,18 +95,18 @@ class OperatorInstance:
         How the instance was declared.
     """
 
-    name: str
+    name: Identifier
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...]
-    num_stages: int | None = DEFAULT_STAGES
-    replicas: int = 1
-    bandwidth_bytes_per_s: float = DEFAULT_BANDWIDTH
-    num_devices: int | None = None
-    memory_bytes: float | None = None
-    pooled_memory: bool = False
+    num_stages: Count | None = DEFAULT_STAGES
+    replicas: Count = 1
+    bandwidth_bytes_per_s: Bandwidth = DEFAULT_BANDWIDTH
+    num_devices: Count | None = None
+    memory_bytes: Amount | None = None
+    pooled_memory: Flag = False
     training: TrainingMemory | None = None
-    at_most: bool = False
-    step_microbatches: int | None = None
+    at_most: Flag = False
+    step_microbatches: Count | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -118,21 +120,46 @@ class OperatorInstance:
         return sum(operator.compute_s for operator in self.operators)
 
 
+def check(instance: OperatorInstance, where: str) -> None:
+    """Rules between fields.
+
+    Raises
+    ------
+    InstanceError
+        No operator, ids that occur twice, operators that are not in a topological order, a tensor without targets or
+        with one twice, stages that are free without a number of devices and of micro-batches of a step.
+    """
+    expect(bool(instance.operators), where, "operators", [], "at least one operator")
+    expect_unique([operator.id for operator in instance.operators], where, "operators")
+    last = len(instance.operators) - 1
+    for number, tensor in enumerate(instance.tensors):
+        field, source = f"tensors[{number}].targets", tensor.source
+        expect(source <= last, where, f"tensors[{number}].source", source, f"an operator from 0 to {last}")
+        distinct = len(set(tensor.targets)) == len(tensor.targets) > 0
+        expect(distinct, where, field, tensor.targets, "at least one operator, each once")
+        inside = source < min(tensor.targets) and max(tensor.targets) <= last
+        rule = f"operators after the source, {source}, up to {last}: they are in a topological order"
+        expect(inside, where, field, tensor.targets, rule)
+    if instance.num_stages is None:
+        for name in ("num_devices", "step_microbatches"):
+            if getattr(instance, name) is None:
+                raise InstanceError.missing(where, name, "a number where num_stages is null")
+
+
 def ordered(
-    operators: Iterable[Operator], tensors: Iterable[Tensor]
+    operators: Iterable[Operator], tensors: Iterable[Tensor], where: str = "instance", field: str = "tensors"
 ) -> tuple[tuple[Operator, ...], tuple[Tensor, ...]]:
     """The graph with its operators in a topological order (of ready ones the first given comes first), tensors sorted.
 
     Raises
     ------
-    ValueError
-        If the graph has a cycle.
+    InstanceError
+        If the graph has a cycle; ``where`` and ``field`` name it in the message.
     """
     operators, tensors = tuple(operators), tuple(tensors)
     edges = sorted({(tensor.source, target) for tensor in tensors for target in tensor.targets})
+    expect_acyclic(len(operators), edges, where, [str(operator.id) for operator in operators], field)
     order = topological_order(len(operators), edges)
-    if len(order) < len(operators):
-        raise ValueError("a graph without cycles")
     place = {operator: position for position, operator in enumerate(order)}
     moved = (
         Tensor(place[tensor.source], tuple(sorted({place[target] for target in tensor.targets})), tensor.volume_bytes)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from instances import operator_partitioning
-from instances.device_mapping import MICROBATCHES
+from instances.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
 from instances.errors import InstanceError
 from instances.operator_partitioning import OperatorInstance
+from instances.rules import Amount, Count, one_of
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ class PlacementInstance:
     """
 
     operators: OperatorInstance
-    bandwidth_bytes_per_s: tuple[tuple[float, ...], ...]
-    objective: str = "full"
-    ring: str = "index"
-    microbatches: int = MICROBATCHES
+    bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
+    objective: Annotated[str, one_of(*OBJECTIVES)] = "full"
+    ring: Annotated[str, one_of(*RINGS)] = "index"
+    microbatches: Count = MICROBATCHES
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -77,6 +78,13 @@ def placed(
         rule = f"{needed}: {operators.num_stages} stages times {operators.replicas} replicas"
         raise InstanceError.at(where, "devices", len(matrix), rule)
     return PlacementInstance(operators, matrix, **more)
+
+
+def check(instance: PlacementInstance, where: str) -> None:
+    """The rules of the operators and of the matrix, and those of `placed`; `InstanceError` if one is broken."""
+    check_matrix(instance.bandwidth_bytes_per_s, where, "bandwidth_bytes_per_s")
+    operator_partitioning.check(instance.operators, f"{where}: operators")
+    placed(instance.operators, instance.bandwidth_bytes_per_s, where)
 
 
 def to_json(instance: PlacementInstance) -> dict[str, Any]:

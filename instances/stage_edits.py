@@ -12,7 +12,8 @@ from itertools import pairwise
 from instances import graph
 from instances.errors import closest
 from instances.published import BERT32, fingerprint
-from instances.stage_partitioning import Edge, Layer, NodeId, StageInstance, Tmpc
+from instances.rules import NodeId
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 #: More transformer layers than any model has; keeps a slip of the pen from filling the memory.
 MAX_LAYERS = 4096

@@ -6,13 +6,16 @@ Source: GraphPipe, section 3; the form of the times and the constants are choice
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from instances.errors import InstanceError
+from instances.errors import InstanceError, expect, expect_unique
+from instances.graph import expect_simple
 from instances.parameters import parse_count
+from instances.rules import Amount, Bandwidth, Count, Identifier, Index, NodeId, Text, instance_of, one_of
 
 #: What a plan may choose: one micro-batch size for all stages and 1F1B; one for each stage; kFkB as well.
 Schedule = Literal["uniform", "per-stage", "kfkb"]
@@ -26,8 +29,8 @@ OBJECTIVES: tuple[Objective, ...] = ("tps", "iteration")
 class AffineTime:
     """``fixed_s + per_sample_s * n`` seconds for n samples on one device."""
 
-    fixed_s: float
-    per_sample_s: float
+    fixed_s: Amount
+    per_sample_s: Amount
 
     def at(self, samples: int) -> float:
         """Seconds for so many samples."""
@@ -43,8 +46,8 @@ class TableTime:
     holds everywhere in between.
     """
 
-    samples: tuple[int, ...]
-    seconds: tuple[float, ...]
+    samples: tuple[Count, ...]
+    seconds: tuple[Amount, ...]
 
     def at(self, samples: int) -> float:
         """Seconds for so many samples."""
@@ -58,7 +61,7 @@ class TableTime:
         return self.seconds[after - 1] * (1 - share) + self.seconds[after] * share
 
 
-Time = AffineTime | TableTime
+Time = Annotated[AffineTime | TableTime, instance_of(AffineTime, TableTime)]
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,11 @@ class Operator:
         left out.
     """
 
-    name: str
+    name: Text
     forward: Time
     backward: Time
-    weight_bytes: float
-    activation_bytes: float
+    weight_bytes: Amount
+    activation_bytes: Amount
 
     def forward_s(self, samples: int) -> float:
         """Seconds of the forward pass of so many samples on one device."""
@@ -95,17 +98,17 @@ class Operator:
 class OperatorEdge:
     """A tensor from operator ``source`` to ``target`` (indices); its gradient goes back with as many bytes."""
 
-    source: int
-    target: int
-    bytes_per_sample: float
+    source: Index
+    target: Index
+    bytes_per_sample: Amount
 
 
 @dataclass(frozen=True)
 class DeviceGraph:
     """Unlike devices: memory of each, and bytes per second from each to each, shape (D, D); 0 means no link."""
 
-    memory_bytes: tuple[float, ...]
-    bandwidth_bytes_per_s: tuple[tuple[float, ...], ...]
+    memory_bytes: tuple[Amount, ...]
+    bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -142,23 +145,23 @@ class StageGraph:
         How the instance was declared.
     """
 
-    name: str
+    name: Identifier
     operators: tuple[Operator, ...]
     edges: tuple[OperatorEdge, ...]
-    num_devices: int
-    memory_bytes: float
-    bandwidth_bytes_per_s: float
-    latency_s: float
-    minibatch: int
-    inner_bandwidth_bytes_per_s: float | None = None
-    devices_per_node: int | None = None
+    num_devices: Count
+    memory_bytes: Amount
+    bandwidth_bytes_per_s: Bandwidth
+    latency_s: Amount
+    minibatch: Count
+    inner_bandwidth_bytes_per_s: Bandwidth | None = None
+    devices_per_node: Count | None = None
     device_graph: DeviceGraph | None = None
-    schedule: Schedule = "uniform"
-    microbatches: tuple[int, ...] = ()
-    pass_ratio: tuple[int, int] = (1, 2)
-    weight_copies: float = 4.0
-    objective: Objective = "tps"
-    ids: tuple[int | str, ...] = ()
+    schedule: Annotated[Schedule, one_of(*SCHEDULES)] = "uniform"
+    microbatches: tuple[Count, ...] = ()
+    pass_ratio: tuple[Count, Count] = (1, 2)
+    weight_copies: Amount = 4.0
+    objective: Annotated[Objective, one_of(*OBJECTIVES)] = "tps"
+    ids: tuple[NodeId, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -196,7 +199,27 @@ class StageGraph:
 
 
 def check(instance: StageGraph, where: str) -> None:
-    """Rules between fields, which overrides may break too; `InstanceError` if they are broken."""
+    """Rules between fields, which overrides may break too.
+
+    Raises
+    ------
+    InstanceError
+        No operator, operators that are not in a topological order, duplicate edges or ids, times that fall, micro-batch
+        sizes that do not divide the mini-batch, half a second tier, a device graph of the wrong shape.
+    """
+    count = instance.num_operators
+    expect(count > 0, where, "operators", [], "at least one operator")
+    ids = len(instance.ids)
+    expect(ids in (0, count), where, "len(ids)", ids, f"0 or {count}, one for each operator")
+    expect_unique(instance.ids, where, "operators")
+    for number, edge in enumerate(instance.edges):
+        if edge.source > edge.target:
+            text, rule = f"{edge.source} -> {edge.target}", "source < target: operators are in a topological order"
+            raise InstanceError.at(where, f"edges[{number}]", text, rule)
+    expect_simple(count, [(edge.source, edge.target) for edge in instance.edges], where, "operator")
+    for number, operator in enumerate(instance.operators):
+        check_time(operator.forward, where, f"operators[{number}].forward")
+        check_time(operator.backward, where, f"operators[{number}].backward")
     for size in instance.microbatches:
         if instance.minibatch % size:
             rule = f"a divisor of the mini-batch, {instance.minibatch}"
@@ -205,9 +228,23 @@ def check(instance: StageGraph, where: str) -> None:
         missing = "devices_per_node" if instance.devices_per_node is None else "inner_bandwidth_bytes_per_s"
         raise InstanceError.missing(where, missing, "both of inner_bandwidth_bytes_per_s and devices_per_node")
     if instance.device_graph is not None:
-        declared = len(instance.device_graph.memory_bytes)
-        if instance.num_devices != declared:
-            raise InstanceError.at(where, "num_devices", instance.num_devices, f"{declared}, as the device graph has")
+        declared, rows = len(instance.device_graph.memory_bytes), instance.device_graph.bandwidth_bytes_per_s
+        square = len(rows) == declared and all(len(row) == declared for row in rows)
+        expect(square, where, "device_graph.bandwidth_bytes_per_s", rows, f"{declared} rows of {declared} numbers")
+        devices = instance.num_devices
+        expect(devices == declared, where, "num_devices", devices, f"{declared}, as the device graph has")
+
+
+def check_time(time: Time, where: str, field: str) -> None:
+    """A table has as many samples as seconds, and is as `TableTime` says; `InstanceError` if it is not."""
+    if isinstance(time, AffineTime):
+        return
+    as_many = 0 < len(time.samples) == len(time.seconds)
+    expect(as_many, where, f"{field}.samples", time.samples, "as many entries as seconds, at least one")
+    for (n, early), (m, late) in itertools.pairwise(zip(time.samples, time.seconds, strict=True)):
+        if not (n < m and early <= late and late * n <= early * m * (1 + 1e-12)):
+            rule = "ascending samples, seconds that do not fall, seconds per sample that do not rise"
+            raise InstanceError.at(where, field, f"({n}, {early:g}) before ({m}, {late:g})", rule)
 
 
 def parse_ratio(value: Any) -> tuple[int, int]:

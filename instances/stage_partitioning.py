@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-NodeId = int | str
+from instances.errors import InstanceError, expect, expect_unique, path
+from instances.graph import expect_acyclic
+from instances.rules import Amount, Bandwidth, Count, Degree, Fact, Flag, Identifier, NodeId, Text, member_of, one_of
 
 
 class CostModel(StrEnum):
@@ -31,13 +33,13 @@ class Tmpc:
     successor w; absent entries are 0.
     """
 
-    id: str
-    time: float
-    weight_bytes: float
-    activation_bytes: float
-    static_bytes: float
-    sync_forward_bytes: Mapping[NodeId, float] = field(default_factory=dict)
-    sync_backward_bytes: Mapping[NodeId, float] = field(default_factory=dict)
+    id: Identifier
+    time: Amount
+    weight_bytes: Amount
+    activation_bytes: Amount
+    static_bytes: Amount
+    sync_forward_bytes: Mapping[NodeId, Amount] = field(default_factory=dict)
+    sync_backward_bytes: Mapping[NodeId, Amount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Layer:
     """A node v of the layer graph; ``tmpcs[t]`` is T(v, t), ids unique within each list."""
 
     id: NodeId
-    tmpcs: Mapping[int, tuple[Tmpc, ...]]
-    name: str = ""
+    tmpcs: Mapping[Degree, tuple[Tmpc, ...]]
+    name: Text = ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Edge:
 
     source: NodeId
     target: NodeId
-    bytes: float
+    bytes: Amount
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,19 @@ class StageInstance:
     (overrides, unit fixes) for the result.
     """
 
-    name: str
+    name: Identifier
     layers: tuple[Layer, ...]
     edges: tuple[Edge, ...]
-    num_devices: int
-    memory_bytes: float
-    bandwidth: float
-    num_microbatches: int
-    cost_model: CostModel = CostModel.PAPER
-    time_unit: str = "s"
-    exactly: bool = False
-    max_dp_degree: int | None = None
-    options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    num_devices: Count
+    memory_bytes: Amount
+    bandwidth: Bandwidth
+    num_microbatches: Count
+    cost_model: Annotated[CostModel, member_of(CostModel)] = CostModel.PAPER
+    time_unit: Annotated[str, one_of("s", "ms")] = "s"
+    exactly: Flag = False
+    max_dp_degree: Count | None = None
+    options: Mapping[str, Fact] = field(default_factory=dict)
+    warnings: tuple[Text, ...] = ()
 
     @cached_property
     def index(self) -> dict[NodeId, int]:
@@ -98,6 +100,70 @@ class StageInstance:
         return tuple(
             sorted({t for layer in self.layers for t, found in layer.tmpcs.items() if found and t <= self.num_devices})
         )
+
+
+def check(instance: StageInstance, where: str, names: Mapping[str, str] | None = None) -> None:
+    """Rules between fields; ``names`` are a file format's own names of fields, for the errors.
+
+    Raises
+    ------
+    InstanceError
+        No layer, duplicate ids or edges, edges to nowhere, self-loops, cycles, layers without any TMPC, sync volumes
+        for edges that do not exist.
+    """
+    expect(bool(instance.layers), where, path(("layers",), names), [], "at least one node")
+    expect_unique([layer.id for layer in instance.layers], where, "layers", names=names)
+    _check_edges(instance, where, names)
+    before: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
+    after: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
+    for edge in instance.edges:
+        before[edge.target].add(edge.source)
+        after[edge.source].add(edge.target)
+    for position, layer in enumerate(instance.layers):
+        place = ("layers", position, "tmpcs")
+        if not any(layer.tmpcs.values()):
+            rule = f"at least one TMPC for node {layer.id}, at some degree"
+            raise InstanceError.at(where, path(place, names), "empty", rule)
+        for degree, tmpcs in layer.tmpcs.items():
+            if len({x.id for x in tmpcs}) < len(tmpcs):
+                expect_unique([x.id for x in tmpcs], where, *place, str(degree), names=names)
+            for number, x in enumerate(tmpcs):
+                at = (*place, str(degree), number)
+                if not x.sync_forward_bytes.keys() <= before[layer.id]:
+                    raise _no_neighbour(x, "sync_forward_bytes", before[layer.id], where, at, names)
+                if not x.sync_backward_bytes.keys() <= after[layer.id]:
+                    raise _no_neighbour(x, "sync_backward_bytes", after[layer.id], where, at, names)
+    ids = [str(layer.id) for layer in instance.layers]
+    expect_acyclic(len(ids), instance.edge_indices, where, ids, path(("edges",), names))
+
+
+def _check_edges(instance: StageInstance, where: str, names: Mapping[str, str] | None) -> None:
+    seen = set()
+    for number, edge in enumerate(instance.edges):
+        for end, node in (("source", edge.source), ("target", edge.target)):
+            if node not in instance.index:
+                raise InstanceError.at(where, path(("edges", number, end), names), node, "the id of a node")
+        if edge.source == edge.target:
+            rule = "a node other than the edge's source"
+            raise InstanceError.at(where, path(("edges", number, "target"), names), edge.target, rule)
+        pair = edge.source, edge.target
+        if pair in seen:
+            text, rule = f"{edge.source} -> {edge.target}", "an edge that is not listed before"
+            raise InstanceError.at(where, path(("edges", number), names), text, rule)
+        seen.add(pair)
+
+
+def _no_neighbour(
+    x: Tmpc,
+    field: str,
+    neighbours: set[NodeId],
+    where: str,
+    place: tuple[int | str, ...],
+    names: Mapping[str, str] | None,
+) -> InstanceError:
+    node = next(node for node in getattr(x, field) if node not in neighbours)
+    kind = "predecessor" if field == "sync_forward_bytes" else "successor"
+    return InstanceError.at(where, path((*place, field), names), node, f"the id of a {kind} (there is no such edge)")
 
 
 def to_json(instance: StageInstance) -> dict[str, Any]:

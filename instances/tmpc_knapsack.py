@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-NodeId = int | str
+from instances.errors import InstanceError, expect_unique
+from instances.rules import Amount, Fact, Identifier, NodeId
 
 #: Kinds of random instances: see ``generate``.
 KINDS = ("layers", "uncorrelated", "correlated", "subset-sum")
@@ -22,9 +23,9 @@ _GIB = 2**30
 class Choice:
     """One TMPC of a node: its whole contribution to the stage's time, and its memory in bytes."""
 
-    id: str
-    time: float
-    memory_bytes: float
+    id: Identifier
+    time: Amount
+    memory_bytes: Amount
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,26 @@ class KnapsackNode:
 class KnapsackInstance:
     """Nodes, capacity M in bytes, and where the instance arose (``origin``: free text fields)."""
 
-    name: str
+    name: Identifier
     nodes: tuple[KnapsackNode, ...]
-    capacity_bytes: float
-    origin: Mapping[str, str | int | float] = field(default_factory=dict)
+    capacity_bytes: Amount
+    origin: Mapping[str, Fact] = field(default_factory=dict)
+
+
+def check(instance: KnapsackInstance, where: str) -> None:
+    """Rules between fields; no node at all is allowed.
+
+    Raises
+    ------
+    InstanceError
+        Nodes without options, ids that occur twice (node 1 and node "1" are the same).
+    """
+    expect_unique([node.id for node in instance.nodes], where, "nodes")
+    for position, node in enumerate(instance.nodes):
+        if not node.options:
+            raise InstanceError.at(where, f"nodes[{position}].options", [], "at least one option")
+        if len({option.id for option in node.options}) < len(node.options):
+            expect_unique([option.id for option in node.options], where, "nodes", position, "options")
 
 
 def to_json(instance: KnapsackInstance) -> dict[str, Any]:

@@ -35,7 +35,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from instances.stage_partitioning import Edge, Layer, NodeId, StageInstance, Tmpc
+from instances.rules import NodeId
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 VANILLA = "vanilla"
 RECOMPUTE = "activation recomp"

@@ -10,7 +10,7 @@ from typing import Any
 
 from formulations.family import Violation
 from instances.errors import InstanceError
-from planner.loading import family_of
+from planner.loading import admitted
 from planner.reading import parse_json, read_text
 
 
@@ -43,7 +43,7 @@ def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Ver
     InstanceError
         If it does not have the form of a plan; ``where`` names it in the message.
     """
-    family = family_of(instance)
+    family = admitted(instance)
     if "plan" in plan and "status" in plan:
         plan = plan["plan"]
         if plan is None:

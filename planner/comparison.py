@@ -16,7 +16,7 @@ from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
 from planner.files import plain, write_atomically
-from planner.loading import family_of
+from planner.loading import admitted
 from planner.result import Result
 from planner.run import exceeds, run, silent
 from planner.settings import method_options
@@ -113,7 +113,7 @@ def crosscheck(
     UsageError
         If a method or option is unknown.
     """
-    family = family_of(instance)
+    family = admitted(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
     chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
     given = method_options(chosen, options or {})

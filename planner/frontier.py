@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import UsageError
-from planner.loading import family_of
+from planner.loading import admitted
 from planner.run import declared, silent
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
@@ -85,7 +85,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     from formulations.stage_partitioning import frontier as room
 
     limits = limits or Limits()
-    family = family_of(instance)
+    family = admitted(instance)
     if family.name != _FAMILY:
         raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")
     watch = Watch(limits)

@@ -12,13 +12,14 @@ from formulations.family import Family
 from instances.errors import InstanceError
 from planner import settings
 from planner.errors import UsageError
-from planner.reading import parse_json, read_text
+from planner.reading import no_collection, parse_json, read_text
 from planner.rows import read_row, split_row
 
 #: The folder of published inputs (``--inputs`` goes before it).
 PUBLISHED = "PLANNER_PUBLISHED"
 
 
+@no_collection()
 def load(
     path_or_name: str | os.PathLike[str], *, inputs: str | None = None, problem: str | None = None, **overrides: Any
 ) -> Any:
@@ -80,6 +81,25 @@ def family_of(instance: Any) -> Family[Any, Any]:
     raise UsageError.at("the instance", type(instance).__name__, f"an instance of {known}")
 
 
+@no_collection()
+def admitted(instance: Any, where: str = "instance") -> Family[Any, Any]:
+    """The family of an instance that keeps all its rules, whether a file declared it or a caller built it.
+
+    Raises
+    ------
+    InstanceError
+        If a field breaks a rule: one line with ``where``, the field, the value and the rule.
+    UsageError
+        If it is no instance of any family.
+    """
+    from instances.validation import check_fields
+
+    family = family_of(instance)
+    check_fields(instance, where)
+    family.check(instance, where)
+    return family
+
+
 def recognised(content: Any, where: str) -> Family[Any, Any]:
     """The family that recognises the content of a file; `InstanceError` if none does."""
     for family in formulations.FAMILIES:
@@ -108,7 +128,9 @@ def _read(family: Family[Any, Any], content: Any, where: str, problem: str | Non
         if problem is not None or not owners:
             raise
         raise UsageError(f"the setting {error.name!r} is one of {owners[0]}; add --problem {owners[0]}") from None
-    return family.read(content, where, parsed)
+    instance = family.read(content, where, parsed)
+    admitted(instance, where)
+    return instance
 
 
 def read_content(path: Path) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,6 +14,18 @@ from instances.errors import InstanceError
 #: Larger files are refused rather than read into memory.
 MAX_FILE_BYTES = 256 * 2**20
 _PIECE_BYTES = 2**20
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Meanwhile no search for cycles of garbage: the content of a large file has none, and searching takes longer."""
+    ours = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if ours:
+            gc.enable()
 
 
 def read_text(path: Path) -> str:

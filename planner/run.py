@@ -16,7 +16,7 @@ from formulations.family import Answer, Family, Method
 from planner.dispatch import AUTO, pick
 from planner.errors import CrosscheckError
 from planner.events import Event, Listen
-from planner.loading import family_of
+from planner.loading import admitted
 from planner.result import Result
 from planner.settings import method_options
 from planner.worker import Heard, Worker, attend, signals_stop
@@ -74,7 +74,7 @@ def solve(
         If the method's plan breaks the rules or its bound exceeds a verified objective.
     """
     limits = limits or Limits()
-    family = family_of(instance)
+    family = admitted(instance)
     began = time.perf_counter()
     chosen, reason = pick(family, instance, limits, method or AUTO, exact)
     if limits.time_s is not None:  # choosing counts against the limit

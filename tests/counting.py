@@ -180,6 +180,7 @@ FAMILY: Family[Counting, tuple[int, ...]] = Family(
     recognise=lambda content: isinstance(content, dict) and content.get("problem") == "counting",
     read=read,
     overrides=(Setting("target", parse_count, "what the numbers must sum to [at least]", metavar="N"),),
+    check=lambda _instance, _where: None,
     to_json=lambda instance: {"problem": "counting", "numbers": list(instance.numbers), "target": instance.target},
     plan_from_json=plan_from_json,
     plan_to_json=lambda _, plan: {"picked": list(plan)},

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from instances.stage_partitioning import NodeId, StageInstance
+from instances.rules import NodeId
+from instances.stage_partitioning import StageInstance
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from formulations.amp_strategy.plans import plan_from_json, plan_to_json
 from formulations.amp_strategy.problem import StrategyPlan, evaluate, strategies, violations
 from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
 from formulations.layer_assignment import JOINT_LAYERS, PROGRAM_STATES, program_states
-from instances.amp_strategy import PLACEMENTS, AmpInstance, to_json
+from instances.amp_strategy import PLACEMENTS, AmpInstance, check, to_json
 from instances.parameters import one_of, parse_count, within
 from instances.units import parse_bandwidth
 from solvers.outcome import Limits
@@ -123,6 +123,7 @@ FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -9,7 +9,16 @@ from typing import Any
 from formulations.device_mapping.plans import plan_from_json, plan_to_json
 from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
-from instances.device_mapping import AUTO, OBJECTIVES, RINGS, DeviceMapping, allreduce_ratio, to_json, with_objective
+from instances.device_mapping import (
+    AUTO,
+    OBJECTIVES,
+    RINGS,
+    DeviceMapping,
+    allreduce_ratio,
+    check,
+    to_json,
+    with_objective,
+)
 from instances.parameters import one_of, parse_count, parse_search_timeout
 from solvers.outcome import Limits
 
@@ -185,6 +194,7 @@ FAMILY: Family[Instance, Mapping] = Family(
     recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -15,7 +15,7 @@ from formulations.stage_partitioning.model_size import assignment_effort, assign
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan
 from instances.errors import InstanceError
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed, to_json
+from instances.flushed_partitioning import FlushedInstance, Schedule, check, flushed, to_json
 from instances.parameters import one_of
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
@@ -104,6 +104,7 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     recognise=recognise,
     read=read,
     overrides=OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=lambda instance, content: plan_from_json(instance.flat, content),
     plan_to_json=lambda instance, plan: plan_to_json(instance.flat, plan),

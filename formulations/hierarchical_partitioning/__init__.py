@@ -11,7 +11,7 @@ from formulations.hierarchical_partitioning.plans import plan_from_json, plan_to
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
 from formulations.stage_partitioning import read as read_flat
 from formulations.stage_partitioning import recognise as recognise_flat
-from instances.hierarchical_partitioning import HierarchicalInstance, to_json
+from instances.hierarchical_partitioning import HierarchicalInstance, check, to_json
 from solvers.outcome import Limits
 
 _ROOM = "formulations.hierarchical_partitioning"
@@ -88,6 +88,7 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     recognise=recognise,
     read=read,
     overrides=OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

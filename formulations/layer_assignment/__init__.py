@@ -10,7 +10,7 @@ from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
 from formulations.layer_assignment.plans import plan_from_json, plan_to_json
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from instances.errors import InstanceError
-from instances.layer_assignment import LayerAssignmentInstance, to_json
+from instances.layer_assignment import LayerAssignmentInstance, check, to_json
 from instances.parameters import parse_count, parse_flag
 from solvers.outcome import Limits, Watch
 
@@ -196,6 +196,7 @@ FAMILY: Family[Instance, LayerPlan] = Family(
     recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -9,7 +9,7 @@ from typing import Any
 from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
 from formulations.mesh_tiling.plans import plan_from_json, plan_to_json
 from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
-from instances.mesh_tiling import MeshInstance, to_json
+from instances.mesh_tiling import MeshInstance, check, to_json
 from instances.parameters import parse_count, parse_flag
 from solvers.outcome import Limits
 
@@ -106,6 +106,7 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     recognise=_JSON.recognise,
     read=read,
     overrides=_OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -9,7 +9,7 @@ from typing import Any
 from formulations.family import Claim, Family, Method, Setting, lazy
 from formulations.microbatch_schedule.plans import plan_from_json, plan_to_json
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
-from instances.microbatch_schedule import ScheduleInstance, bounded, capped, to_json
+from instances.microbatch_schedule import ScheduleInstance, bounded, capped, check, to_json
 from instances.parameters import one_of, parse_count
 from instances.units import parse_bytes, parse_time
 from solvers.outcome import Limits, Watch
@@ -38,7 +38,6 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> ScheduleInst
     """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
     if isinstance(content, ScheduleInstance):
         instance = content
-        lazy("instances.readers.microbatch_schedule_json:check")(instance, where)
     else:
         instance = lazy("instances.readers.microbatch_schedule_json:read")(content, where)
     if "in-flight" in overrides:
@@ -158,6 +157,7 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     recognise=recognise,
     read=read,
     overrides=_OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -9,7 +9,7 @@ from formulations.family import Claim, Family, Method, Setting, lazy
 from formulations.operator_partitioning.overrides import OVERRIDES, apply
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
-from instances.operator_partitioning import OperatorInstance, to_json
+from instances.operator_partitioning import OperatorInstance, check, to_json
 from instances.parameters import parse_amount, parse_count, parse_flag
 
 _ROOM = "formulations.operator_partitioning"
@@ -148,6 +148,7 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     recognise=recognise,
     read=read,
     overrides=OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -11,7 +11,7 @@ from formulations.pipeline_placement.plans import plan_from_json, plan_to_json
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
 from instances.device_mapping import OBJECTIVES, RINGS
 from instances.parameters import one_of, parse_count, within
-from instances.pipeline_placement import PlacementInstance, to_json
+from instances.pipeline_placement import PlacementInstance, check, to_json
 from instances.units import parse_bytes
 from solvers.outcome import Limits
 
@@ -118,6 +118,7 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     recognise=_JSON.recognise,
     read=read,
     overrides=OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

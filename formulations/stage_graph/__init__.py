@@ -66,9 +66,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
     else:
         instance = lazy("instances.readers.stage_graph_json:read")(content, where)
     changed = {_FIELDS.get(name, name): value for name, value in overrides.items()}
-    instance = replace(instance, **changed, options={**instance.options, **overrides})
-    check(instance, where)
-    return instance
+    return replace(instance, **changed, options={**instance.options, **overrides})
 
 
 def describe(instance: StageGraph) -> dict[str, Any]:
@@ -231,6 +229,7 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     recognise=recognise,
     read=read,
     overrides=_OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -10,7 +10,7 @@ from formulations.stage_partitioning.methods import METHODS
 from formulations.stage_partitioning.overrides import OVERRIDES, apply
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
-from instances.stage_partitioning import StageInstance, to_json
+from instances.stage_partitioning import StageInstance, check, to_json
 
 #: Top-level keys that mark a file of Piper's release (kept here too, so that recognising one imports no reader).
 _PIPER_MARKS = frozenset({"maxDevices", "maxMemoryPerDevice", "mbsInBatch", "maxBatchSize"})
@@ -60,6 +60,7 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     recognise=recognise,
     read=read,
     overrides=OVERRIDES,
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

@@ -22,8 +22,9 @@ from formulations.stage_partitioning import kernels_calls
 from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets, position_masks
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, StageInstance
-from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, NodeId
+from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
 
 #: Non-trivial instances that one range is expected to have at most, 40 bytes each; more are walked over once again.
 _AT_ONCE = 200_000

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formulations.family import Violation
-from instances.stage_partitioning import CostModel, NodeId, StageInstance, Tmpc
+from instances.rules import NodeId
+from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 
 #: A stage fits if its memory is at most M times this: float noise of published byte counts, far below one byte.
 MEMORY_SLACK = 1 + 1e-12

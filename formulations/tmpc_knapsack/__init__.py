@@ -11,7 +11,7 @@ from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.errors import InstanceError
 from instances.parameters import one_of, within
-from instances.tmpc_knapsack import KnapsackInstance, to_json
+from instances.tmpc_knapsack import KnapsackInstance, check, to_json
 from instances.units import parse_bytes
 from solvers.outcome import Limits, Watch
 
@@ -131,6 +131,7 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     recognise=recognise,
     read=read,
     overrides=(_MEMORY,),
+    check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,
     plan_to_json=plan_to_json,

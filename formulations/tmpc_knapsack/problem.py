@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formulations.family import Violation
-from instances.tmpc_knapsack import Choice, KnapsackInstance, NodeId
+from instances.rules import NodeId
+from instances.tmpc_knapsack import Choice, KnapsackInstance
 
 #: A choice fits if its memory is at most the capacity times this: float noise, far below one byte.
 MEMORY_SLACK = 1 + 1e-12

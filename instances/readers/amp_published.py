@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainValidator
+from pydantic import BaseModel, ConfigDict
 
 from instances.amp_experiments import EXPERIMENTS, Prediction, profile_lengths
 from instances.errors import InstanceError
-from instances.parameters import one_of
-from instances.readers.fields import Amount, Count, validated
-from instances.readers.layer_assignment_json import Index
+from instances.rules import Amount, Count, Index, one_of
+from instances.validation import validated
 
 
 class _Profiles(BaseModel):
@@ -21,7 +20,7 @@ class _Profiles(BaseModel):
 
 class _Run(BaseModel):
     model_config = ConfigDict(extra="allow")
-    experiment: Annotated[str, PlainValidator(one_of(*EXPERIMENTS))]
+    experiment: Annotated[str, one_of(*EXPERIMENTS)]
     microbatch: Count
     tp_degree: Count
     dp_degree: Count

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from instances.device_mapping import check_matrix
 from instances.errors import InstanceError
-from instances.readers.device_mapping_json import check_matrix
 from instances.units import parse_bandwidth
 
 #: Larger files are no matrix of the devices that can be mapped.

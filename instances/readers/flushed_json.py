@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainValidator
+from pydantic import BaseModel, ConfigDict
 
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.parameters import one_of
-from instances.readers.fields import Version, validated
+from instances.rules import Version, member_of, one_of
 from instances.stage_partitioning import StageInstance
+from instances.validation import validated
 
 
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    problem: Annotated[str, PlainValidator(one_of("flushed_partitioning"))]
+    problem: Annotated[str, one_of("flushed_partitioning")]
     schema_version: Version
-    schedule: Annotated[str, PlainValidator(one_of(*Schedule))] = "1f1b"
+    schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
     flat: dict[str, Any]
 
 
@@ -30,4 +30,4 @@ def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance
         One line that names the field, its value and the rule.
     """
     record = validated(_InstanceRecord, content, where)
-    return flushed(read_flat(record.flat, f"{where}: flat"), Schedule(record.schedule), where)
+    return flushed(read_flat(record.flat, f"{where}: flat"), record.schedule, where)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainValidator
+from pydantic import BaseModel, ConfigDict
 
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.parameters import one_of
-from instances.readers.fields import Bandwidth, Count, Version, validated
+from instances.rules import Bandwidth, Count, Version, member_of, one_of
 from instances.stage_partitioning import StageInstance
+from instances.validation import validated
 
 
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    problem: Annotated[str, PlainValidator(one_of("hierarchical_partitioning"))]
+    problem: Annotated[str, one_of("hierarchical_partitioning")]
     schema_version: Version
     devices_per_machine: Count
     num_machines: Count
     inner_bandwidth: Bandwidth
     outer_bandwidth: Bandwidth
-    memory_model: Annotated[str, PlainValidator(one_of(*MemoryModel))] = "precise"
+    memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
     flat: dict[str, Any]
 
 
@@ -40,6 +40,6 @@ def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance
         record.num_machines,
         record.inner_bandwidth,
         record.outer_bandwidth,
-        MemoryModel(record.memory_model),
+        record.memory_model,
         where,
     )

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field
 
-from instances.errors import InstanceError, closest
+from instances.errors import InstanceError, closest, expect, expect_unique
 from instances.operator_partitioning import (
     DEFAULT_BANDWIDTH,
     DEFAULT_STAGES,
-    SCHEDULES,
     Operator,
     OperatorInstance,
     Tensor,
     TrainingMemory,
+    check,
     ordered,
 )
-from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Text, Version, validated
-
-
-class _OperatorRecord(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    id: NodeId
-    name: Text = ""
-    compute_s: Amount
-    parameter_bytes: Amount = 0.0
-    activation_bytes: Amount = 0.0
-    memory_bytes: Amount = 0.0
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Version, one_of
+from instances.validation import validated
 
 
 class _TensorRecord(BaseModel):
@@ -38,17 +28,9 @@ class _TensorRecord(BaseModel):
     volume_bytes: Amount
 
 
-class _TrainingRecord(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    weight_copies: Amount = 4.0
-    microbatches: Count = 4
-    schedule: Annotated[str, PlainValidator(one_of(*SCHEDULES))] = "1f1b"
-    recompute: Flag = True
-
-
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    problem: Annotated[str, PlainValidator(one_of("operator_partitioning"))]
+    problem: Annotated[str, one_of("operator_partitioning")]
     schema_version: Version = 1
     name: Identifier = "operators"
     num_stages: Count | None = DEFAULT_STAGES
@@ -59,8 +41,8 @@ class _InstanceRecord(BaseModel):
     pooled_memory: Flag = False
     at_most: Flag = False
     step_microbatches: Count | None = None
-    training: _TrainingRecord | None = None
-    operators: list[_OperatorRecord]
+    training: TrainingMemory | None = None
+    operators: list[Operator]
     tensors: list[_TensorRecord] = Field(default_factory=list)
 
 
@@ -86,29 +68,18 @@ def read(content: Any, where: str) -> OperatorInstance:
         If a field breaks a rule, an id is used twice, a tensor names an unknown operator, or there is a cycle.
     """
     record = validated(_InstanceRecord, content, where)
-    index = _index(record.operators, where)
+    expect(bool(record.operators), where, "operators", [], "at least one operator")
+    expect_unique([operator.id for operator in record.operators], where, "operators")
+    index = {str(operator.id): number for number, operator in enumerate(record.operators)}
     tensors = [_tensor(tensor, number, index, where) for number, tensor in enumerate(record.tensors)]
-    try:
-        operators, tensors_ordered = ordered((Operator(**dict(each)) for each in record.operators), tensors)
-    except ValueError as error:
-        raise InstanceError.at(where, "tensors", "a cycle", str(error)) from None
-    if record.num_stages is None and record.num_devices is None:
-        raise InstanceError.missing(where, "num_devices", "a number where num_stages is null")
-    training = None if record.training is None else TrainingMemory(**dict(record.training))
+    operators, tensors_ordered = ordered(record.operators, tensors, where)
     fields = {name: getattr(record, name) for name in _FIELDS}
     if record.num_stages is None and record.step_microbatches is None:
-        fields["step_microbatches"] = (training or TrainingMemory()).microbatches * (record.num_devices or 1)
-    return OperatorInstance(operators=operators, tensors=tensors_ordered, training=training, **fields)
-
-
-def _index(operators: list[_OperatorRecord], where: str) -> dict[str, int]:
-    if not operators:
-        raise InstanceError.at(where, "operators", [], "at least one operator")
-    index: dict[str, int] = {}
-    for number, operator in enumerate(operators):
-        if index.setdefault(str(operator.id), number) != number:
-            raise InstanceError.at(where, f"operators[{number}].id", operator.id, "an id that no other operator has")
-    return index
+        each = (record.training or TrainingMemory()).microbatches
+        fields["step_microbatches"] = each * (record.num_devices or 1)
+    instance = OperatorInstance(operators=operators, tensors=tensors_ordered, training=record.training, **fields)
+    check(instance, where)
+    return instance
 
 
 def _tensor(record: _TensorRecord, number: int, index: dict[str, int], where: str) -> Tensor:
@@ -121,8 +92,7 @@ def _tensor(record: _TensorRecord, number: int, index: dict[str, int], where: st
 
     source = find("source", record.source)
     targets = [find(f"targets[{each}]", identity) for each, identity in enumerate(record.targets)]
-    if not targets:
-        raise InstanceError.at(where, f"{place}.targets", [], "at least one operator")
-    if len(set(targets)) < len(targets) or source in targets:
-        raise InstanceError.at(where, f"{place}.targets", record.targets, "other operators than the source, each once")
+    if not targets or len(set(targets)) < len(targets) or source in targets:
+        rule = "other operators than the source, each once, at least one"
+        raise InstanceError.at(where, f"{place}.targets", record.targets, rule)
     return Tensor(source, tuple(targets), record.volume_bytes)

@@ -45,10 +45,7 @@ def read(text: str, where: str) -> OperatorInstance:
             if end not in place:
                 raise InstanceError.at(where, "an edge", end, f"an operator{closest(end, place)}")
     volumes = [(place[a], place[b], 2 * operators[a].activation_bytes) for a, b in links if a != b]
-    try:
-        sorted_operators, tensors = ordered(operators.values(), merged_edges(volumes))
-    except ValueError as error:
-        raise InstanceError.at(where, "the edges", "a cycle", str(error)) from None
+    sorted_operators, tensors = ordered(operators.values(), merged_edges(volumes), where, "the edges")
     name = PurePath(where).name.removesuffix(".txt").removesuffix(".graph") or "profile"
     return OperatorInstance(name, sorted_operators, tensors, training=TrainingMemory())
 

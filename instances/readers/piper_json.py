@@ -12,9 +12,10 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from instances.published import MILLISECONDS, UNIT_WARNING, fingerprint
-from instances.readers.fields import Amount, Bandwidth, Count, NodeId, validated
-from instances.readers.stage_records import EdgeRecord, GraphBuilder, LayerRecord, TmpcRecord
-from instances.stage_partitioning import StageInstance
+from instances.readers.stage_records import EdgeRecord, LayerRecord, TmpcRecord, built
+from instances.rules import Amount, Bandwidth, Count, Degree, NodeId
+from instances.stage_partitioning import StageInstance, check
+from instances.validation import validated
 
 #: Our names of fields, and the file's.
 NAMES = {
@@ -44,7 +45,7 @@ class _Tmpc(TmpcRecord):
 class _Layer(LayerRecord):
     model_config = _LENIENT
     id: NodeId
-    tmpcs: dict[str, list[_Tmpc]]
+    tmpcs: dict[Degree, list[_Tmpc]]
 
 
 class _Edge(EdgeRecord):
@@ -71,9 +72,9 @@ def read(content: Any, where: str) -> StageInstance:
         One line that names the field, its value and the rule.
     """
     record = validated(_InstanceRecord, content, where)
-    layers, edges = GraphBuilder(where, NAMES).build(record.layers, record.edges)
+    layers, edges = built(record.layers, record.edges)
     in_ms = fingerprint(layers, edges) in MILLISECONDS
-    return StageInstance(
+    instance = StageInstance(
         name=Path(where).stem or "instance",
         layers=layers,
         edges=edges,
@@ -84,3 +85,5 @@ def read(content: Any, where: str) -> StageInstance:
         time_unit="ms" if in_ms else "s",
         warnings=(UNIT_WARNING,) if in_ms else (),
     )
+    check(instance, where, NAMES)
+    return instance

@@ -10,20 +10,18 @@ import statistics
 from pathlib import PurePath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainValidator
+from pydantic import BaseModel, ConfigDict
 
 from instances.errors import InstanceError, closest
 from instances.operator_partitioning import Operator, OperatorInstance, merged_edges, ordered
-from instances.readers.fields import Amount, NodeId, Text, validated
+from instances.rules import Amount, NodeId, Rule, Text
+from instances.validation import validated
 
 #: Bytes per millisecond behind the costs where no edge tells: 2 GiB/s, as in the release's operator graphs.
 _BYTES_PER_MS = 2**31 / 1000
 
 
-def _marker(value: Any) -> bool:
-    if value not in (0, 1):
-        raise ValueError("0, 1, true or false")
-    return bool(value)
+_Marker = Annotated[bool, Rule("0, 1, true or false", lambda core, _: core.literal_schema([0, 1, True, False]))]
 
 
 class _Node(BaseModel):
@@ -31,7 +29,7 @@ class _Node(BaseModel):
     id: NodeId
     name: Text = ""
     fpgaLatency: Amount  # noqa: N815
-    isBackwardNode: Annotated[bool, PlainValidator(_marker)] = False  # noqa: N815
+    isBackwardNode: _Marker = False  # noqa: N815
     colorClass: NodeId | None = None  # noqa: N815
     size: Amount = 0.0
 
@@ -79,12 +77,8 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
     for each, node in nodes.items():
         members.setdefault(host[each], []).append(node)
     operators = [_operator(nodes[identity], members[identity]) for identity in place]
-    try:
-        ordered_operators, tensors = ordered(
-            operators, merged_edges((place[a], place[b], volume) for (a, b), volume in volumes.items())
-        )
-    except ValueError as error:
-        raise InstanceError.at(where, "edges", "a cycle", str(error)) from None
+    tensors = merged_edges((place[a], place[b], volume) for (a, b), volume in volumes.items())
+    ordered_operators, tensors = ordered(operators, tensors, where, "edges")
     name = PurePath(where).name.removesuffix(".json") or "graph"
     return OperatorInstance(name, ordered_operators, tensors, bandwidth_bytes_per_s=per_ms * 1e3)
 

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field
 
-from instances.errors import InstanceError, closest
-from instances.graph import find_cycle, topological_order
-from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Identifier, NodeId, Text, Version, validated
+from instances.errors import InstanceError, closest, expect, expect_unique
+from instances.graph import expect_acyclic, topological_order
+from instances.rules import Amount, Bandwidth, Count, Identifier, NodeId, Text, Version, one_of
 from instances.stage_graph import (
     OBJECTIVES,
     SCHEDULES,
     AffineTime,
     DeviceGraph,
+    Objective,
     Operator,
     OperatorEdge,
+    Schedule,
     StageGraph,
     TableTime,
     Time,
     check,
+    check_time,
 )
-
-
-class _AffineRecord(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    fixed_s: Amount = 0.0
-    per_sample_s: Amount
-
-
-class _TableRecord(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    samples: list[Count]
-    seconds: list[Amount]
+from instances.validation import read_fields, validated
 
 
 class _OperatorRecord(BaseModel):
@@ -54,15 +44,9 @@ class _EdgeRecord(BaseModel):
     bytes_per_sample: Amount = 0.0
 
 
-class _DeviceRecord(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    memory_bytes: list[Amount]
-    bandwidth_bytes_per_s: list[list[Amount]]
-
-
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    problem: Annotated[str, PlainValidator(one_of("stage_graph"))]
+    problem: Annotated[str, one_of("stage_graph")]
     schema_version: Version = 1
     name: Identifier = "stage graph"
     num_devices: Count
@@ -72,12 +56,12 @@ class _InstanceRecord(BaseModel):
     minibatch: Count
     inner_bandwidth_bytes_per_s: Bandwidth | None = None
     devices_per_node: Count | None = None
-    device_graph: _DeviceRecord | None = None
-    schedule: Annotated[str, PlainValidator(one_of(*SCHEDULES))] = "uniform"
+    device_graph: DeviceGraph | None = None
+    schedule: Annotated[Schedule, one_of(*SCHEDULES)] = "uniform"
     microbatches: list[Count] = Field(default_factory=list)
     pass_ratio: tuple[Count, Count] = (1, 2)
     weight_copies: Amount = 4.0
-    objective: Annotated[str, PlainValidator(one_of(*OBJECTIVES))] = "tps"
+    objective: Annotated[Objective, one_of(*OBJECTIVES)] = "tps"
     operators: list[_OperatorRecord]
     edges: list[_EdgeRecord] = Field(default_factory=list)
 
@@ -95,6 +79,7 @@ _PLAIN = (
     "pass_ratio",
     "weight_copies",
     "objective",
+    "device_graph",
 )
 
 
@@ -122,7 +107,6 @@ def read(content: Any, where: str) -> StageGraph:
             for (source, target), each in zip(edges, record.edges, strict=True)
         ),
         microbatches=tuple(sorted(set(record.microbatches))),
-        device_graph=_devices(record, where),
         **{name: getattr(record, name) for name in _PLAIN},
     )
     check(instance, where)
@@ -131,14 +115,11 @@ def read(content: Any, where: str) -> StageGraph:
 
 def _graph(record: _InstanceRecord, where: str) -> tuple[list[int], list[tuple[int, int]]]:
     """A topological order of the operators (declared order among the ready), and the edges as pairs of indices."""
-    if not record.operators:
-        raise InstanceError.at(where, "operators", [], "at least one operator")
-    index: dict[int | str, int] = {}
-    for number, operator in enumerate(record.operators):
-        if operator.id in index:
-            raise InstanceError.at(where, f"operators[{number}].id", operator.id, "an id that no other operator has")
-        index[operator.id] = number
-    edges: list[tuple[int, int]] = []
+    ids = [operator.id for operator in record.operators]
+    expect(bool(ids), where, "operators", [], "at least one operator")
+    expect_unique(ids, where, "operators")
+    index = {name: number for number, name in enumerate(ids)}
+    edges: dict[tuple[int, int], None] = {}
     for number, edge in enumerate(record.edges):
         for end, node in (("source", edge.source), ("target", edge.target)):
             if node not in index:
@@ -148,12 +129,9 @@ def _graph(record: _InstanceRecord, where: str) -> tuple[list[int], list[tuple[i
         if pair in edges or pair[0] == pair[1]:
             rule = "an edge that is declared once, between two operators"
             raise InstanceError.at(where, f"edges[{number}]", [edge.source, edge.target], rule)
-        edges.append(pair)
-    order = topological_order(len(record.operators), edges)
-    if len(order) < len(record.operators):
-        cycle = [record.operators[node].id for node in find_cycle(len(record.operators), edges)]
-        raise InstanceError.at(where, "edges", cycle, "no cycle")
-    return order, edges
+        edges[pair] = None
+    expect_acyclic(len(ids), list(edges), where, [str(name) for name in ids])
+    return topological_order(len(ids), list(edges)), list(edges)
 
 
 def _operator(record: _OperatorRecord, field: str, where: str) -> Operator:
@@ -169,26 +147,7 @@ def _operator(record: _OperatorRecord, field: str, where: str) -> Operator:
 def _time(content: dict[str, Any], field: str, where: str) -> Time:
     """An affine time, or a table in which time does not fall and time per sample does not rise."""
     if "samples" not in content and "seconds" not in content:
-        affine = validated(_AffineRecord, content, f"{where}: {field}")
-        return AffineTime(affine.fixed_s, affine.per_sample_s)
-    table = validated(_TableRecord, content, f"{where}: {field}")
-    if not table.samples or len(table.samples) != len(table.seconds):
-        rule = "as many entries as seconds, at least one"
-        raise InstanceError.at(where, f"{field}.samples", table.samples, rule)
-    entries = list(zip(table.samples, table.seconds, strict=True))
-    for (n, early), (m, late) in itertools.pairwise(entries):
-        if not (n < m and early <= late and late * n <= early * m * (1 + 1e-12)):
-            rule = "ascending samples, seconds that do not fall, seconds per sample that do not rise"
-            raise InstanceError.at(where, field, content, rule)
-    return TableTime(tuple(table.samples), tuple(table.seconds))
-
-
-def _devices(record: _InstanceRecord, where: str) -> DeviceGraph | None:
-    graph = record.device_graph
-    if graph is None:
-        return None
-    count = len(graph.memory_bytes)
-    rows = graph.bandwidth_bytes_per_s
-    if len(rows) != count or any(len(row) != count for row in rows):
-        raise InstanceError.at(where, "device_graph.bandwidth_bytes_per_s", rows, f"{count} rows of {count} numbers")
-    return DeviceGraph(tuple(graph.memory_bytes), tuple(tuple(row) for row in rows))
+        return read_fields(AffineTime, {"fixed_s": 0.0, **content}, f"{where}: {field}")
+    table = read_fields(TableTime, content, f"{where}: {field}")
+    check_time(table, where, field)
+    return table

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field
 
-from instances.parameters import one_of
-from instances.readers.fields import Amount, Bandwidth, Count, Flag, Identifier, Text, Version, validated
-from instances.readers.stage_records import EdgeRecord, GraphBuilder, LayerRecord
-from instances.stage_partitioning import CostModel, StageInstance
-
-
-def _option(value: Any) -> str | int | float | bool:
-    if not isinstance(value, str | int | float):
-        raise ValueError("text, a number, true or false")
-    return value
+from instances.readers.stage_records import EdgeRecord, LayerRecord, built
+from instances.rules import Amount, Bandwidth, Count, Fact, Flag, Identifier, Text, Version, member_of, one_of
+from instances.stage_partitioning import CostModel, StageInstance, check
+from instances.validation import validated
 
 
 class _InstanceRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    problem: Annotated[str, PlainValidator(one_of("stage_partitioning"))]
+    problem: Annotated[str, one_of("stage_partitioning")]
     schema_version: Version
     name: Identifier = "instance"
     num_devices: Count
     memory_bytes: Amount
     bandwidth: Bandwidth
     num_microbatches: Count
-    time_unit: Annotated[str, PlainValidator(one_of("s", "ms"))] = "s"
-    cost_model: Annotated[str, PlainValidator(one_of(*CostModel))] = "paper"
+    time_unit: Annotated[str, one_of("s", "ms")] = "s"
+    cost_model: Annotated[CostModel, member_of(CostModel)] = CostModel.PAPER
     exactly: Flag = False
     max_dp_degree: Count | None = None
     layers: list[LayerRecord]
     edges: list[EdgeRecord] = Field(default_factory=list)
-    options: dict[str, Annotated[str | int | float | bool, PlainValidator(_option)]] = Field(default_factory=dict)
+    options: dict[str, Fact] = Field(default_factory=dict)
     warnings: list[Text] = Field(default_factory=list)
 
 
@@ -46,8 +40,8 @@ def read(content: Any, where: str) -> StageInstance:
         One line that names the field, its value and the rule.
     """
     record = validated(_InstanceRecord, content, where)
-    layers, edges = GraphBuilder(where, {}).build(record.layers, record.edges)
-    return StageInstance(
+    layers, edges = built(record.layers, record.edges)
+    instance = StageInstance(
         name=record.name,
         layers=layers,
         edges=edges,
@@ -55,10 +49,12 @@ def read(content: Any, where: str) -> StageInstance:
         memory_bytes=record.memory_bytes,
         bandwidth=record.bandwidth,
         num_microbatches=record.num_microbatches,
-        cost_model=CostModel(record.cost_model),
+        cost_model=record.cost_model,
         time_unit=record.time_unit,
         exactly=record.exactly,
         max_dp_degree=record.max_dp_degree,
         options=record.options,
         warnings=tuple(record.warnings),
     )
+    check(instance, where)
+    return instance

@@ -118,7 +118,7 @@ LINE = {
     ("change", "lines", "message"),
     [
         ({"gpt2/G4/tmp1": [0.1] * 29}, [], "layer_forward_times.json: len(profiles.gpt2/G4/tmp1) is 29; expected 30"),
-        ({"gpt2/G4/tmp1": [0.1] * 29 + ["x"]}, [], "profiles.gpt2/G4/tmp1[29] is 'x'; expected a number, not text"),
+        ({"gpt2/G4/tmp1": [0.1] * 29 + ["x"]}, [], "profiles.gpt2/G4/tmp1[29] is 'x'; expected a finite number"),
         (
             {"gpt2/G4/tmp1": [0.1] * 29 + [-0.1]},
             [],
@@ -129,7 +129,7 @@ LINE = {
         ({}, [LINE, []], "line 2: content is []; expected an object"),
         ({}, [{**LINE, "microbatch": 3}], "line 1: strategy is 'microbatch 3, tp_degree 1"),
         ({}, [{**LINE, "dp_degree": 16}], "expected one of the 53 strategies of homogeneous"),
-        ({}, [{**LINE, "dp_degree": "8"}], "line 1: dp_degree is '8'; expected an integer, not text"),
+        ({}, [{**LINE, "dp_degree": "8"}], "line 1: dp_degree is '8'; expected an integer from 1"),
         (
             {},
             [LINE, "", LINE],

@@ -150,7 +150,7 @@ OWN = FAMILY.to_json(DIAMOND)
         ({"tensors": [{"source": "a", "targets": ["z"], "volume_bytes": 1}]}, "tensors[0].targets[0] is 'z'"),
         ({"tensors": [{"source": "a", "targets": [], "volume_bytes": 1}]}, "tensors[0].targets is []"),
         ({"tensors": [{"source": "a", "targets": ["a"], "volume_bytes": 1}]}, "other operators than the source"),
-        ({"tensors": [*OWN["tensors"], {"source": "d", "targets": ["a"], "volume_bytes": 1}]}, "a cycle"),
+        ({"tensors": [*OWN["tensors"], {"source": "d", "targets": ["a"], "volume_bytes": 1}]}, "cycle d -> a -> d"),
         ({"num_stages": None}, "num_devices is missing"),
         ({"training": {"schedule": "chimera"}}, "training.schedule is 'chimera'"),
         ({"stages": 3}, "no such field"),
@@ -190,7 +190,7 @@ def test_profiles_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (PROFILE + "\n\tnode4 -- node1", "a cycle"),
+        (PROFILE + "\n\tnode4 -- node1", "cycle node2 -> node4 -> node1 -> node2"),
         (PROFILE + "\n\tnode4 -- node9", "an edge is 'node9'; expected an operator"),
         (PROFILE.replace("=1.5", "=fast"), "line 2: forward_compute_time is 'fast'"),
         (PROFILE.replace("parameter_size=16.000", ""), "line 2: parameter_size is missing"),

@@ -223,7 +223,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"edges": [{"source": 0, "target": 7}]}, "edges[0].target is 7"),
     ({"edges": [{"source": 0, "target": 0}]}, "edges[0] is [0, 0]"),
     ({"edges": [{"source": 0, "target": 1}] * 2}, "edges[1] is [0, 1]"),
-    ({"edges": [{"source": 0, "target": 1}, {"source": 1, "target": 0}]}, "no cycle"),
+    ({"edges": [{"source": 0, "target": 1}, {"source": 1, "target": 0}]}, "without cycles"),
     ({"colour": 1}, "colour"),
     ({"device_graph": {"memory_bytes": [1], "bandwidth_bytes_per_s": [[1]]}}, "num_devices is 6"),
     ({"device_graph": {"memory_bytes": [1], "bandwidth_bytes_per_s": [[1, 2]]}}, "1 rows of 1 numbers"),
@@ -257,6 +257,6 @@ def test_bad_times_are_one_line(forward: dict[str, Any]) -> None:
 
 def test_overrides_are_checked() -> None:
     with pytest.raises(InstanceError, match="microbatches"):
-        FAMILY.read(replace(DIAMOND, microbatches=(4,)), "x", {"minibatch": 6})
+        FAMILY.check(FAMILY.read(replace(DIAMOND, microbatches=(4,)), "x", {"minibatch": 6}), "x")
     changed = FAMILY.read(DIAMOND, "x", {"devices": 3, "memory": 5.0, "minibatch": 12, "ratio": (1, 1)})
     assert (changed.num_devices, changed.memory_bytes, changed.minibatch, changed.pass_ratio) == (3, 5.0, 12, (1, 1))

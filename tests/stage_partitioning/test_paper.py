@@ -12,7 +12,8 @@ from strategies import random_stage_instance
 from formulations.stage_partitioning import exact, linearised, paper
 from formulations.stage_partitioning.effort import choose
 from formulations.stage_partitioning.problem import evaluate, violations
-from instances.stage_partitioning import CostModel, Edge, Layer, NodeId, StageInstance, Tmpc
+from instances.rules import NodeId
+from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -1,0 +1,130 @@
+"""What single fields of an instance may hold: types with a rule, one for files and for Python.
+
+The classes in this package declare their fields with these types. `instances.validation` holds values to them; nothing
+else here needs pydantic, so that an instance can be built without importing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from instances.parameters import MAX_AMOUNT, MAX_COUNT
+
+#: Smallest bandwidth, in bytes per time unit: dividing by it stays far from overflow.
+MIN_BANDWIDTH = 1e-30
+
+#: As ``str.isprintable`` has it: neither controls nor separators, but for the space.
+_PRINTABLE = r"^(?:[^\p{C}\p{Z}]| )*$"
+
+
+class Rule:
+    """A rule in words, and pydantic's schema of the values that keep it.
+
+    ``build(core_schema, schema_of)`` makes it; left out, it is that of the type. Whatever is wrong with the value is
+    reported in these words, but with ``of_parts`` by what is wrong with its parts.
+    """
+
+    def __init__(
+        self, text: str, build: Callable[[Any, Callable[[Any], Any]], Any] | None = None, *, of_parts: bool = False
+    ) -> None:
+        self.text = text
+        self._build = build
+        self._of_parts = of_parts
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        schema = handler(source) if self._build is None else self._build(core_schema, handler)
+        if self._of_parts:
+            return schema
+        return core_schema.custom_error_schema(schema, "rule", custom_error_message=self.text)
+
+
+def _numbers(least: float, most: float | None = MAX_AMOUNT) -> Callable[[Any, Any], Any]:
+    return lambda core, _: core.float_schema(strict=True, ge=least, le=most, allow_inf_nan=False)
+
+
+def _integers(least: int, most: int, from_text: bool = False) -> Callable[[Any, Any], Any]:
+    """Integers; from a file also 4.0, as JSON tells the two apart by spelling alone, or as the text of a key."""
+
+    def whole(value: Any) -> Any:
+        if from_text and isinstance(value, str) and value.isdecimal() and value == str(int(value[:20])):
+            return int(value)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    def build(core: Any, _: Any) -> Any:
+        exact = core.int_schema(strict=True, ge=least, le=most)
+        lax = core.chain_schema([core.no_info_plain_validator_function(whole), exact])
+        return core.lax_or_strict_schema(lax_schema=lax, strict_schema=exact)
+
+    return build
+
+
+def _tested(holds: Callable[[Any], bool]) -> Callable[[Any, Any], Any]:
+    def tested(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError
+        return value
+
+    return lambda core, _: core.no_info_plain_validator_function(tested)
+
+
+def _texts(least: int) -> Callable[[Any, Any], Any]:
+    return lambda core, _: core.str_schema(strict=True, min_length=least, pattern=_PRINTABLE)
+
+
+def _node_ids(core: Any, _: Any) -> Any:
+    largest = 2**63 - 1
+    integers = core.int_schema(strict=True, ge=-largest, le=largest)
+    return core.union_schema([_texts(1)(core, _), integers], mode="left_to_right")
+
+
+def instance_of(*kinds: type) -> Rule:
+    """The rule of values that are of one of these dataclasses."""
+
+    def build(core: Any, schema_of: Callable[[Any], Any]) -> Any:
+        choices = {kind.__name__: schema_of(kind) for kind in kinds}
+        return core.tagged_union_schema(choices, discriminator=lambda value: type(value).__name__)
+
+    return Rule("an instance of " + " or ".join(kind.__name__ for kind in kinds), build, of_parts=True)
+
+
+def one_of(*words: str) -> Rule:
+    """The rule of texts that are one of these."""
+    return Rule(" or ".join(words), lambda core, _: core.literal_schema(list(words)))
+
+
+def member_of(words: type[StrEnum]) -> Rule:
+    """The rule of an enumeration's members, and of their texts in files."""
+    return Rule(" or ".join(words))
+
+
+Amount = Annotated[float, Rule(f"a finite number from 0 to {MAX_AMOUNT:g}", _numbers(0.0))]
+Bandwidth = Annotated[float, Rule("a positive number", _numbers(MIN_BANDWIDTH))]
+Seconds = Annotated[float, Rule(f"a positive number of seconds, at most {MAX_AMOUNT:g}", _numbers(1e-30))]
+Count = Annotated[int, Rule(f"an integer from 1 to {MAX_COUNT}", _integers(1, MAX_COUNT))]
+#: A degree of parallelism as a key, which files write as text.
+Degree = Annotated[
+    int, Rule(f"a positive integer up to {MAX_COUNT} as a degree", _integers(1, MAX_COUNT, from_text=True))
+]
+Index = Annotated[int, Rule("an integer from 0 on", _integers(0, 2**62))]
+Text = Annotated[str, Rule("printable text", _texts(0))]
+Identifier = Annotated[str, Rule("printable text that is not empty", _texts(1))]
+NodeId = Annotated[int | str, Rule("an integer of at most 63 bits or text, printable and not empty", _node_ids)]
+Version = Annotated[
+    int,
+    Rule("1, the only schema version there is", _tested(lambda value: value == 1 and not isinstance(value, bool))),
+]
+#: What an instance may remember of how it was made.
+Fact = Annotated[
+    str | int | float,
+    Rule(
+        "text or a finite number",
+        _tested(
+            lambda value: isinstance(value, str | int | float) and (isinstance(value, str) or abs(value) <= MAX_AMOUNT)
+        ),
+    ),
+]
+Flag = Annotated[bool, Rule("true or false", lambda core, _: core.bool_schema(strict=True))]
