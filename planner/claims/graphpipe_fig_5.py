@@ -69,7 +69,7 @@ def _sentences(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
         f"the printed 12 and 10 are samples: {uniform['first_microbatches']} micro-batches of 4, and "
         f"{each['first_microbatches']} of 1",
         f"a size for each stage takes {saved:.1f} % off the iteration at the same bottleneck: Equation 1 does not see "
-        "it",
+        "it, only Equation 2 may, where memory is short",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from planner.claims.claim import Evidence, Note
@@ -22,8 +22,11 @@ from planner.claims.graphpipe_plans import (
     ratio,
     spread,
 )
+from planner.loading import load
 
 Row = dict[str, Any]
+#: Bottlenecks that differ by less, relative, count as equal.
+_EQUAL = 1e-9
 
 
 def run(
@@ -40,15 +43,16 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
+            given = declared(count, SHAPES[shapes][model], memory)
+            place = {"devices": count, "minibatch": load(model, **given).minibatch}
             cell = []
             for method in methods:
-                found = planned(model, method, time_limit, note, **declared(count, SHAPES[shapes][model], memory))
-                cell.append({"model": found.instance, "devices": count, **columns(found), **effort(found)})
+                found = planned(model, method, time_limit, note, **given)
+                cell.append({"model": found.instance, **place, **columns(found), **effort(found)})
             base = fastest(cell, SEQUENTIAL)
             rows += [{**row, "speedup": ratio(row["samples_per_s"], base)} for row in cell]
-    return Evidence(
-        tuple(rows), INPUTS, notes=(COLUMNS, "speedup: over the faster sequential pipeline", *_sentences(rows))
-    )
+    told = (*_sentences(rows), *_bottlenecks(rows))
+    return Evidence(tuple(rows), INPUTS, notes=(COLUMNS, "speedup: over the faster sequential pipeline", *told))
 
 
 def fastest(cell: Sequence[Row], methods: Sequence[str]) -> float | None:
@@ -75,7 +79,8 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     for method in SEQUENTIAL:
         missing = [f"{row['model']} on {row['devices']}" for row in rows if _missing(row, method)]
         if missing:
-            told.append(f"{method} has no plan for {', '.join(missing)} (printed: Piper none for DLRM and CANDLE-Uno)")
+            beside = " (printed: Piper none for DLRM and CANDLE-Uno)" if method == "piper-dp" else ""
+            told.append(f"{method} has no plan for {', '.join(missing)}{beside}")
     merged = [row for row in rows if row["merged_into"] is not None and row["samples_per_s"] is not None]
     if merged:
         names = dict.fromkeys(row["model"] for row in merged)
@@ -85,6 +90,35 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         cells = ", ".join(f"{row['model']} on {row['devices']}" for row in alone)
         told.append(f"data parallelism alone is ahead of the sequential pipelines for {cells}")
     return told
+
+
+def _bottlenecks(rows: Sequence[Row]) -> Iterator[str]:
+    """What the least bottleneck (Equation 1) says of the methods, and the memory that this holds with."""
+    by_cell = {(row["model"], row["devices"], row["method"]): row for row in rows if row["tps_s"] is not None}
+    pairs = [
+        (row["tps_s"], by_cell[model, devices, "graphpipe"]["tps_s"])
+        for (model, devices, method), row in by_cell.items()
+        if method == "pipedream" and (model, devices, "graphpipe") in by_cell
+    ]
+    if not pairs:
+        return
+    below = sum(row < graph * (1 - _EQUAL) for row, graph in pairs)
+    above = sum(row > graph * (1 + _EQUAL) for row, graph in pairs)
+    yield (
+        f"Equation 1: pipedream's least bottleneck is below graphpipe's in {below} of {len(pairs)} configurations, "
+        f"equal in {len(pairs) - below - above} and above in {above}"
+    )
+    found = (f"{method} in {_whole(rows, method)}" for method in ("pipedream", "graphpipe"))
+    yield (
+        f"the plan of the least bottleneck has b = B for {', '.join(found)}; this and the sentence before hold for the "
+        "memory of these devices: where it is short, Equation 2 decides (--memory 1.5GB --models mmt --devices 8)"
+    )
+
+
+def _whole(rows: Sequence[Row], method: str) -> str:
+    """In how many configurations a method's plan of the least bottleneck has one micro-batch."""
+    own = [row for row in rows if row["method"] == method and row["tps_s"] is not None]
+    return f"{sum(row['tps_microbatch'] == row['minibatch'] for row in own)} of {len(own)}"
 
 
 def _missing(row: Row, method: str) -> bool:

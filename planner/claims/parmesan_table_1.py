@@ -63,6 +63,8 @@ def run(_inputs: str | None, note: Note, time_limit: float = TIME_LIMIT_S, objec
     notes = (
         "seconds; objective, bound and gap are those of the mapping's slowest stage, steps have four micro-batches and "
         "one all-reduce; speedups are over PipeDream's partition mapped consecutively",
+        "rannc-like is a stand-in, not RaNNC: the clustered dynamic program without refinement; pipedream is the best "
+        "cut of one topological order, not PipeDream's program",
         "predicted on reconstructed models and machines where the paper measures: printed and found speedups are "
         "comparable in kind only",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.claims.claim import Evidence, Note, examined
@@ -62,8 +63,20 @@ def run(inputs: str | None, note: Note, devices: int = 2048, limit: float = _LIM
             "8 GiB a device, released cost model; paper: an unoptimised program on one core of a laptop, "
             "released: its C++ on the machine of the published measurements, here: this machine, kernels compiled",
             f"- where a run took longer than {limit:g} s or does not fit",
+            *_sentences(rows),
         ),
     )
+
+
+def _sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The settings that the text prints seconds of, and how the published program's seconds grow with N."""
+    for row in rows:
+        if row["paper_s"] is not None and row["here_piper_s"] is not None and row["here_exact_s"] is not None:
+            yield (
+                f"{row['layers']} layers, K = {row['devices']}, N = {row['microbatches']}: printed within "
+                f"{row['paper_s'] / 60:g} minutes; here the same program {row['here_piper_s']:.2g} s, exact "
+                f"{row['here_exact_s']:.2g} s"
+            )
 
 
 def _seconds(instance: Any, method: str, limit: float) -> float | None:

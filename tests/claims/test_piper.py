@@ -222,7 +222,9 @@ def test_printed_seconds_stand_beside_the_published_profile_only(
 ) -> None:
     monkeypatch.setattr(piper_fig_3, "SETTINGS", ((32, 8, 8),))
     monkeypatch.setattr(piper_fig_3, "_PRINTED", {(32, 8, 8): 1.5})
-    assert [row["paper_s"] for row in piper_fig_3.run(str(published), silent).rows] == [1.5]
+    found = piper_fig_3.run(str(published), silent)
+    assert [row["paper_s"] for row in found.rows] == [1.5]
+    assert found.notes[-1].startswith("32 layers, K = 8, N = 8: printed within 0.025 minutes; here the same program ")
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     assert [row["paper_s"] for row in piper_fig_3.run(None, silent).rows] == [None]
 

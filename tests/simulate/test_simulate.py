@@ -67,7 +67,7 @@ def test_falling_degrees_reach_the_bottleneck_with_ceil_s_over_d(cases: int) -> 
 
 
 def test_rising_degrees_need_more_room_than_ceil_s_over_d() -> None:
-    """Degrees 2, 3, 1, all as slow per sample: Appendix A's room slows the schedule by 30 %, one more does not."""
+    """Degrees 2, 3, 1, all as slow per sample: slower with Appendix A's room, and not with one more."""
     degrees, times = [2, 3, 1], [2.0, 3.0, 1.0]
     trace, bottleneck = paced(degrees, times)
     assert trace.peak_in_flight == (3, 2, 1) and trace.time_per_sample() > 1.3 * bottleneck
