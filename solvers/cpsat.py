@@ -7,6 +7,7 @@ are interleaved.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,14 @@ class Values:
 def version() -> str:
     """Name and version, for results: ``CP-SAT 9.15.6755``."""
     return f"CP-SAT {distribution_version('ortools')}"
+
+
+def whole(bound: float) -> int:
+    """What CP-SAT's dual bound, a float, proves for an objective that is a whole number: rounded up, safely.
+
+    A millionth above a whole number is rounding, and beyond 2^53 floats do not hold every whole number.
+    """
+    return math.ceil(bound - 1e-6 - abs(bound) * 2.0**-52)
 
 
 def run(

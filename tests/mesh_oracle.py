@@ -93,3 +93,35 @@ def random_instance(rng: random.Random, most_stages: int = 5) -> MeshInstance:
         stage_bytes=float(rng.randint(0, 9)),
         ordered=rng.random() < 0.6,
     )
+
+
+def random_magnitudes(rng: random.Random) -> MeshInstance:
+    """Small meshes of tiles with two devices or more, with bandwidths and volumes of very different sizes."""
+    while True:
+        rows, columns, t, d = (rng.randint(1, 5) for _ in range(4))
+        area = t * d
+        if rows * columns <= 12 and area > 1 and rows * columns // area <= 5 and (rows * columns % area == 0):
+            break
+    scale = 10.0 ** rng.choice([-3, 0, 6])
+    spread = rng.choice([0, 1, 3])
+
+    def size() -> float:
+        return rng.choice([0, 1, 2, 3, 7, 15]) * scale * 10.0 ** rng.randint(-spread, spread)
+
+    def bandwidths() -> tuple[float, ...]:
+        return tuple(size() or scale for _ in range(columns))
+
+    return MeshInstance(
+        "magnitudes",
+        rows,
+        bandwidths(),
+        bandwidths(),
+        t,
+        d,
+        num_microbatches=rng.choice([1, 2, 8, 64]),
+        compute_s=rng.choice([0.0, 0.0, 1.0, 30.0]),
+        tp_bytes=size(),
+        dp_bytes=size(),
+        stage_bytes=size(),
+        ordered=rng.random() < 0.7,
+    )

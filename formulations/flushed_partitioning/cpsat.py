@@ -15,6 +15,7 @@ from formulations.stage_partitioning import cpsat as flat_cpsat
 from formulations.stage_partitioning.assignment import Terms
 from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
 from instances.flushed_partitioning import FlushedInstance, Schedule
+from solvers import cpsat
 from solvers.outcome import Limits, Watch
 
 
@@ -88,7 +89,7 @@ class Model(flat_cpsat.Model):
     def lower_bound(self, bound: float) -> float:
         """C and R are rounded up to whole units, and the objective is times m."""
         m = self.instance.flat.num_microbatches
-        return max(0.0, self.costs.restore((bound - (2 * m + len(self.terms.stages))) / m))
+        return max(0.0, self.costs.restore((cpsat.whole(bound) - (2 * m + len(self.terms.stages))) / m))
 
     def cut_off(self, _plan: StagePlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""

@@ -215,7 +215,7 @@ class Model(cpsat.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """T is the scaled T rounded up, at most: it may exceed the true one by less than a unit."""
-        return max(0.0, self.costs.restore(bound - 1))
+        return max(0.0, self.costs.restore(cpsat.whole(bound) - 1))
 
     def cut_off(self, _plan: HierarchicalPlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""

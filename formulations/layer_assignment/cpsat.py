@@ -45,7 +45,7 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        return (self.constant + self.scale.restore(math.ceil(bound - 1e-6))) * (1 - 1e-14)
+        return (self.constant + self.scale.restore(cpsat.whole(bound))) * (1 - 1e-14)
 
 
 def build(instance: LayerAssignmentInstance) -> CpsatModel:

@@ -22,12 +22,6 @@ from instances.layer_assignment import LayerAssignmentInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
 
-#: A known assignment in the model's units.
-_NATURAL = 1e3
-
-#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
-_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
-
 #: Relative room for rounding where what is too slow is left out.
 _MARGIN = 1e-9
 
@@ -53,7 +47,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return self.constant + max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
+        return self.constant + milp.trusted(bound) * self.unit
 
 
 def build(instance: LayerAssignmentInstance) -> MilpModel:
@@ -66,7 +60,7 @@ def build(instance: LayerAssignmentInstance) -> MilpModel:
     table = tables(instance)
     constant = math.fsum(instance.layer_time_s)
     known = evaluate(instance, balanced(instance))
-    unit = known / _NATURAL or 1.0
+    unit = known / milp.NATURAL or 1.0
     most = (known - constant) + _MARGIN * known
     arcs = [
         (j, start, end)

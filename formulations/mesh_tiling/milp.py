@@ -17,12 +17,6 @@ from instances.mesh_tiling import MeshInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
 
-#: The slowest tile's seconds in the model's units.
-_NATURAL = 1e3
-
-#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
-_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
-
 
 @dataclass
 class MilpModel(milp.Runnable, WithoutSizes):
@@ -46,14 +40,14 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
+        return milp.trusted(bound) * self.unit
 
 
 def build(instance: MeshInstance, places: Placements) -> MilpModel:
     """The model; its numbers are those of the instance but for their scale."""
     tiles = range(len(places.tiles))
     arcs = places.arcs() if instance.ordered else {}
-    unit = max([*places.tensor, *places.data, *arcs.values()]) / _NATURAL or 1.0
+    unit = max([*places.tensor, *places.data, *arcs.values()]) / milp.NATURAL or 1.0
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(tiles, domain=pyo.Binary)
     model.slowest = pyo.Var(domain=pyo.NonNegativeReals)

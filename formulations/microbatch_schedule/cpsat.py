@@ -7,7 +7,6 @@ and the seconds as declared.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,7 +78,7 @@ def build(
         model.new_int_var(int(head), max(int(head), int(latest - seconds - tail)), f"start[{number}]")
         for number, (head, seconds, tail) in enumerate(zip(known.heads, whole.seconds, known.tails, strict=True))
     ]
-    least = math.ceil(iteration_bound(whole) - 1e-6)
+    least = cpsat.whole(iteration_bound(whole))
     iteration = model.new_int_var(least, max(least, int(latest)), "iteration")
     model.add(iteration <= int(latest))
     # A pass starts when all it waits for has ended and come.
@@ -177,7 +176,7 @@ class _Backend:
             offer(self.instance, self.watch, run(graph, built.orders(values)))
 
         def told(bound: float) -> None:
-            self.watch.bound(built.units.seconds(math.ceil(bound - 1e-6)), Prover.SOLVER)
+            self.watch.bound(built.units.seconds(cpsat.whole(bound)), Prover.SOLVER)
 
         outcome = cpsat.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
         if outcome.values is not None:

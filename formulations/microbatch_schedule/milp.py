@@ -19,12 +19,6 @@ from instances.microbatch_schedule import ScheduleInstance
 from solvers import milp
 from solvers.outcome import Limits, Prover, Run, Watch
 
-#: The seconds of the bound in the model's units.
-_NATURAL = 1e3
-
-#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
-_ABSOLUTE, _RELATIVE = 1e-6, 5e-7
-
 
 @dataclass
 class MilpModel:
@@ -55,13 +49,13 @@ class MilpModel:
 
     def seconds(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit_s * SAFE
+        return milp.trusted(bound) * self.unit_s * SAFE
 
 
 def build(graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None) -> MilpModel:
     """The model of a graph that is possible; the iteration is no longer than with the orders, or than the deadline."""
     least, known = iteration_bound(graph), chains(graph)
-    unit = least / _NATURAL
+    unit = least / milp.NATURAL
     latest = run(graph).iteration_s if orders is None else run(graph, orders).iteration_s
     if deadline_s is not None:
         latest = min(latest, max(least, deadline_s)) if orders is not None else max(least, deadline_s)

@@ -42,7 +42,7 @@ class CpsatModel(cpsat.Runnable):
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
         free = self.instance.num_devices is not None
-        units = math.ceil(bound - 1e-6) - free  # the slowest stage is whole, a load over its replicas need not be
+        units = cpsat.whole(bound) - free  # the slowest stage is whole, a load over its replicas need not be
         seconds = self.scale.restore(units) / (1 if free else self.instance.replicas)
         return max(0.0, seconds * (1 - 1e-14))
 

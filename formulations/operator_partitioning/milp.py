@@ -18,11 +18,8 @@ from instances.operator_partitioning import OperatorInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
 
-#: The largest possible stage in the model's units, and the memory of a device.
-_NATURAL = 1e3
-
-#: HiGHS's tolerances let rows and costs be off by about this much, absolutely and relatively.
-_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
+#: Room in rows of sizes, in the model's units, for what HiGHS drops; what it lets through is cut off.
+_SPARE = 1e-6
 
 
 @dataclass
@@ -46,7 +43,7 @@ class MilpModel(milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit / self.replicas
+        return milp.trusted(bound) * self.unit / self.replicas
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
         """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any as large."""
@@ -63,7 +60,7 @@ def build(instance: OperatorInstance) -> MilpModel:
     free = instance.num_devices is not None
     replicas = 1 if free else instance.replicas
     top = assignment.largest_load(instance)
-    unit = top / _NATURAL or 1.0
+    unit = top / milp.NATURAL or 1.0
     model = pyo.ConcreteModel()
     model.chosen = pyo.Var(range(len(names)), domain=pyo.Binary)
     model.slowest = pyo.Var(bounds=(load_bound(instance) * replicas / unit, None))
@@ -79,21 +76,21 @@ def build(instance: OperatorInstance) -> MilpModel:
     for row in rows.sizes:
         if any(row.terms.values()):
             scale = _scale(row)
-            model.rows.add(total(row.terms, scale) <= row.limit / scale + _ABSOLUTE)
+            model.rows.add(total(row.terms, scale) <= row.limit / scale + _SPARE)
     for s, load in enumerate(rows.loads):
         if not free:
             model.rows.add(total(load, unit) <= model.slowest)
             continue
         for name, count in assignment.replica_counts(instance, s):
             # No load is above the largest one, so without this number of replicas the row says nothing.
-            slack = _NATURAL * (1 - model.chosen[place[name]])
+            slack = milp.NATURAL * (1 - model.chosen[place[name]])
             model.rows.add(total(load, unit) <= count * model.slowest + slack)
     model.objective = pyo.Objective(expr=model.slowest)
     return MilpModel(instance, model, names, unit, replicas)
 
 
 def _scale(row: Row) -> float:
-    return max(abs(value) for value in (*row.terms.values(), row.limit)) / _NATURAL or 1.0
+    return max(abs(value) for value in (*row.terms.values(), row.limit)) / milp.NATURAL or 1.0
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

@@ -68,7 +68,7 @@ class Joint(cpsat.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        return max(0.0, self.scale.restore(math.ceil(bound - 1e-6)) * (1 - 1e-14))
+        return max(0.0, self.scale.restore(cpsat.whole(bound)) * (1 - 1e-14))
 
 
 def build(instance: PlacementInstance, lower: float, upper: float | None = None) -> Joint:

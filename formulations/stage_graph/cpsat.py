@@ -89,7 +89,7 @@ class _Search:
 
     def seconds(self, units: float) -> float:
         """Seconds per sample of a bound in units."""
-        return self.scale.restore(math.ceil(units - 1e-6)) * (1 - 1e-12)
+        return self.scale.restore(cpsat.whole(units)) * (1 - 1e-12)
 
     def run(self, model: cp_model.CpModel, listen: Any) -> Run:
         """Run a model, and count its effort."""

@@ -41,9 +41,6 @@ COARSE = 0.01
 #: Stages slower than the first plan by this part of it stay in the model, so that its solver has something to decide.
 WIDER = 0.02
 
-#: HiGHS meets rows to 1e-7 only, so its bound is lowered by this part of itself.
-TRUST = 5e-7
-
 #: More devices than any instance has: a state that is not reached.
 UNREACHED = 2**40
 
@@ -242,9 +239,9 @@ class Model(WithoutSizes):
         self.prices = prices
         self.reach = reach
         self.arcs = reach.arcs()
-        self.unit = reach.target or 1.0
+        self.unit = reach.target / milp.NATURAL or 1.0
         self.pyomo = pyo.ConcreteModel()
-        self.pyomo.time = pyo.Var(bounds=(0, 1 + TRUST))
+        self.pyomo.time = pyo.Var(bounds=(0, reach.target / self.unit * (1 + milp.ROOM)))
         self.pyomo.flow = pyo.Var(range(len(self.arcs)), domain=pyo.Binary)
         self.pyomo.objective = pyo.Objective(expr=self.pyomo.time)
         self.pyomo.rows = pyo.ConstraintList()
@@ -312,7 +309,7 @@ class Model(WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return max(0.0, bound * (1 - TRUST)) * self.unit
+        return milp.trusted(bound) * self.unit
 
     def run(
         self,

@@ -2,8 +2,9 @@
 
 The same decisions and rows as the CP-SAT model (`cpsat`), told linearly. T times the degrees of a stage is linear
 in ``slot[j, t, d]``, which is T if position j has these degrees and 0 otherwise (its perspective, so no big-M stands
-between T and the times). Exact for the instance as declared; times are in units of a lower bound and bytes in units
-of M, so that HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off.
+between T and the times). Exact for the instance as declared; times are in parts of a lower bound and bytes in units
+of M, so that HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off. (These are
+its own: asked for 1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
 
 Source: this project; the problem is Piper's, section 3.6. Symbols as in `assignment`; T is the slowest stage's time,
 s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batches a stage has in flight.
@@ -27,10 +28,6 @@ from instances.stage_partitioning import StageInstance
 from solvers import milp
 from solvers.outcome import Limits, Prover, Watch
 
-#: The bound is lowered by this part of itself, because HiGHS meets rows to 1e-7 and integrality to 1e-6 only. (Asked
-#: for 1e-9 it proves false optima: tests/stage_partitioning/test_milp.py.)
-TRUST = 5e-7
-
 
 class Model(milp.Runnable):
     """The model and its variables; binary unless said otherwise.
@@ -46,9 +43,9 @@ class Model(milp.Runnable):
         self.first = first
         self.watch = watch
         upper = terms.largest_time if first is None else evaluate(terms.instance, first)
-        self.unit = terms.lower_bound or upper or 1.0
-        #: T may be this large, in units; wide enough for the tolerances of the solver.
-        self.upper = upper / self.unit * (1 + TRUST)
+        self.unit = (terms.lower_bound or upper or 1.0) / milp.NATURAL
+        #: T may be this large, in units.
+        self.upper = upper / self.unit * (1 + milp.ROOM)
         self.model = self._variables()
         self.model.objective = pyo.Objective(expr=self.model.time)
         self.model.rows = pyo.ConstraintList()
@@ -208,7 +205,7 @@ class Model(milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return max(0.0, bound * (1 - TRUST)) * self.unit
+        return milp.trusted(bound) * self.unit
 
     def cut_off(self, plan: StagePlan, _values: Any) -> None:
         """Forbid every stage that is too large."""

@@ -34,7 +34,7 @@ class CpsatModel(cpsat.Runnable, Model):
 
     def extra_time(self, bound: float) -> float:
         """Units are whole, so a bound may be rounded up (CP-SAT's may be a hair below an integer)."""
-        return self.scale.restore(math.ceil(bound - 1e-6))
+        return self.scale.restore(cpsat.whole(bound))
 
     def forbid(self, options: list[tuple[int, int]]) -> None:
         """Not every node takes one of these."""

@@ -21,9 +21,6 @@ from solvers.outcome import Limits, Watch
 #: The capacity, and the largest extra time, in the model's units.
 _NATURAL = 1e6
 
-#: HiGHS's tolerances are absolute: that much of the objective per node is not to be trusted.
-_TOLERANCE = 1e-6
-
 
 @dataclass
 class MilpModel(milp.Runnable, Model):
@@ -40,7 +37,7 @@ class MilpModel(milp.Runnable, Model):
 
     def extra_time(self, bound: float) -> float:
         """A bound less HiGHS's tolerance."""
-        return (bound - _TOLERANCE * len(self.instance.nodes)) * self.unit
+        return milp.trusted(bound) * self.unit
 
     def forbid(self, options: list[tuple[int, int]]) -> None:
         """Not every node takes one of these."""

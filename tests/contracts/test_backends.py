@@ -100,6 +100,19 @@ def market_split(num_rows: int, num_columns: int, slack: bool, seed: int = 5) ->
     return Linear(upper=[1] * num_columns + [10**5] * slacks, rows=rows, minimise=costs)
 
 
+def test_bounds_are_rounded_to_what_they_prove() -> None:
+    from solvers.cpsat import whole
+    from solvers.milp import trusted
+
+    assert [whole(value) for value in (-0.5, 0.0, 6.9, 7.0, 7.0 + 1e-9, 7.0 - 1e-9, 7.001)] == [0, 0, 7, 7, 7, 7, 8]
+    rng = random.Random(0)
+    for bits in range(1, 63):  # beyond 2^53 a float may be above the whole number that it stands for
+        for number in (rng.getrandbits(bits) for _ in range(20)):
+            assert number * (1 - 2.0**-50) - 1 < whole(float(number)) <= number
+    assert trusted(0.0) == trusted(1e-7) == 0.0
+    assert all(value * (1 - 1e-6) < trusted(value) < value - 1e-6 for value in (10.0, 1e3, 1e6))
+
+
 def test_every_backend_is_examined() -> None:
     assert set(TELL) == set(BACKENDS)
 

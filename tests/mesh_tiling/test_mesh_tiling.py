@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from mesh_oracle import covers, optimum, random_instance, step_seconds
+from mesh_oracle import covers, optimum, random_instance, random_magnitudes, step_seconds
 
 from formulations.mesh_tiling import FAMILY, cpsat, milp, paper
 from formulations.mesh_tiling.placements import Placements, regular_tiling
@@ -94,6 +94,49 @@ def test_agrees_with_brute_force(room: Any, cases: int) -> None:
         assert answer.bound <= expected * (1 + 1e-12)
         assert objective == 0 or relative_gap(objective, answer.bound) <= 1e-6, instance
     assert none
+
+
+def check_against_brute_force(room: Any, instance: MeshInstance) -> None:
+    """The optimum, a bound that is one, and infeasible exactly where there is no cover."""
+    expected, answer = optimum(instance), solve(room, instance)
+    assert answer.infeasible is (expected is None), instance
+    if expected is not None:
+        assert evaluate(instance, answer.plan) == pytest.approx(expected, rel=1e-6, abs=1e-9), instance
+        assert answer.bound <= expected * (1 + 1e-12), instance
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_no_false_optimum_of_orbital_fixing(seed: int) -> None:
+    """HiGHS 1.12, let look for symmetries, proves 462.3125 here."""
+    instance = MeshInstance(
+        "false optimum",
+        2,
+        (0.007, 0.004, 0.002, 0.008, 0.001),
+        (1e-05, 0.015, 0.002, 0.003, 0.001),
+        1,
+        2,
+        num_microbatches=2,
+        dp_bytes=0.001,
+        stage_bytes=0.007,
+        ordered=True,
+    )
+    answer = milp.solve(instance, Limits(seed=seed), Watch())
+    assert evaluate(instance, answer.plan) == pytest.approx(optimum(instance), rel=1e-6)
+    assert evaluate(instance, answer.plan) == pytest.approx(461.7292, abs=1e-4)
+    assert answer.stop is Stop.PROVED
+
+
+@BOTH
+def test_agrees_with_brute_force_at_many_magnitudes(room: Any, cases: int) -> None:
+    for case in range(cases // 4):
+        check_against_brute_force(room, random_magnitudes(random.Random(f"magnitudes {case}")))
+
+
+@pytest.mark.slow
+@BOTH
+def test_agrees_with_brute_force_on_thousands(room: Any, cases: int) -> None:
+    for case in range(100_000, 100_000 + cases):
+        check_against_brute_force(room, random_magnitudes(random.Random(f"magnitudes {case}")))
 
 
 def test_annealing_finds_plans_and_nothing_where_there_is_none(cases: int) -> None:

@@ -9,7 +9,10 @@ import pytest
 from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
 from strategies import random_stage_instance
 
+import solvers.milp
 from formulations.stage_partitioning import milp
+from formulations.stage_partitioning.assignment import Terms
+from formulations.stage_partitioning.first_plan import first_plan
 from formulations.stage_partitioning.problem import StagePlan, evaluate
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
@@ -83,6 +86,16 @@ def test_no_false_optimum_of_tight_tolerances() -> None:
 def test_an_optimal_hint_is_proved() -> None:
     """HiGHS 1.12's presolve refutes anything better than the hint here, and then says "optimal" without a bound."""
     check_answer(milp.solve, random_stage_instance(100816, max_nodes=6, max_devices=6))
+
+
+def test_a_known_plan_stays_feasible_without_its_hint() -> None:
+    """HiGHS calls a model infeasible whose plan lies within its tolerances of an upper bound of T (here the first)."""
+    for seed in (100816, *range(20)):
+        instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
+        plan = first_plan(Terms(instance), Watch())
+        if plan is not None:
+            run = solvers.milp.run(milp.build(instance, plan).model, Limits())
+            assert not run.infeasible and run.bound is not None
 
 
 def test_it_stops_when_it_is_told_to() -> None:
