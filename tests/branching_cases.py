@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 
 Pairs = list[tuple[int, int]]
@@ -57,6 +56,20 @@ def random_graph(seed: int, operators: tuple[int, int], devices: int, *, series_
     )
 
 
+def uneven_graph(seed: int, operators: tuple[int, int]) -> StageGraph:
+    """A random instance with an odd mini-batch, and the memory that some uneven replicas take, or a byte less."""
+    rng = random.Random(f"uneven {seed}")
+    instance = random_graph(seed, operators, rng.randint(2, 5), series_parallel=bool(seed % 2))
+    made = tuple(replace(each, weight_bytes=rng.choice((0.0, 0.0, 1.0))) for each in instance.operators)
+    instance = replace(instance, operators=made, minibatch=rng.choice((3, 5, 9, 15)), bandwidth_bytes_per_s=50.0)
+    cut = rng.randint(1, len(made))
+    part = list(range(cut)) if rng.random() < 0.5 else list(range(len(made) - cut, len(made)))
+    size = rng.choice([size for size in instance.microbatch_sizes if size > 1])
+    devices = rng.randint(2, instance.num_devices)
+    memory = stage_bytes(instance, part, size, devices, rng.choice((1, 1, 2)))
+    return replace(instance, memory_bytes=memory - rng.choice((0.0, 0.0, 1.0)))
+
+
 def partitions(nodes: list[int]) -> Iterator[list[list[int]]]:
     """All partitions of the nodes."""
     if not nodes:
@@ -79,7 +92,7 @@ def shares(parts: int, devices: int) -> Iterator[tuple[int, ...]]:
             yield (own, *others)
 
 
-def depths(count: int, edges: tuple[tuple[int, int], ...]) -> list[int] | None:
+def depths(count: int, edges: set[tuple[int, int]]) -> list[int] | None:
     """Stages on the longest path from each stage on; ``None`` for a cycle."""
     found = [1] * count
     for _ in range(count + 1):
@@ -93,22 +106,56 @@ def depths(count: int, edges: tuple[tuple[int, int], ...]) -> list[int] | None:
 
 
 def least_of_all(instance: StageGraph) -> float:
-    """The optimum with one micro-batch size, over all partitions, devices and sizes; ``inf`` if there is no plan."""
+    """The optimum with one micro-batch size, over all partitions, devices and sizes; ``inf`` if there is no plan.
+
+    Written from the formulas in the room's README, with none of its code.
+    """
     best = math.inf
     for parts in partitions(list(range(instance.num_operators))):
-        empty = [Stage(tuple(part), 1, 1, 1) for part in parts]
-        edges = data_edges(instance, empty)
-        deep = depths(len(parts), edges)
+        place = {node: number for number, part in enumerate(parts) for node in part}
+        ends = {(place[edge.source], place[edge.target]) for edge in instance.edges}
+        deep = depths(len(parts), {(u, v) for u, v in ends if u != v})
         if deep is None or len(parts) > instance.num_devices:
             continue
-        for devices in shares(len(parts), instance.num_devices):
-            for size in instance.microbatch_sizes:
-                flight = [min(instance.minibatch, each * size) for each in deep]
-                stages = tuple(
-                    replace(stage, devices=own, microbatch=size, in_flight=kept)
-                    for stage, own, kept in zip(empty, devices, flight, strict=True)
-                )
-                plan = StagePlan(stages, edges, instance.num_devices - sum(devices))
-                if not violations(instance, plan):
-                    best = min(best, evaluate(instance, plan))
+        for size in instance.microbatch_sizes:
+            each = [
+                [stage_s(instance, part, size, devices, depth) for devices in range(1, instance.num_devices + 1)]
+                for part, depth in zip(parts, deep, strict=True)
+            ]
+            for devices in shares(len(parts), instance.num_devices):
+                best = min(best, max(row[own - 1] for row, own in zip(each, devices, strict=True)))
     return best
+
+
+def stage_s(instance: StageGraph, part: list[int], size: int, devices: int, depth: int) -> float:
+    """Seconds per sample of a stage, ``inf`` if a replica has no sample or the stage does not fit."""
+    if devices > size or stage_bytes(instance, part, size, devices, depth) > instance.memory_bytes:
+        return math.inf
+    inside = set(part)
+    samples = len(range(0, size, devices))
+    incoming = [e.bytes_per_sample for e in instance.edges if e.target in inside and e.source not in inside]
+    outgoing = [e.bytes_per_sample for e in instance.edges if e.source in inside and e.target not in inside]
+    operators = [instance.operators[node] for node in part]
+    weights = sum(each.weight_bytes for each in operators)
+    moved = sum(incoming) + sum(outgoing)
+    step = sum(each.forward_s(samples) + each.backward_s(samples) for each in operators)
+    step += 2 * (moved * samples / instance.bandwidth_bytes_per_s)
+    step += 2 * (len(incoming) + len(outgoing)) * instance.latency_s
+    reduced = 0.0
+    if devices > 1:
+        reduced = 2 * (devices - 1) / devices * weights / instance.reduce_bandwidth(devices)
+        reduced += 2 * devices * instance.latency_s
+    return step / size + reduced / instance.minibatch
+
+
+def stage_bytes(instance: StageGraph, part: list[int], size: int, devices: int, depth: int) -> float:
+    """Bytes on the first of a stage's replicas.
+
+    Each micro-batch is dealt out to the replicas one sample after another: the first one has most.
+    """
+    inside = set(part)
+    weights = math.fsum(instance.operators[node].weight_bytes for node in part)
+    incoming = [e.bytes_per_sample for e in instance.edges if e.target in inside and e.source not in inside]
+    kept = math.fsum([*(instance.operators[node].activation_bytes for node in part), *incoming])
+    microbatches = min(depth, instance.minibatch // size)
+    return instance.weight_copies * weights + microbatches * len(range(0, size, devices)) * kept

@@ -9,7 +9,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from formulations.stage_graph.problem import Stage, StagePlan, data_edges, least_in_flight
+from formulations.stage_graph.problem import (
+    Stage,
+    StagePlan,
+    data_edges,
+    held_samples,
+    least_in_flight,
+    replica_samples,
+)
 from instances.graph import topological_order
 from instances.stage_graph import AffineTime, StageGraph
 
@@ -122,7 +129,7 @@ class Costs:
 
     def step(self, nodes: int, microbatch: int, devices: int) -> float:
         """Seconds of both passes of a micro-batch, and of its tensors that cross the border, in both directions."""
-        samples = -(-microbatch // devices)
+        samples = replica_samples(microbatch, devices)
         found = self.sums(nodes)
         seconds = found.steps.get(samples)
         if seconds is None:
@@ -143,11 +150,11 @@ class Costs:
         share = self.all_reduce(nodes, devices) / self.instance.minibatch
         return self.step(nodes, microbatch, devices) / microbatch + share
 
-    def memory(self, nodes: int, devices: int, in_flight: int) -> float:
-        """Bytes on each device of a stage with so many samples in flight."""
+    def memory(self, nodes: int, microbatch: int, devices: int, in_flight: int) -> float:
+        """Bytes on the fullest device of a stage with so many samples in flight."""
         found = self.sums(nodes)
-        kept = min(in_flight, self.instance.minibatch) / devices * found.kept_bytes
-        return self.instance.weight_copies * found.weight_bytes + kept
+        held = held_samples(self.instance.minibatch, microbatch, devices, in_flight)
+        return self.instance.weight_copies * found.weight_bytes + held * found.kept_bytes
 
     def need(
         self, nodes: int, microbatch: int, in_flight: int, target_s: float, degrees: Sequence[int] | None = None
@@ -159,7 +166,7 @@ class Costs:
         for devices in degrees or range(1, self.instance.num_devices + 1):
             if devices > microbatch:
                 return None
-            fits = self.memory(nodes, devices, in_flight) <= self.instance.memory_bytes
+            fits = self.memory(nodes, microbatch, devices, in_flight) <= self.instance.memory_bytes
             if fits and self.tps(nodes, microbatch, devices) <= target_s:
                 return devices
         return None

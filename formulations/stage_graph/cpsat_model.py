@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from formulations.stage_graph.costs import with_in_flight
 from formulations.stage_graph.cpsat_devices import Links, link_devices
 from formulations.stage_graph.downsets import largest
-from formulations.stage_graph.problem import Stage, StagePlan, data_edges
+from formulations.stage_graph.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
 from instances.stage_graph import StageGraph
 from solvers.scaling import Scale, size_scale
 
@@ -29,7 +29,13 @@ class Case:
 
     def least(self, cost: Any, degree: int) -> float:
         """The least of ``cost(size, samples of a replica)``."""
-        return float(min(cost(size, -(-size // degree)) for size in largest(self.sizes) if size >= degree))
+        sizes = (size for size in largest(self.sizes) if size >= degree)
+        return float(min(cost(size, replica_samples(size, degree)) for size in sizes))
+
+    def held(self, minibatch: int, degree: int, depth: int) -> int:
+        """The fewest samples on the fullest replica of a stage with so many micro-batches in flight."""
+        sizes = (size for size in self.sizes if size >= degree)
+        return min(held_samples(minibatch, size, degree, depth * size) for size in sizes)
 
 
 class Model:
@@ -191,30 +197,29 @@ class Model:
         copies = [instance.weight_copies * each.weight_bytes for each in instance.operators]
         kept = [each.activation_bytes for each in instance.operators]
         sent = [edge.bytes_per_sample for edge in instance.edges]
-        most = math.fsum(copies) * instance.num_devices + instance.minibatch * math.fsum([*kept, *sent])
+        most = math.fsum(copies) + instance.minibatch * math.fsum([*kept, *sent])
         rooms = {instance.memory_of(device) for device in range(instance.num_devices)}
-        unit = size_scale([*copies, *kept, *sent, *rooms], max(rooms), max(most, max(rooms) * instance.num_devices))
-        smallest = min(self.case.sizes)
+        unit = size_scale([*copies, *kept, *sent, *rooms], max(rooms), most)
         for r in self.degrees:
             for d in self.depths:
-                flight = min(d * smallest, instance.minibatch)
-                if r * math.fsum(copies) + flight * math.fsum([*kept, *sent]) <= r * min(rooms):
+                held = self.case.held(instance.minibatch, r, d)
+                if math.fsum(copies) + held * math.fsum([*kept, *sent]) <= min(rooms):
                     continue
                 for s in self.slots:
                     total = sum(
-                        (r * unit.floor(copies[v]) + flight * unit.floor(kept[v])) * self.within[v, s]
+                        (unit.floor(copies[v]) + held * unit.floor(kept[v])) * self.within[v, s]
                         for v in range(instance.num_operators)
                     ) + sum(
-                        flight * unit.floor(sent[e]) * (self.within[edge.target, s] - self.same[e, s])
+                        held * unit.floor(sent[e]) * (self.within[edge.target, s] - self.same[e, s])
                         for e, edge in enumerate(instance.edges)
                     )
                     under = [self.degree[s, r], *([self.deep[s, d]] if d > 1 else [])]
                     if self.links is None:
-                        limit = r * unit.ceil(instance.memory_bytes)
+                        limit = unit.ceil(instance.memory_bytes)
                         self.model.add(total <= limit).only_enforce_if(*under)
                         continue
                     for device, here in self.links.here(s):
-                        limit = r * unit.ceil(instance.memory_of(device))
+                        limit = unit.ceil(instance.memory_of(device))
                         self.model.add(total <= limit).only_enforce_if(*under, here)
 
     def hint(self, plan: StagePlan) -> None:

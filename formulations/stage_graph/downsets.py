@@ -226,7 +226,7 @@ class Downsets:
         """
         instance = self.costs.instance
         work, busy, tail_work, tail_busy, within, rates = self._times(largest(sizes))
-        flights = np.minimum(instance.minibatch, np.array([1.0, 2.0]) * min(sizes))
+        flights = self._flights(sizes)
         within = self._fitting(within, flights)
         reduced = min((rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0)
         self._least = np.empty(len(tail_work) + len(work), np.int64)
@@ -259,14 +259,24 @@ class Downsets:
 
     def _fitting(self, within: Array, flights: Array) -> Array:
         """Times of parts of the row behind the branches, on the degrees where they fit into memory."""
-        found = within.copy()
+        found, instance = within.copy(), self.costs.instance
         for q, to in itertools.combinations(range(len(self._tails)), 2):
-            part = self._tails[q] & ~self._tails[to]
+            sums = self.costs.sums(self._tails[q] & ~self._tails[to])
             for degree in self.degrees:
-                used = self.costs.memory(part, degree, int(flights[min(q, 1)]))
-                if used > self.costs.instance.memory_bytes:
+                used = instance.weight_copies * sums.weight_bytes + flights[min(q, 1), degree - 1] * sums.kept_bytes
+                if used > instance.memory_bytes:
                     found[q, to, degree - 1] = np.inf
         return found
+
+    def _flights(self, sizes: Sequence[int]) -> Array:
+        """Samples on the fullest of r replicas, shape (2, degrees): with one micro-batch in flight, with two or more.
+
+        The least of what these sizes keep; as `held_samples` says, ``inf`` where no size has a sample for each replica.
+        """
+        size, degree = np.array(sizes)[:, np.newaxis], np.array(self.degrees)
+        own = np.where(size >= degree, -(-size // degree), np.inf)
+        both = np.minimum(2, self.costs.instance.minibatch // size) * own
+        return np.stack([own.min(axis=0), both.min(axis=0)])
 
     def plan(self, microbatch: int) -> StagePlan:
         """The stages behind the last run of ``least`` that found enough devices, as a plan."""

@@ -23,19 +23,25 @@ NONE = 1 << 28
 
 
 @njit(cache=True, nogil=True)
+def held_samples(sizes: Any, devices: int, in_flight: int) -> int:
+    """Samples on the fullest replica with so many micro-batches in flight; ``sizes``: micro-batch and mini-batch."""
+    return int(min(in_flight, sizes[1] // sizes[0]) * ((sizes[0] + devices - 1) // devices))
+
+
+@njit(cache=True, nogil=True)
 def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float) -> Any:
     """``[stage, g]``: the most micro-batches in flight that fit into memory; 0 if not even one does.
 
     ``sizes``: micro-batch, mini-batch and the largest number of interest.
     """
-    microbatch, minibatch, most = sizes[0], sizes[1], sizes[2]
+    most = sizes[2]
     found = np.zeros((len(base), len(degrees)), np.int64)
     for stage in range(len(base)):
         for g in range(len(degrees)):
             low, high = 0, most  # low fits or is 0, high + 1 does not fit or is beyond
             while low < high:
                 middle = (low + high + 1) // 2
-                if base[stage] + min(middle * microbatch, minibatch) / degrees[g] * kept[stage] <= memory:
+                if base[stage] + held_samples(sizes, degrees[g], middle) * kept[stage] <= memory:
                     low = middle
                 else:
                     high = middle - 1
@@ -140,7 +146,6 @@ def exactly(
     of transitions looked at; -1 if stopped.
     """
     devices = flight.shape[2] - 1
-    microbatch, minibatch = sizes[0], sizes[1]
     flight[:] = -1
     for j in range(devices + 1):
         flight[0, j, 0] = j
@@ -171,7 +176,7 @@ def exactly(
                                 i = between + 1
                                 if fits[own, g] < i:
                                     continue
-                                used = base[own] + min(i * microbatch, minibatch) / r * kept[own]
+                                used = base[own] + held_samples(sizes, r, i) * kept[own]
                                 found_memory = max(peak, used)
                             rest = a if what == _STAGE or what == _GROUP else b
                             behind = between + 1 if what == _STAGE or what == _FORK else between

@@ -81,7 +81,8 @@ def fewest_devices(
     Upset ``q < tails`` has the last q operators of the row behind the branches; upset ``tails + s`` all of these, and
     of branch c its last ``states[s, c]`` operators. ``busy[s, r - 1]``: seconds per sample of passes on r devices.
     ``rates[r - 1]``: seconds per sample for each byte and each edge that crosses, each byte of weights, and fixed.
-    ``flights``: samples in flight of stages with the last operator, and of others. ``scalars``: target, memory, copies
+    ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the last operator,
+    ``flights[1, r - 1]`` of others. ``scalars``: target, memory, copies
     of the weights, and seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
     ``least[q]`` and ``before[q]`` are the result for each upset.
     """
@@ -145,7 +146,7 @@ def fewest_devices(
                             seconds += tail_busy[q, r - 1]
                         seconds += crossing[0] * rates[r - 1, 0] + crossing[1] * rates[r - 1, 1]
                         seconds += load * rates[r - 1, 2] + rates[r - 1, 3]
-                        if seconds <= target and copies * load + flight / r * keep <= memory:
+                        if seconds <= target and copies * load + flight[r - 1] * keep <= memory:
                             least[to] = least[q] + r
                             before[to] = q
                             break

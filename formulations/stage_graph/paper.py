@@ -100,7 +100,7 @@ def solve_data_parallel(
         choices = [
             (costs.tps(costs.everything, microbatch, devices), devices)
             for devices in range(1, min(instance.num_devices, microbatch) + 1)
-            if costs.memory(costs.everything, devices, microbatch) <= instance.memory_bytes
+            if costs.memory(costs.everything, microbatch, devices, microbatch) <= instance.memory_bytes
         ]
         if choices:
             plans.append(assemble(instance, [(costs.everything, min(choices)[1])], microbatch))

@@ -205,7 +205,7 @@ class PerStage:
                     if block * size > instance.minibatch:
                         continue
                     kept = min(rule(successors, size, block, instance.pass_ratio), instance.minibatch)
-                    memory = self.costs.memory(nodes, degree, kept)
+                    memory = self.costs.memory(nodes, size, degree, kept)
                     if memory <= instance.memory_bytes:
                         yield Stage(tuple(bits(nodes)), degree, size, kept, block), memory
 

@@ -121,13 +121,35 @@ def tps(instance: StageGraph, plan: StagePlan, stage: int) -> float:
     return busy / plan.stages[stage].microbatch + all_reduce_s(instance, plan.stages[stage]) / instance.minibatch
 
 
+def replica_samples(microbatch: int, devices: int) -> int:
+    """Samples of a micro-batch on the fullest of a stage's replicas: ceil(b / r).
+
+    >>> replica_samples(3, 2)
+    2
+    """
+    return -(-microbatch // devices)
+
+
+def held_samples(minibatch: int, microbatch: int, devices: int, in_flight: int) -> int:
+    """Samples in flight on the fullest replica: ceil(b / r) of each of the ceil(i / b) micro-batches in flight.
+
+    Every micro-batch is split in the same way, so a replica that is the fullest once is the fullest each time. The
+    samples of all replicas together may be fewer than r times as many.
+
+    >>> held_samples(12, 3, 2, 6)
+    4
+    """
+    return -(-min(in_flight, minibatch) // microbatch) * replica_samples(microbatch, devices)
+
+
 def pass_times(instance: StageGraph, plan: StagePlan, stage: int) -> tuple[float, float]:
     """Seconds of the forward and of the backward pass of a micro-batch; each sends and receives as many bytes.
 
-    A replica handles ceil(b / r) samples. Nothing overlaps: the stage's tensors come in and go out one after another.
+    The fullest replica sets the pace (`replica_samples`). Nothing overlaps: the stage's tensors come in and go out one
+    after another.
     """
     own = plan.stages[stage]
-    samples = math.ceil(own.microbatch / own.devices)
+    samples = replica_samples(own.microbatch, own.devices)
     moved = math.fsum(_message_s(instance, plan, own, edge, samples) for edge in range(len(instance.edges)))
     forward = math.fsum([*(instance.operators[node].forward_s(samples) for node in own.nodes), moved])
     backward = math.fsum([*(instance.operators[node].backward_s(samples) for node in own.nodes), moved])
@@ -170,9 +192,14 @@ def all_reduce_s(instance: StageGraph, stage: Stage) -> float:
 
 
 def memory_bytes(instance: StageGraph, stage: Stage) -> float:
-    """Bytes on each device of a stage: copies of the weights, and what its samples in flight keep there.
+    """Bytes on the fullest device of a stage: copies of the weights, and what its samples in flight keep there.
 
-    A sample keeps the operators' activations and the tensors that come in from other stages.
+    A sample keeps the operators' activations and the tensors that come in from other stages. The samples are those that
+    `pass_times` counts, once for each micro-batch in flight.
+
+    Source
+    ------
+    The paper gives no formula (Equation 2 names a function alone): this project's choice.
     """
     weights = math.fsum(instance.operators[node].weight_bytes for node in stage.nodes)
     kept = math.fsum(
@@ -181,7 +208,8 @@ def memory_bytes(instance: StageGraph, stage: Stage) -> float:
             *(e.bytes_per_sample for e in instance.edges if e.target in stage.nodes and e.source not in stage.nodes),
         ]
     )
-    return instance.weight_copies * weights + min(stage.in_flight, instance.minibatch) / stage.devices * kept
+    held = held_samples(instance.minibatch, stage.microbatch, stage.devices, stage.in_flight)
+    return instance.weight_copies * weights + held * kept
 
 
 def least_in_flight(instance: StageGraph, plan: StagePlan, stage: int) -> int:
@@ -220,9 +248,9 @@ def depth(plan: StagePlan) -> int:
 def violations(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
-    ``nodes``, ``partition`` and ``convex`` (C1), ``edges`` (C2), ``acyclic`` (which the paper leaves out), ``devices``
-    and ``idle`` (C3, with idle devices declared), ``schedule``, ``microbatch`` and ``in_flight`` (C4), ``links`` and
-    ``memory`` (Equation 2). Later rules are examined only where the earlier ones give them a meaning.
+    ``nodes``, ``partition`` and ``convex`` (C1), ``edges`` (C2), ``acyclic`` (section 3: the stage graph is a DAG),
+    ``devices`` and ``idle`` (C3, with idle devices declared), ``schedule``, ``microbatch`` and ``in_flight`` (C4),
+    ``links`` and ``memory`` (Equation 2). Later rules are examined only where the earlier ones give them a meaning.
     """
     found = _structure(instance, plan)
     if found or not plan.stages:

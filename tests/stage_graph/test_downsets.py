@@ -51,7 +51,7 @@ def branching(seed: int, most: int = 9) -> StageGraph:
         row(tail, [size() for _ in tail], ends)
     whole = sum(4 * each.weight_bytes + each.activation_bytes for each in operators)
     memory = float(int(whole * rng.uniform(0.3, 2)))
-    numbers = rng.choice((5.0, 50.0)), rng.choice((0.0, 0.05)), rng.choice((4, 6, 8))
+    numbers = rng.choice((5.0, 50.0)), rng.choice((0.0, 0.05)), rng.choice((4, 6, 8, 9, 15))
     return StageGraph(f"branching-{seed}", tuple(operators), tuple(edges), rng.randint(1, 4), memory, *numbers)
 
 

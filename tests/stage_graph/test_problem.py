@@ -189,7 +189,7 @@ def test_tables_agree_with_the_definition(cases: int) -> None:
             for number, (nodes, devices) in enumerate(parts):
                 assert math.isclose(costs.tps(nodes, size, devices), tps(instance, plan, number), rel_tol=1e-12)
                 stage = plan.stages[number]
-                assert costs.memory(nodes, devices, stage.in_flight) == memory_bytes(instance, stage)
+                assert costs.memory(nodes, size, devices, stage.in_flight) == memory_bytes(instance, stage)
 
 
 def test_table_times() -> None:
