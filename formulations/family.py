@@ -78,7 +78,7 @@ class Setting:
 
 
 def no_preparation() -> None:
-    """Nothing to compile."""
+    """Importing what solves is enough: it compiles its kernels (`formulations.compiled`)."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Method(Generic[Instance, Plan]):
     effort
         Predicted size of the work (the method's own elementary steps), without building anything.
     prepare
-        Loads or compiles kernels; its time is reported apart.
+        What has to be done once in a process beside importing ``solve``; its time is reported apart.
     """
 
     name: str
@@ -109,9 +109,8 @@ class Method(Generic[Instance, Plan]):
     prepare: Callable[[], None] = no_preparation
 
     def load(self) -> None:
-        """Import what solving needs, then ``prepare``: afterwards ``solve`` takes the time of its own work alone."""
-        if isinstance(self.solve, Lazy):
-            self.solve.resolve()
+        """Import what solving needs, with its kernels, and ``prepare``: what is left for ``solve`` is its own work."""
+        resolve(self.solve)
         self.prepare()
 
 
@@ -142,6 +141,8 @@ class Family(Generic[Instance, Plan]):
         ``unit(instance)``: the objective's unit.
     choose
         ``choose(instance, limits, exact) -> (method name, reason)``: the dispatcher's knowledge of this family.
+    chooses_by
+        The functions imported late (`lazy`) that ``choose`` calls: they are loaded before the clock starts.
     why_infeasible
         ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make the instance feasible.
     picture
@@ -166,6 +167,16 @@ class Family(Generic[Instance, Plan]):
     why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
     picture: Callable[[Instance, Plan], str] | None = None
     also_reads: Callable[[Any], bool] | None = None
+    chooses_by: tuple[Callable[..., Any], ...] = ()
+
+    def load(self) -> None:
+        """Import what choosing a method needs: ``choose``, and what the methods say of their own size."""
+        resolve(self.choose)
+        for function in self.chooses_by:
+            resolve(function)
+        for method in self.methods:
+            resolve(method.supports)
+            resolve(method.effort)
 
     def method(self, name: str) -> Method[Instance, Plan]:
         """The method of that name; ``KeyError`` if there is none."""
@@ -214,6 +225,12 @@ class Lazy:
         """The function itself."""
         found: Callable[..., Any] = getattr(importlib.import_module(self._module), self.__name__)
         return found
+
+
+def resolve(function: Callable[..., Any]) -> None:
+    """Import what a function is, if it is a `Lazy` one."""
+    if isinstance(function, Lazy):
+        function.resolve()
 
 
 def lazy(target: str) -> Callable[..., Any]:

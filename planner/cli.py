@@ -11,12 +11,14 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 
+from formulations.compilation import KernelCacheWarning
 from instances.errors import InstanceError
 from planner import options
 from planner.cli_bench import bench_command
@@ -144,14 +146,29 @@ def _process_manners() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    heard = warnings.showwarning
+    warnings.showwarning = _show_warning(heard)
     ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
     if ours:
         signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
+        warnings.showwarning = heard
         if ours:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _show_warning(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """Our own warning is one line; others look as Python's do."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, KernelCacheWarning):
+            otherwise(message, category, *rest, **more)
+        elif "--quiet" not in sys.argv:
+            _complain(f"warning: {message}")
+
+    return show
 
 
 def _terminate(number: int, _frame: Any) -> None:

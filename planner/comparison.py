@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from formulations.compilation import compiling
 from formulations.family import Family, Method
 from planner.destinations import writable
 from planner.dispatch import named
@@ -115,6 +116,8 @@ def crosscheck(
     """
     family = admitted(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
+    with compiling(notice):
+        family.load()
     chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
     given = method_options(chosen, options or {})
     results: list[Result] = []

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
+from numba.misc.appdirs import AppDirs
+
 import formulations
+from formulations.compilation import compiling
 from planner.terminal import console
 from planner.versions import versions
-from planner.warming import compile_all
+from planner.warming import compile_all, modules
 from solvers import BACKENDS
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 #: The HiGHS that ortools carries; two others in one process clash or are wrong (README, "Solvers").
 ORTOOLS, HIGHSPY = "9.15.6755", "1.12.0"
 _ROOMS = Path(formulations.__file__).resolve().parent
-#: Kernels that take longer than this to load were compiled just now.
-WARM_S = 2.0
 _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
 
 
@@ -98,32 +101,43 @@ def _backends() -> Iterator[Finding]:
 
 
 def _kernels() -> Iterator[Finding]:
-    """Compiled kernels load, from a cache if there is one; what is missing is compiled now."""
+    """Every method and every kernel loads, from a cache if there is one; what is missing is compiled now."""
     if not _cached():
         compile_all()
     for family in formulations.FAMILIES:
-        for method in family.methods:
-            began = time.perf_counter()
-            try:
-                method.prepare()
-            except Exception as error:
-                yield Finding(f"kernels {family.name}/{method.name}", False, f"{type(error).__name__}: {error}")
-                continue
-            seconds = time.perf_counter() - began
-            state = "compiled now" if seconds > WARM_S else "warm"
-            if seconds > 1e-3 or not _has_no_kernels(method):
-                yield Finding(f"kernels {family.name}/{method.name}", True, f"{state} ({seconds:.2f} s)")
+        began = time.perf_counter()
+        loads: list[tuple[str, Callable[[], Any]]] = [(method.name, method.load) for method in family.methods]
+        loads += [(name, partial(import_module, name)) for name in modules(family.name)]
+        with compiling() as found:
+            broken = [finding for name, load in loads if (finding := _broken(f"kernels {family.name}/{name}", load))]
+        yield from broken
+        state = f"{found.kernels} compiled now" if found.kernels else "warm"
+        seconds = time.perf_counter() - began
+        yield Finding(f"kernels {family.name}", not broken, f"{state}, {len(family.methods)} methods ({seconds:.2f} s)")
     yield _cache()
 
 
+def _broken(name: str, load: Callable[[], Any]) -> Finding | None:
+    try:
+        load()
+    except Exception as error:  # an examination reports what breaks; it does not break with it
+        return Finding(name, False, f"{type(error).__name__}: {error}")
+    return None
+
+
 def _cache() -> Finding:
-    """The cache lies beside the sources; without write access every process compiles anew."""
-    return Finding("kernel cache", bool(_cached()), f"{len(_cached())} kernels cached under {_ROOMS}")
+    """The cache lies beside the sources, or where the user may write; else every process compiles anew."""
+    kept, folder = _cached(), os.environ.get("NUMBA_CACHE_DIR") or str(_ROOMS)
+    if kept:
+        return Finding("kernel cache", True, f"{len(kept)} kernels cached under {folder}")
+    advice = "every process compiles anew; set NUMBA_CACHE_DIR to a folder that can be written"
+    return Finding("kernel cache", False, f"no kernels cached under {folder}: {advice}")
 
 
 def _cached() -> list[Path]:
-    return list(_ROOMS.rglob("__pycache__/*.nbi"))
-
-
-def _has_no_kernels(method: Any) -> bool:
-    return bool(getattr(method.prepare, "__name__", "") == "no_preparation")
+    """The kernels that are kept: in NUMBA_CACHE_DIR if that is set, beside the sources, or in the user's cache."""
+    own = os.environ.get("NUMBA_CACHE_DIR")
+    if own:
+        return list(Path(own).rglob("*.nbi"))
+    beside = list(_ROOMS.rglob("__pycache__/*.nbi"))
+    return beside or list(Path(AppDirs("numba", False).user_cache_dir).rglob("*.nbi"))

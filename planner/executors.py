@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     BrokenExecutor,
@@ -18,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection
 from typing import Any, TypeVar
 
+from formulations.compilation import KernelCacheWarning
 from planner.errors import UsageError
 
 Result = TypeVar("Result")
@@ -87,12 +89,16 @@ def _local(jobs: int) -> Iterator[Executor]:
             yield thread
     else:  # fork would copy threads of numba and of the solvers
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_the_parent) as processes:
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_work) as processes:
             yield processes
 
 
-def _end_with_the_parent() -> None:
-    """Workers wait for work on a pipe that their siblings hold open, too: after kill -9 of the parent, forever."""
+def _begin_work() -> None:
+    """Warn of nothing that the parent warns of; and end with it.
+
+    Workers wait for work on a pipe that their siblings hold open, too: after kill -9 of the parent, forever.
+    """
+    warnings.simplefilter("ignore", KernelCacheWarning)  # the parent has said so
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

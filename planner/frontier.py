@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from formulations.compilation import compiling
+from formulations.family import no_preparation
 from planner.errors import UsageError
 from planner.loading import admitted
 from planner.run import declared, silent
@@ -81,23 +84,25 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     UsageError
         If the instance is of another family, asks for sums of exactly N, or is too large.
     """
-    from formulations.stage_partitioning import exact
-    from formulations.stage_partitioning import frontier as room
+    began = time.perf_counter()
+    with compiling(notice):
+        from formulations.stage_partitioning import exact
+        from formulations.stage_partitioning import frontier as room
 
+    stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()
     family = admitted(instance)
     if family.name != _FAMILY:
         raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")
     watch = Watch(limits)
-    worker = Worker(room.prepare, lambda: room.frontier(instance, watch), watch)
+    worker = Worker(no_preparation, lambda: room.frontier(instance, watch), watch)
     with signals_stop(watch) as heard:
         try:
-            returned = attend(worker, watch, limits, heard, notice)
+            returned = attend(worker, watch, limits, heard)
         except (exact.SizeError, ValueError) as error:
             raise UsageError(f"{instance.name}: {error}") from None
     found = worker.outcome if returned else None
     seconds = worker.seconds if returned else watch.elapsed_s()
-    stats = {"compile_seconds": worker.prepare_s}
     options = declared(instance)
     if found is None:
         return Frontier(instance.name, instance.time_unit, None, [], seconds, watch.why(), options, stats, heard.signal)

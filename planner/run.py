@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Answer, Family, Method
+from formulations.compilation import compiling
+from formulations.family import Answer, Family, Method, resolve
 from planner.dispatch import AUTO, pick
 from planner.errors import CrosscheckError
 from planner.events import Event, Listen
@@ -75,6 +76,8 @@ def solve(
     """
     limits = limits or Limits()
     family = admitted(instance)
+    with compiling(notice):
+        family.load()
     began = time.perf_counter()
     chosen, reason = pick(family, instance, limits, method or AUTO, exact)
     if limits.time_s is not None:  # choosing counts against the limit
@@ -97,13 +100,15 @@ def run(
     watch = Watch(limits, _teller(family, method, instance, listen))
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
-    with signals_stop(watch) as heard:
-        returned = attend(worker, watch, limits, heard, notice)
+    with signals_stop(watch) as heard, compiling(notice) as compiled:
+        returned = attend(worker, watch, limits, heard)
         answer = worker.outcome if returned else Answer(stop=watch.why())
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         plan, objective, bound = _judge(family, method, instance, answer, watch)
         stats = {**answer.stats, "compile_seconds": worker.prepare_s}
         reasons = [reason, answer.reason]
+        if compiled.kernels:
+            stats["kernels_compiled"] = compiled.kernels
         if not returned:
             stats["left_behind"] = True
         if answer.infeasible and heard.signal is None:
@@ -247,8 +252,8 @@ def _explain(
     rest = Limits(time_s=EXPLAIN_S if left is None else left, seed=limits.seed, threads=limits.threads)
     own = Watch(rest)
     heard.watches.append(own)
-    worker = Worker(lambda: None, lambda: explain(instance, rest, own), own)
-    if not attend(worker, own, rest, heard, silent):
+    worker = Worker(lambda: resolve(explain), lambda: explain(instance, rest, own), own)
+    if not attend(worker, own, rest, heard):
         return "no time was left to find what would make it feasible", {"explain_seconds": own.elapsed_s()}
     sentence, figures = worker.outcome
     return sentence, {**figures, "explain_seconds": worker.seconds}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pkgutil
+from importlib import import_module
 
 import formulations
 from planner.executors import completed, place
@@ -22,9 +24,18 @@ def compile_all() -> None:
 
 
 def prepare(name: str) -> None:
-    """Load or compile every kernel of the family."""
+    """Load or compile every kernel of the family, and all else that its methods load."""
+    # The examination that follows loads the same modules and tells what broke.
+    for module in modules(name):
+        with contextlib.suppress(Exception):
+            import_module(module)
     family = next(family for family in formulations.FAMILIES if family.name == name)
     for method in family.methods:
-        # The examination that follows loads the same kernels and tells what broke.
         with contextlib.suppress(Exception):
-            method.prepare()
+            method.load()
+
+
+def modules(name: str) -> list[str]:
+    """The modules of a family's room."""
+    folders = [os.path.join(folder, name) for folder in formulations.__path__]
+    return [found.name for found in pkgutil.iter_modules(folders, f"formulations.{name}.")]

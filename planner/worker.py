@@ -16,8 +16,6 @@ POLL_S = 0.05
 #: A method that was asked to stop may take this long (and this share of its limit) before it is left behind:
 #: less than half of what the interface allows, the rest is for checking and printing.
 GRACE_S, GRACE_SHARE = 0.4, 0.05
-#: Kernels that take longer than this are announced: they are being compiled, not loaded.
-PATIENCE_S = 2.0
 
 
 class Worker(threading.Thread):
@@ -88,21 +86,16 @@ def signals_stop(watch: Watch) -> Iterator[Heard]:
             signal.signal(known, handler)
 
 
-def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard, notice: Callable[[str], None]) -> bool:
+def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> bool:
     """Start the worker and wait; false if it did not come back in time and was left behind.
 
     Its error, if it had one, is raised here.
     """
-    began = time.perf_counter()
     give_up: float | None = None
-    announced = False
     worker.start()
     while not worker.done.wait(POLL_S):
         now = time.perf_counter()
         prepared = worker.prepared.is_set()
-        if not prepared and not announced and now - began > PATIENCE_S:
-            announced = True
-            notice("compiling kernels, as the first run after installation must (up to 20 s)")
         # The time limit does not run while kernels compile; a signal is heard at any time.
         if not (watch.stopped() if prepared else watch.flag[0]):
             continue

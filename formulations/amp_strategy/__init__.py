@@ -84,7 +84,6 @@ def _programmable(instance: AmpInstance) -> str | None:
 
 _TOP = Setting("top", parse_count, "how many strategies the ranked list holds", metavar="N", default="10")
 _ITERATIONS = Setting("iterations", parse_count, "random tilings or strategies", metavar="N", default="300")
-_prepare = lazy("formulations.amp_strategy.search:prepare")
 
 
 def _method(
@@ -98,7 +97,6 @@ def _method(
         supports=supports,
         effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
         options=(_TOP, *options),
-        prepare=_prepare,
     )
 
 

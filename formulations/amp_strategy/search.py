@@ -240,9 +240,3 @@ def _neighbour(rng: random.Random, possible: list[Degrees], now: Degrees) -> Deg
         near = [degrees for degrees in possible if degrees.tp_degree == now.tp_degree]
     shape = rng.choice(sorted({(degrees.tp_degree, degrees.dp_degree) for degrees in near}))
     return rng.choice([degrees for degrees in near if (degrees.tp_degree, degrees.dp_degree) == shape])
-
-
-def prepare() -> None:
-    """Load or compile the kernels of layer assignment."""
-    paper.prepare()
-    exact.prepare()

@@ -99,7 +99,6 @@ def _fits_milp(instance: Instance) -> str | None:
     return f"{arcs} arcs; expected at most {_MILP_ARCS}" if arcs > _MILP_ARCS else None
 
 
-_PREPARE_PAPER = lazy("formulations.device_mapping.paper:prepare")
 _TARGETS = Setting("targets", parse_count, "targets that are searched at a time", metavar="N", default="the threads")
 
 METHODS: tuple[Method[Instance, Mapping], ...] = (
@@ -137,7 +136,6 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
             ),
             _TARGETS,
         ),
-        prepare=_PREPARE_PAPER,
     ),
     Method(
         name="parmesan-no-timeout",
@@ -146,7 +144,6 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         solve=lazy("formulations.device_mapping.paper:solve_without_timeout"),
         supports=_index_rings,
         options=(_TARGETS,),
-        prepare=_PREPARE_PAPER,
     ),
     Method(
         name="anneal",
@@ -156,7 +153,6 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         options=(
             Setting("levels", parse_count, "levels of effort, each of four times the last", metavar="N", default="4"),
         ),
-        prepare=lazy("formulations.device_mapping.anneal:prepare"),
     ),
     Method(
         name="bounds",
@@ -170,7 +166,6 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
         solve=lazy("formulations.device_mapping.exact:solve"),
         effort=lambda instance: 1e6 * instance.num_devices,
-        prepare=lazy("formulations.device_mapping.exact:prepare"),
     ),
     Method(
         name="cpsat",

@@ -19,7 +19,6 @@ from formulations.device_mapping.costs import Tables, plan_of, simple_bound, tab
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
-from instances.stage_graphs import generate
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Levels of effort; each tries targets with ``GROWTH`` times the moves of the level before.
@@ -151,9 +150,3 @@ class _Search:
         seconds = float(kernels.slowest(t.base, t.replicas, self.sending, self.link))
         if seconds < self.best:
             self.best, self.kept, self.kept_ring = seconds, self.device.copy(), self.ring.copy()
-
-
-def prepare() -> None:
-    """Load or compile the kernels."""
-    instance = generate("two-level", 2, 2, per_node=2)
-    _Search(instance, tables(instance), stage_major(instance), 0, 0.0, Watch())._part(1e-3, 1e-3, 1e-4, 1)

@@ -128,8 +128,3 @@ def _beside(deciders: Deciders, seconds: float | None, work: Callable[[Part], ob
         threads[1].join()
     if errors:
         raise errors[0]
-
-
-def prepare() -> None:
-    """Load or compile what annealing needs."""
-    anneal.prepare()

@@ -15,10 +15,8 @@ Source: reconstructed; the paper has no local search.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-OUTER = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-INNER = {**OUTER, "no_cpython_wrapper": True}
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, WORDS, compile_kernels, inner, kernel
 
 #: Share of the trials that turn a part of a ring round, where that is allowed.
 TURNS = 0.3
@@ -31,19 +29,19 @@ _FACTOR, _STEP = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 _SHIFT, _UNIT = np.uint64(33), 1.0 / 2**31
 
 
-@njit(**INNER)
+@inner()
 def _random(state):
     """The next number from 0 to below 1."""
     state[0] = state[0] * _FACTOR + _STEP
     return (state[0] >> _SHIFT) * _UNIT
 
 
-@njit(**INNER)
+@inner()
 def _over(value, limit):
     return value - limit if value > limit else 0.0
 
 
-@njit(**OUTER)
+@kernel(FLOATS2, INTS, INTS, FLOATS, FLOATS, INT, INT, INTS, INTS, FLOATS, FLOATS)
 def refresh(slowness, start, other, volume, ring_bytes, links, replicas, device, ring, sending, link):
     """Write the seconds that every node exchanges tensors (``sending``) and that every link of a ring takes."""
     for v in range(len(device)):
@@ -58,7 +56,7 @@ def refresh(slowness, start, other, volume, ring_bytes, links, replicas, device,
             link[v] = ring_bytes[s] * slowness[device[ring[v]], device[ring[after]]]
 
 
-@njit(**OUTER)
+@kernel(FLOATS, INT, FLOATS, FLOATS)
 def slowest(base, replicas, sending, link):
     """Seconds of the slowest node."""
     seconds = 0.0
@@ -71,7 +69,7 @@ def slowest(base, replicas, sending, link):
     return seconds
 
 
-@njit(**OUTER)
+@kernel(FLOATS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS)
 def set_caps(base, start, links, replicas, target, sending, link, cap, room):
     """Write each stage's best cap for the links of its ring, and what is left for its tensors; return the energy.
 
@@ -111,7 +109,7 @@ def set_caps(base, start, links, replicas, target, sending, link, cap, room):
     return energy
 
 
-@njit(**INNER)
+@inner()
 def _mark(v, bad, listed, where, count):
     """Keep ``listed[:count]`` the nodes that are over a limit; returns the new count."""
     if bad and where[v] < 0:
@@ -127,7 +125,30 @@ def _mark(v, bad, listed, where, count):
     return count
 
 
-@njit(**OUTER)
+@kernel(
+    FLOATS2,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    INT,
+    INT,
+    TRUTH,
+    FLOAT,
+    INTS,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOAT,
+    FLOAT,
+    FLOAT,
+    INT,
+    WORDS,
+    FLAG,
+)
 def anneal(
     slowness,
     start,
@@ -333,3 +354,6 @@ def anneal(
                 if _random(state) >= np.exp(-total / heat):
                     steps = 2 * length  # take it back, from its end on
     return energy
+
+
+compile_kernels(__name__)

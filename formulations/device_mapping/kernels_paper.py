@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from formulations.device_mapping.kernels import OUTER
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, compile_kernels, kernel
 
 FOUND, NONE, STOPPED = 1, 0, -1
 
 
-@njit(**OUTER)
+@kernel(FLOATS2, FLOATS, INTS, INTS, FLOATS, FLOATS, INT, INT, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
 def search(
     slowness: Any,
     base: Any,
@@ -96,3 +95,6 @@ def search(
             device[v] = -1
             k -= 1
     return NONE
+
+
+compile_kernels(__name__)

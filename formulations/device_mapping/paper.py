@@ -32,7 +32,6 @@ from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
 from instances.graph import topological_order
-from instances.stage_graphs import generate
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Relative width of the interval at which the search ends: as published, and for a proof.
@@ -230,8 +229,3 @@ def checking_scheme(instance: DeviceMapping, table: Tables) -> tuple[Any, Any, A
             settle(node, [node, *(int(s) * R + replica for s in near), *ring])
     first = np.cumsum([0, *map(len, settled)])
     return np.array(order), first, np.array([node for nodes in settled for node in nodes], np.int64)
-
-
-def prepare() -> None:
-    """Load or compile the kernel."""
-    _Searcher(generate("two-level", 2, 2, per_node=2), None, Watch()).find(1.0)

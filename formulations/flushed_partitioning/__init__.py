@@ -73,10 +73,8 @@ def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[st
     return ("labels", "the recursion with depth proves the optimum") if reason is None else ("cpsat", reason)
 
 
-def supports(instance: FlushedInstance) -> str | None:
-    """Whether the recursion with depth is exact for this instance and has few enough pairs of downsets."""
-    found: str | None = lazy(f"{_ROOM}.effort:supports")(instance)
-    return found
+#: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.
+supports = lazy(f"{_ROOM}.effort:supports")
 
 
 METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
@@ -87,7 +85,6 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.labels:solve"),
         supports=supports,
         effort=lazy(f"{_ROOM}.effort:effort"),
-        prepare=lazy(f"{_ROOM}.labels:prepare"),
     ),
     Method(
         name="cpsat",

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.flushed_partitioning.arrays import POOL, SLOTS
+from formulations.stage_partitioning.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels import (
     NO_DEVICES,
     UNKNOWN,
@@ -22,7 +24,7 @@ from formulations.stage_partitioning.kernels import (
     walk_savings,
 )
 from formulations.stage_partitioning.kernels_downsets import has, subset
-from formulations.tmpc_knapsack.decision import FOUND, INNER, NONE, OUTER, STOPPED, ZERO
+from formulations.tmpc_knapsack.decision import FOUND, NONE, STOPPED, ZERO
 
 #: What `extend` returns instead of a number of labels.
 HALTED, FULL = -2, -3
@@ -36,7 +38,7 @@ _NOISE = 1e-11
 _ONE: Any = np.uint64(1)
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, SLOTS, FLOAT, INT, FLOATS, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH, INTS, FLAG)
 def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool, rest, useful, scratch, stats, flag):
     """Every label of every downset that no other one beats, for stages whose steps take at most T.
 
@@ -110,7 +112,7 @@ def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool
     return HALTED if flag[0] != 0 else used
 
 
-@njit(**INNER)
+@inner()
 def _sums(pool, label, sums, fewest):
     """(number of different s among the labels from ``label`` on, fewest devices); ``sums``: each s, ascending.
 
@@ -129,7 +131,7 @@ def _sums(pool, label, sums, fewest):
     return count, least
 
 
-@njit(**INNER)
+@inner()
 def _slots_between(slots, bits, i, j, n, into, reaches):
     """The slots of downset i that stage j minus i reaches; ``into`` and ``reaches`` for every slot of j.
 
@@ -149,7 +151,7 @@ def _slots_between(slots, bits, i, j, n, into, reaches):
     return below
 
 
-@njit(**INNER)
+@inner()
 def _weight(profile, bits, q, i, j):
     """Bytes of weights of stage j minus i, node by node: a difference of sums would drown light ones in heavy ones."""
     total = 0.0
@@ -159,7 +161,7 @@ def _weight(profile, bits, q, i, j):
     return total
 
 
-@njit(**INNER)
+@inner()
 def _deepest(depth, chosen):
     """The largest depth of the chosen slots (bits)."""
     found, u = 0, 0
@@ -171,7 +173,7 @@ def _deepest(depth, chosen):
     return found
 
 
-@njit(**INNER)
+@inner()
 def _deepen(slots, j, n, depth, below, into, reaches, deep):
     """``deep``: the depths of the slots of downset j; returns the least number of stages on a path of the whole."""
     own, least = 1 + _deepest(depth, below), 0
@@ -183,7 +185,7 @@ def _deepen(slots, j, n, depth, below, into, reaches, deep):
     return least
 
 
-@njit(**INNER)
+@inner()
 def _insert(pool, head, j, new, s, k, longest, deep, count, plain):
     """Put a label into the list of downset j unless one there beats it; those that it beats are taken out."""
     before, label = NOTHING, head[j]
@@ -210,7 +212,7 @@ def _insert(pool, head, j, new, s, k, longest, deep, count, plain):
     return True
 
 
-@njit(**INNER)
+@inner()
 def _least_degrees(
     profile, lattice, scratch, q, i, j, whole, most_k, limit, count, sums, fewest, degree_at, stats, flag
 ):
@@ -266,7 +268,7 @@ def _least_degrees(
     return some
 
 
-@njit(**INNER)
+@inner()
 def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
     """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
     most, own = (whole, 0) if whole > 0 else (s0, 1)  # y = own + ceil(most / d)
@@ -277,7 +279,7 @@ def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
     return max(index + 1, min(fewer, slower))
 
 
-@njit(**INNER)
+@inner()
 def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
     """(relaxed, greedy) extra cost of bringing stage j minus i from ``needed`` bytes within the memory."""
     slot = scratch.slot_of[q, y]
@@ -289,3 +291,6 @@ def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
         return saving_cost(i, j, scratch.rise[slot], scratch.saving[slot], steps, scratch.sum_rise[slot],
                            scratch.sum_saving[slot], need)  # fmt: skip
     return walk_savings(lattice.bits, i, j, scratch.owner[slot], scratch.rise[slot], scratch.saving[slot], steps, need)
+
+
+compile_kernels(__name__)

@@ -12,15 +12,15 @@ of a node have the same weights at one degree t, so that the choice of TMPCs doe
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from formulations.family import Answer
 from formulations.flushed_partitioning import kernels
+from formulations.flushed_partitioning.arrays import Pool, Slots
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
 from formulations.flushed_partitioning.scan import Found, scan
-from formulations.flushed_partitioning.slots import MOST_SLOTS, Slots, find_slots
+from formulations.flushed_partitioning.slots import MOST_SLOTS, find_slots
 from formulations.stage_partitioning import exact as flat_exact
 from formulations.stage_partitioning.costs import Floats, Ints, Words, build_lattice, build_profile
 from formulations.stage_partitioning.costs import make_plan as plan_of
@@ -34,24 +34,6 @@ MOST_DOWNSETS = 20_000
 
 #: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each slot.
 _POOL, _MOST_BYTES = 1 << 14, 5 << 29
-
-
-class Pool(NamedTuple):
-    """Labels by index; ``depth`` has a column for every slot. ``next`` links the labels of one downset.
-
-    ``back`` is the label in front of which the stage, this downset minus ``low``, was put; ``tp`` is the index of its
-    t, ``dp`` its d.
-    """
-
-    s: Ints
-    devices: Ints
-    sync: Floats
-    depth: Ints
-    next: Ints
-    back: Ints
-    low: Ints
-    tp: Ints
-    dp: Ints
 
 
 def make_pool(size: int, width: int) -> Pool:
@@ -200,9 +182,3 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
             "knapsack_searches": searches,
         },
     )
-
-
-def prepare() -> None:
-    """Compile the kernels, or load them from the cache."""
-    flat_exact.prepare()
-    solve(FlushedInstance(flat_exact.tiny()), Limits(), Watch())

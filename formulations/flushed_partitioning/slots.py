@@ -9,29 +9,16 @@ the *slots* of D. A chain has one, and so has any graph whose downsets each have
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from formulations.stage_partitioning.costs import Ints, Words
+from formulations.flushed_partitioning.arrays import Slots
+from formulations.stage_partitioning.costs import Words
 from formulations.stage_partitioning.downsets import position_masks
 from instances.graph import Edges, adjacency, topological_order
 
 #: Slots of a downset are the bits of one word.
 MOST_SLOTS = 60
-
-
-class Slots(NamedTuple):
-    """Slots of every downset, n nodes; node n stands for an entry that reaches every node.
-
-    ``width[i]``: slots of downset i; ``node[i, u]``: a node outside that reaches the set of slot u. ``mask[i, v]``: the
-    slots whose sets make up what v reaches in downset i (bits). ``reach``: (n + 1, words), what each node reaches.
-    """
-
-    width: Ints
-    node: Ints
-    mask: Words
-    reach: Words
 
 
 def reachable(num_nodes: int, edges: Edges) -> list[int]:

@@ -71,7 +71,6 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         solve=lazy(f"{_ROOM}.paper:solve"),
         supports=lazy(f"{_ROOM}.effort:supports"),
         effort=lazy(f"{_ROOM}.effort:effort"),
-        prepare=lazy(f"{_ROOM}.paper:prepare"),
     ),
     Method(
         name="cpsat",

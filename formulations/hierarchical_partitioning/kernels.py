@@ -7,17 +7,31 @@ fewest machines with which each state can be reached within T. `kernels_machines
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    FLOATS2,
+    INTS,
+    SHORTS,
+    SHORTS2,
+    SHORTS3,
+    WORDS2,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.hierarchical_partitioning.arrays import ARCS, LINKS
 from formulations.hierarchical_partitioning.kernels_machines import NOTHING, PRECISE, split_machine
+from formulations.stage_partitioning.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels_downsets import has, subset
-from formulations.tmpc_knapsack.decision import INNER, OUTER
 
 #: Relative slack of the test at T, so that a plan of exactly T is found in spite of float noise in prefix sums.
 NOISE = 1e-11
 
 
-@njit(**OUTER)
+@kernel(WORDS2, INTS)
 def count_pairs(bits, starts):
     """Fill ``starts`` (D + 1): the pairs (i, j), downset i within j, number ``starts[i]`` to ``starts[i + 1] - 1``."""
     total = 0
@@ -29,7 +43,7 @@ def count_pairs(bits, starts):
     starts[bits.shape[0]] = total
 
 
-@njit(**OUTER)
+@kernel(WORDS2, INTS, INTS, INTS, FLOATS2, FLOATS2, FLOATS2, FLOATS, FLOATS, SHORTS, FLOATS2, FLOATS)
 def fill_pairs(bits, source, crossing_start, crossing_edges, entering, leaving, edge_both, cut, volume, larger, base,
                crossed):  # fmt: skip
     """For every pair: j (``larger``), the least boundary time by q (``base``, times d), bytes across (``crossed``)."""
@@ -51,13 +65,13 @@ def fill_pairs(bits, source, crossing_start, crossing_edges, entering, leaving, 
             z += 1
 
 
-@njit(**INNER)
+@inner()
 def _link_time(weight, crossed, d2, bandwidth):
     """Time per sample of the link of one of d2 machines (the appendix's middle term)."""
     return (4 * (d2 - 1) / d2 * weight + 2 * crossed) / d2 / bandwidth
 
 
-@njit(**OUTER)
+@inner()
 def fewest_machines(links, work, limit, rest):
     """``rest[i]``: a lower bound on the machines for all nodes outside downset i; NOTHING if no plan stops at i.
 
@@ -83,7 +97,7 @@ def fewest_machines(links, work, limit, rest):
         rest[i] = best if best <= most else NOTHING
 
 
-@njit(**INNER)
+@inner()
 def _machines_for(work, machine):
     """A lower bound on the machines that run a non-empty set of nodes with that much work."""
     if not 0 < work < np.inf:
@@ -91,7 +105,7 @@ def _machines_for(work, machine):
     return np.int64(min(max(1.0, np.ceil(work / machine * (1 - 1e-12) - 1e-9)), NOTHING)) if machine > 0 else NOTHING
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, LINKS, FLOAT, SHORTS2, SHORTS3, INTS, INTS, SHORTS2, SHORTS3, ARCS, SCRATCH, INTS, FLAG)
 def threshold_test(profile, lattice, links, T, labels, back, rest, ends, reach, inner_back, arcs, scratch, stats,
                    flag):  # fmt: skip
     """Is there a plan with every superstage's time <= T?
@@ -149,7 +163,7 @@ def threshold_test(profile, lattice, links, T, labels, back, rest, ends, reach, 
     return -1
 
 
-@njit(**INNER)
+@inner()
 def _open_ends(links, i, d2, left, limit, rest, ends):
     """List in ``ends`` the pairs that may be a superstage on d2 machines when ``left`` others are; their number."""
     num_ends = 0
@@ -162,7 +176,7 @@ def _open_ends(links, i, d2, left, limit, rest, ends):
     return num_ends
 
 
-@njit(**INNER)
+@inner()
 def _extend(links, i, d2, K1, K2, S, label_s, label_m, first, last, ends, num_ends, rest, reach, labels, back):
     """Labels by superstages from i on d2 machines, for the labels ``first`` to ``last`` of i; s of a complete plan."""
     full = labels.shape[0] - 1
@@ -181,3 +195,6 @@ def _extend(links, i, d2, K1, K2, S, label_s, label_m, first, last, ends, num_en
                     if j == full:
                         return s
     return -1
+
+
+compile_kernels(__name__)

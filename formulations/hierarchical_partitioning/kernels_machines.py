@@ -7,10 +7,12 @@ Source: Piper, Appendix E: dp^1[D, D'][k][s, x], as "fewest devices within T". T
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLAG, FLOAT, INT, INTS, SHORTS2, SHORTS3, compile_kernels, inner, kernel
+from formulations.hierarchical_partitioning.arrays import ARCS, LINKS
+from formulations.stage_partitioning.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels import first_degree, new_slot, saving_cost, search_choice, walk_savings
-from formulations.tmpc_knapsack.decision import FOUND, INNER, NONE, OUTER, STOPPED, ZERO
+from formulations.tmpc_knapsack.decision import FOUND, NONE, STOPPED, ZERO
 
 #: No label.
 NOTHING = 1 << 30
@@ -19,7 +21,7 @@ NOTHING = 1 << 30
 UNCOUNTED, CRUDE, PRECISE = 0, 1, 2
 
 
-@njit(**INNER)
+@inner()
 def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, stats, flag):
     """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED.
 
@@ -50,7 +52,7 @@ def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, st
     return search_choice(profile, lattice.bits, q, i, j, index, in_flight, limit, scratch, flag)
 
 
-@njit(**INNER)
+@inner()
 def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, stats, flag):
     """List in ``arcs`` the stages that begin at downset i on one of d2 machines, by rising j; False if stopped.
 
@@ -110,7 +112,7 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
     return True
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, LINKS, ARCS, INT, INT, INT, INT, FLOAT, INT, SHORTS2, SHORTS3, SCRATCH, INTS, FLAG)
 def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthest, reach, back, scratch, stats,
                   flag):  # fmt: skip
     """Which downsets j can one of d2 machines reach from ``start``: is j minus ``start`` split within its devices?
@@ -165,3 +167,6 @@ def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthe
                     back[j, x + d, 0], back[j, x + d, 1], back[j, x + d, 2] = i, q, d
             stats[1] += arcs.end[key] - arcs.begin[key]
     return tight
+
+
+compile_kernels(__name__)

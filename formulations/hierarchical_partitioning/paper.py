@@ -12,19 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.hierarchical_partitioning import kernels, kernels_machines
+from formulations.hierarchical_partitioning.arrays import Arcs, Links
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
 from formulations.stage_partitioning import exact as flat_exact
 from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
     Floats,
-    Ints,
     Lattice,
     Profile,
     Words,
@@ -37,8 +37,7 @@ from formulations.stage_partitioning.costs import (
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import Stage
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
@@ -58,46 +57,6 @@ _MODELS = {
 }
 
 Incumbent = tuple[HierarchicalPlan, float]
-
-
-class Links(NamedTuple):
-    """The cluster, and the sets of nodes that are differences of downsets, for compiled loops.
-
-    ``num_devices`` is K_1, ``num_machines`` K_2, ``inner_bandwidth`` B_1, ``bandwidth`` B_2. ``weight`` (D,) sums w_v
-    over each downset. Pairs of nested downsets, by the smaller one: from ``pair_start[i]`` on, ``larger`` is the other,
-    ``base[q]`` the least time of transfers over the boundary at the inner bandwidth (times d), ``crossed`` the bytes
-    over it.
-    """
-
-    weight: Floats
-    pair_start: Ints
-    larger: NDArray[np.int32]
-    base: Floats
-    crossed: Floats
-    num_devices: int
-    num_machines: int
-    inner_bandwidth: float
-    bandwidth: float
-    memory_model: int
-
-
-class Arcs(NamedTuple):
-    """Stages inside a machine that keep within the time of the present test, listed as they are asked for.
-
-    A list belongs to a downset i, a d_2 and a sum s of the degrees d_1 behind i: they have the number
-    ``key = i * first[K_2] + first[d_2 - 1] + s``, and the list goes from ``begin[key]`` (-1: there is none yet) to
-    ``end[key]``. Its stages go from i ``to`` another downset with ``degree`` d_1 and ``tensor`` q; ``refused[key]``
-    says that a smaller s might admit more. ``size`` (1,) are listed in all.
-    """
-
-    first: Ints
-    begin: Ints
-    end: Ints
-    refused: NDArray[np.bool_]
-    to: NDArray[np.int32]
-    degree: NDArray[np.int32]
-    tensor: NDArray[np.int32]
-    size: Ints
 
 
 class Search(flat_exact.Tables):
@@ -203,7 +162,7 @@ def whole_weights(instance: HierarchicalInstance) -> Floats:
 def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattice) -> Links:
     """What crosses the boundary of every set of nodes that a machine or a stage may hold."""
     D, P, member = len(lattice.bits), len(profile.tp_degrees), members(profile, lattice)
-    volume = np.array([edge.bytes for edge in instance.flat.edges])
+    volume = np.array([edge.bytes for edge in instance.flat.edges], np.float64)
     enters = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
     starts = np.zeros(D + 1, np.int64)
     kernels.count_pairs(lattice.bits, starts)
@@ -223,8 +182,8 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
         crossed=crossed,
         num_devices=instance.devices_per_machine,
         num_machines=instance.num_machines,
-        inner_bandwidth=instance.inner_bandwidth,
-        bandwidth=instance.outer_bandwidth,
+        inner_bandwidth=float(instance.inner_bandwidth),
+        bandwidth=float(instance.outer_bandwidth),
         memory_model=_MODELS[instance.memory_model],
     )
 
@@ -340,17 +299,3 @@ def _enough_memory(instance: HierarchicalInstance) -> float:
         max((x.activation_bytes * S + x.static_bytes for tmpcs in layer.tmpcs.values() for x in tmpcs), default=0.0)
         for layer in instance.flat.layers
     )
-
-
-def tiny() -> HierarchicalInstance:
-    """An instance that reaches every kernel."""
-    layers = tuple(
-        Layer(v, {1: (Tmpc("fast", 1.0, 1.0, 2.0, 1.0), Tmpc("light", 2.0, 1.0, 1.0, 1.0 + v))}) for v in range(3)
-    )
-    flat = StageInstance("tiny", layers, (Edge(0, 1, 1.0), Edge(1, 2, 1.0)), 4, 8.0, 1.0, 4)
-    return on_machines(flat, 2, 2, 2.0, 1.0)
-
-
-def prepare() -> None:
-    """Compile the kernels, or load them from the cache."""
-    solve(tiny(), Limits(), Watch())

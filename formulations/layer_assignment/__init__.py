@@ -114,8 +114,6 @@ def _sized(instance: Instance) -> str | None:
 
 
 _fits_program = _at_most(_program_states, PROGRAM_STATES, "states of the published program")
-_prepare_program = lazy("formulations.layer_assignment.paper:prepare")
-_prepare_sweep = lazy("formulations.layer_assignment.exact:prepare")
 
 METHODS: tuple[Method[Instance, LayerPlan], ...] = (
     Method(
@@ -125,7 +123,6 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         solve=lazy("formulations.layer_assignment.paper:solve_amp"),
         supports=_fits_program,
         effort=lambda instance: _program_states(instance) * instance.num_layers,
-        prepare=_prepare_program,
     ),
     Method(
         name="amp-released",
@@ -134,7 +131,6 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         solve=lazy("formulations.layer_assignment.paper:solve_released"),
         supports=_fits_program,
         effort=lambda instance: _program_states(instance) * instance.num_layers,
-        prepare=_prepare_program,
     ),
     Method(
         name="exact",
@@ -143,7 +139,6 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         solve=lazy("formulations.layer_assignment.exact:solve"),
         supports=_plain,
         effort=lambda instance: 100.0 * _stage_layers(instance),
-        prepare=_prepare_sweep,
     ),
     Method(
         name="exact-joint",
@@ -152,7 +147,6 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         solve=lazy("formulations.layer_assignment.exact:solve"),
         supports=_joint,
         effort=lambda instance: 2000.0 * _stage_layers(instance),
-        prepare=_prepare_sweep,
     ),
     Method(
         name="cpsat",

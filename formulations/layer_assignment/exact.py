@@ -11,7 +11,7 @@ from formulations.family import Answer
 from formulations.layer_assignment import kernels
 from formulations.layer_assignment.costs import infeasible_answer, plan_of, rounding, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate
-from instances.layer_assignment import LayerAssignmentInstance, generate
+from instances.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -35,8 +35,3 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
         stop=watch.why() if report[3] else Stop.PROVED,
         stats={"steps": int(report[2])},
     )
-
-
-def prepare() -> None:
-    """Load or compile the kernels."""
-    solve(generate(3, 2, 2, all_reduce=True), Limits(), Watch())

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INTS, compile_kernels, inner, kernel
 
 #: Assignments that are better by less than this, relatively, are not searched for.
 EXACT_GAP = 1e-13
@@ -22,7 +23,7 @@ EXACT_GAP = 1e-13
 _HALVINGS = 60
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def cheapest(
     elapsed: Any, cut: Any, held: Any, ring: Any, cap_time: Any, cap_sync: Any, back: Any, lengths: Any
 ) -> Any:
@@ -62,7 +63,7 @@ def cheapest(
     return before[num_layers]
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def slowest(elapsed: Any, lengths: Any) -> Any:
     """Seconds of the slowest stage."""
     longest, start = 0.0, 0
@@ -72,7 +73,7 @@ def slowest(elapsed: Any, lengths: Any) -> Any:
     return longest
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def longest_sync(held: Any, ring: Any, lengths: Any) -> Any:
     """Seconds of the slowest stage's all-reduce; 0 if there is none."""
     longest, start = 0.0, 0
@@ -82,7 +83,7 @@ def longest_sync(held: Any, ring: Any, lengths: Any) -> Any:
     return longest
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def least_slowest(elapsed: Any, num_stages: Any) -> Any:
     """A lower bound on the slowest stage's seconds, equal to the least but for rounding."""
     num_layers = len(elapsed) - 1
@@ -104,7 +105,7 @@ def least_slowest(elapsed: Any, num_stages: Any) -> Any:
     return low
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def least_sync(elapsed: Any, cut: Any, held: Any, ring: Any, back: Any, lengths: Any, flag: Any) -> Any:
     """A lower bound on the slowest all-reduce's seconds, equal to the least but for rounding; 0 if there is none.
 
@@ -130,7 +131,7 @@ def least_sync(elapsed: Any, cut: Any, held: Any, ring: Any, back: Any, lengths:
     return low
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def sweep(
     elapsed: Any,
     cut: Any,
@@ -181,7 +182,7 @@ def sweep(
         cap = min(longest, (useful - sending) / weight)
 
 
-@njit(cache=True, nogil=True)
+@kernel(FLOATS, FLOATS2, FLOATS2, FLOATS, FLOAT, INTS, FLAG, FLOATS, error_model="python")
 def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: Any, flag: Any, report: Any) -> None:
     """The best assignment in ``lengths``; all seconds but the constant sum of all stages count.
 
@@ -216,3 +217,6 @@ def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: A
         cap = min(sync, best - inner)
     report[0] = best
     report[1] = min(best, bound)
+
+
+compile_kernels(__name__)

@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INTS, INTS2, SHORTS3, TRUTH, compile_kernels, kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel(FLOATS, INTS2, FLOATS2, FLOAT, TRUTH, SHORTS3, INTS, FLAG, error_model="python")
 def assign(sums: Any, rank: Any, cut: Any, weight: Any, forgets: Any, back: Any, lengths: Any, flag: Any) -> Any:
     """Write the assignment and return its value without the sum of all stages; ``inf`` if the flag ended it.
 
@@ -56,3 +57,6 @@ def assign(sums: Any, rank: Any, cut: Any, weight: Any, forgets: Any, back: Any,
         m = max(m, rank[start, end])
         end = start
     return before[num_layers, 0]
+
+
+compile_kernels(__name__)

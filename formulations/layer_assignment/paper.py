@@ -23,7 +23,7 @@ from formulations.family import Answer
 from formulations.layer_assignment import kernels_paper
 from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate
-from instances.layer_assignment import LayerAssignmentInstance, generate
+from instances.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -131,8 +131,3 @@ def _split(instance: LayerAssignmentInstance, watch: Watch, lengths: list[int]) 
     plan = plan_of(lengths)
     watch.plan(plan, evaluate(instance, plan))
     return Answer(plan=plan, stop=Stop.COMPLETED)
-
-
-def prepare() -> None:
-    """Load or compile the kernels."""
-    solve_amp(generate(3, 2, 2), Limits(), Watch())

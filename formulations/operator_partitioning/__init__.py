@@ -63,7 +63,6 @@ def describe(instance: OperatorInstance) -> dict[str, Any]:
 
 LOSSES = Setting("report-losses", parse_flag, "what each step loses against the optimum", is_flag=True)
 
-_PREPARE = lazy(f"{_ROOM}.exact:prepare")
 _FLOW_EFFORT = lazy(f"{_ROOM}.effort:flow_effort")
 
 METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
@@ -74,7 +73,6 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         solve=lazy(f"{_ROOM}.paper:solve"),
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS, LOSSES),
-        prepare=_PREPARE,
     ),
     Method(
         name="dp",
@@ -83,7 +81,6 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         solve=lazy(f"{_ROOM}.paper:solve_dp"),
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS),
-        prepare=_PREPARE,
     ),
     Method(
         name="cluster",
@@ -92,7 +89,6 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         solve=lazy(f"{_ROOM}.paper:solve_cluster"),
         effort=_FLOW_EFFORT,
         options=(ALPHA,),
-        prepare=_PREPARE,
     ),
     Method(
         name="refine",
@@ -100,7 +96,6 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="Parmesan, section 4.3, from the even cut",
         solve=lazy(f"{_ROOM}.paper:solve_refine"),
         effort=_FLOW_EFFORT,
-        prepare=_PREPARE,
     ),
     Method(
         name="exact",
@@ -109,7 +104,6 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         solve=lazy(f"{_ROOM}.exact:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
-        prepare=_PREPARE,
     ),
     Method(
         name="cpsat",
@@ -133,7 +127,6 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="PipeDream, SOSP 2019: the best intervals of one topological order",
         solve=lazy(f"{_ROOM}.paper:solve_pipedream"),
         effort=_FLOW_EFFORT,
-        prepare=_PREPARE,
     ),
     Method(
         name="equal",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from formulations.operator_partitioning.downsets import all_downsets
+from formulations.operator_partitioning.exact import MAX_DOWNSETS
 from formulations.operator_partitioning.shapes import shaped
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
@@ -15,17 +17,12 @@ _QUICK_DOWNSETS = 20_000
 
 def downset_count(instance: OperatorInstance) -> int | None:
     """Number of downsets, or ``None`` if there are too many."""
-    from formulations.operator_partitioning.downsets import all_downsets
-    from formulations.operator_partitioning.exact import MAX_DOWNSETS
-
     found = all_downsets(instance, MAX_DOWNSETS)
     return None if found is None else len(found)
 
 
 def exact_supports(instance: OperatorInstance) -> str | None:
     """Whether all downsets can be enumerated."""
-    from formulations.operator_partitioning.exact import MAX_DOWNSETS
-
     if downset_count(instance) is None:
         return f"the graph has more than {MAX_DOWNSETS} downsets; parmesan gives a plan, cpsat a proof of small ones"
     return None

@@ -25,7 +25,7 @@ from formulations.operator_partitioning.problem import (
 )
 from formulations.operator_partitioning.search import Found, Search, effort_stats
 from formulations.operator_partitioning.shapes import shaped, shortage, step_bound, step_seconds_per_byte
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits, Stop, Watch
 
 #: More downsets than this are not enumerated.
@@ -153,13 +153,3 @@ def _fits(instance: OperatorInstance, bits: Words, memory_bytes: float, watch: W
     return any(
         Search(replace(each, memory_bytes=memory_bytes), bits, watch).feasible() for each in shaped(instance).values()
     )
-
-
-def prepare() -> None:
-    """Load or compile the kernels."""
-    operators = tuple(Operator(each, 1.0, 1.0, 1.0) for each in range(4))
-    tensors = tuple(Tensor(each, (each + 1,), 1.0) for each in range(3))
-    instance = OperatorInstance(
-        "chain", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=100.0, training=TrainingMemory()
-    )
-    solve(instance, Limits(), Watch())

@@ -8,9 +8,9 @@ Source: Parmesan, Equation 3; `labels` and memory: Source: reconstructed.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from formulations.tmpc_knapsack.decision import INNER, OUTER, ZERO
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, WORDS2, compile_kernels, inner, kernel
+from formulations.tmpc_knapsack.decision import ZERO
 
 FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 
@@ -20,7 +20,7 @@ _NEVER = np.int64(1 << 40)
 NOISE = 1e-12
 
 
-@njit(**OUTER)
+@kernel(WORDS2, FLOATS)
 def sums(bits, values):
     """The sum of ``values`` over each row's members, shape (D,)."""
     total = np.zeros(bits.shape[0])
@@ -31,7 +31,7 @@ def sums(bits, values):
     return total
 
 
-@njit(**OUTER)
+@kernel(WORDS2, INTS, INTS, INTS)
 def borders(bits, source, start, target):
     """For each row the tensors with their source in it and a target outside, as starts (D + 1,) and indices."""
     first = np.zeros(bits.shape[0] + 1, np.int64)
@@ -50,7 +50,7 @@ def borders(bits, source, start, target):
     return first, found
 
 
-@njit(**INNER)
+@inner()
 def _leaves(bits, r, source, start, target, t):
     if not has(bits, r, source[t]):
         return False
@@ -60,13 +60,13 @@ def _leaves(bits, r, source, start, target, t):
     return False
 
 
-@njit(**INNER)
+@inner()
 def has(bits, r, v):
     """True if row r contains operator v."""
     return (bits[r, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
 
 
-@njit(**INNER)
+@inner()
 def within(bits, low, high):
     """True if row ``low`` is contained in row ``high``."""
     for w in range(bits.shape[1]):
@@ -75,7 +75,7 @@ def within(bits, low, high):
     return True
 
 
-@njit(**INNER)
+@inner()
 def _lands(bits, low, high, start, target, t):
     """Whether tensor t has a target in the stage."""
     for k in range(start[t], start[t + 1]):
@@ -84,7 +84,7 @@ def _lands(bits, low, high, start, target, t):
     return False
 
 
-@njit(**INNER)
+@inner()
 def received(bits, low, high, edge_start, edge, start, target, seconds):
     """Seconds of the tensors that enter the stage."""
     total = 0.0
@@ -94,7 +94,7 @@ def received(bits, low, high, edge_start, edge, start, target, seconds):
     return total
 
 
-@njit(**INNER)
+@inner()
 def _inputs(bits, low, high, feed_start, feed, after_start, after, activation):
     """Bytes of the outputs that enter the stage."""
     total = 0.0
@@ -104,7 +104,7 @@ def _inputs(bits, low, high, feed_start, feed, after_start, after, activation):
     return total
 
 
-@njit(**INNER)
+@inner()
 def _peak(bits, low, high, after_start, after, activation, last):
     """Most bytes of live outputs while the stage runs in order; ``last`` is room for (n,) integers."""
     n = len(activation)
@@ -125,7 +125,7 @@ def _peak(bits, low, high, after_start, after, activation, last):
     return peak
 
 
-@njit(**INNER)
+@inner()
 def room_for(
     bits, low, high, base, sum_activation, feed_start, feed, after_start, after, activation, rules, capacity, last
 ):
@@ -148,7 +148,7 @@ def room_for(
     return np.inf if entering == 0.0 else (capacity - base) / entering
 
 
-@njit(**INNER)
+@inner()
 def keeps(room, from_end, rules):
     """Whether the inputs that the schedule keeps ``from_end`` stages before the end have room."""
     if rules[2] == 0:
@@ -159,7 +159,39 @@ def keeps(room, from_end, rules):
     return room >= kept
 
 
-@njit(**OUTER)
+@kernel(
+    WORDS2,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    INT,
+    INT,
+    INT,
+    TRUTH,
+    FLOATS,
+    FLOAT,
+    FLOAT,
+    TRUTH,
+    FLOATS2,
+    INT,
+    INTS,
+    INTS,
+    FLAG,
+    FLOATS,
+)
 def labels(
     bits, compute, fixed, activity, parameters, border, edge_start, edge, feed_start, feed, source, start, target,
     seconds, activation, after_start, after, num_stages, replicas, devices, at_most, rules, threshold, cap, blind,
@@ -367,7 +399,7 @@ def labels(
     return FOUND
 
 
-@njit(**INNER)
+@inner()
 def _rest(first, follow, uses, num_stages, replicas, devices):
     """Devices (or stages times replicas) that at most are left in front of the stage before a row."""
     fewest, here = _NEVER, first
@@ -381,7 +413,7 @@ def _rest(first, follow, uses, num_stages, replicas, devices):
     return np.float64((num_stages - fewest - 1) * replicas if replicas > 0 else devices - fewest - 1)
 
 
-@njit(**INNER)
+@inner()
 def _begin(compute, useful, count, high, limit):
     """Where in ``useful`` the last row before ``high`` of at most ``limit`` seconds is; -1: nowhere."""
     first, last = np.int64(-1), np.int64(count - 1)
@@ -394,7 +426,7 @@ def _begin(compute, useful, count, high, limit):
     return first
 
 
-@njit(**INNER)
+@inner()
 def _useful(first, follow, place, takers, uses, counts, width, fresh):
     """Drop from ``fresh`` what labels of the row do as well; True if something is left."""
     here = first
@@ -418,7 +450,7 @@ def _useful(first, follow, place, takers, uses, counts, width, fresh):
     return True
 
 
-@njit(**INNER)
+@inner()
 def _finish(first, follow, uses, num_stages, at_most):
     """The label and the number of stages of a plan that needs the fewest devices; -1 if there is none."""
     best, label, stages = _NEVER, np.int64(-1), np.int64(0)
@@ -431,7 +463,7 @@ def _finish(first, follow, uses, num_stages, at_most):
     return label, stages
 
 
-@njit(**INNER)
+@inner()
 def _longer(values, size):
     longer = np.empty(size, values.dtype)
     for k in range(len(values)):
@@ -439,10 +471,13 @@ def _longer(values, size):
     return longer
 
 
-@njit(**INNER)
+@inner()
 def _taller(values, size):
     taller = np.empty((size, values.shape[1]), values.dtype)
     for r in range(values.shape[0]):
         for s in range(values.shape[1]):
             taller[r, s] = values[r, s]
     return taller
+
+
+compile_kernels(__name__)

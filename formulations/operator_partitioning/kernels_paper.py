@@ -8,13 +8,38 @@ Source: Parmesan, Equations 2 and 3.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, INTS2, TRUTH, WORDS2, compile_kernels, kernel
 from formulations.operator_partitioning.kernels import NOISE, has, keeps, received, room_for, within
-from formulations.tmpc_knapsack.decision import OUTER, ZERO
+from formulations.tmpc_knapsack.decision import ZERO
 
 
-@njit(**OUTER)
+@kernel(
+    WORDS2,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    INT,
+    INT,
+    TRUTH,
+    FLOATS,
+    FLOAT,
+    FLOATS2,
+    INTS2,
+    FLAG,
+)
 def fill_table(
     bits, compute, fixed, activity, border, edge_start, edge, feed_start, feed, source, start, target, seconds,
     activation, after_start, after, num_stages, replicas, at_most, rules, ceiling, best, before, flag
@@ -82,3 +107,6 @@ def fill_table(
                         count += 1
                         is_new = False
     return steps
+
+
+compile_kernels(__name__)

@@ -78,29 +78,24 @@ def choose(instance: PlacementInstance, _limits: Limits, exact: bool) -> tuple[s
     return "turns", f"partition and mapping in turns ({refused})"
 
 
-_PREPARE = lazy(f"{_ROOM}.phases:prepare")
-
 METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
     Method(
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
         solve=lazy(f"{_ROOM}.phases:solve"),
-        prepare=_PREPARE,
     ),
     Method(
         name="decoupled",
         claim=Claim.HEURISTIC,
         source="the best partition for the flat network, then its best mapping",
         solve=lazy(f"{_ROOM}.phases:solve_decoupled"),
-        prepare=_PREPARE,
     ),
     Method(
         name="turns",
         claim=Claim.HEURISTIC,
         source="moves of operators on the links of the mapping and swaps of devices, in turns",
         solve=lazy(f"{_ROOM}.phases:solve_turns"),
-        prepare=_PREPARE,
     ),
     Method(
         name="joint",
@@ -109,7 +104,6 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         solve=lazy(f"{_ROOM}.joint:solve"),
         supports=supports_joint,
         effort=lambda instance: 1e4 * joint_size(instance),
-        prepare=_PREPARE,
     ),
 )
 

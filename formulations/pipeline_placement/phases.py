@@ -202,11 +202,3 @@ def _moved(partition: OperatorPlan, operator: int, source: int, target: int) -> 
 def why_infeasible(instance: PlacementInstance, limits: Limits, watch: Watch) -> tuple[str, dict[str, float]]:
     """What the partition lacks: every partition can be placed."""
     return exact_partition.why_infeasible(instance.operators, limits, watch)
-
-
-def prepare() -> None:
-    """Load or compile the kernels of both phases."""
-    exact_partition.prepare()
-    exact_mapping.prepare()
-    paper_mapping.prepare()
-    anneal.prepare()

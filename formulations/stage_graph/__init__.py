@@ -12,7 +12,7 @@ from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from instances.parameters import one_of, parse_count, parse_degrees, parse_flag
 from instances.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, check, parse_ratio, to_json
 from instances.units import parse_bandwidth, parse_bytes, parse_time
-from solvers.outcome import Limits
+from solvers.outcome import Limits, Watch
 
 _OVERRIDES = (
     Setting("devices", parse_count, "devices, all alike", metavar="D"),
@@ -80,7 +80,7 @@ def describe(instance: StageGraph) -> dict[str, Any]:
     }
 
 
-def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str]:
+def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]:
     """All partitions where the model is small, a proof over upsets where equal branches are rows, else CP-SAT."""
     operators = f"{instance.num_operators} operators"
     provable = _one_size(instance) is None
@@ -89,7 +89,7 @@ def choose(instance: StageGraph, _limits: Limits, exact: bool) -> tuple[str, str
     if provable and instance.num_operators > _SMALL and _suits(instance) is None:
         return "cpsat" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
     if exact:
-        narrow = provable and instance.num_operators <= _NARROW and _fits_levels(instance)
+        narrow = provable and instance.num_operators <= _NARROW and _fits_levels(instance, Watch(limits))
         return "levels" if narrow else "cpsat", f"{operators}, {'narrow' if narrow else 'wide'}"
     if provable and instance.num_operators <= _SMALL:
         return "levels", f"{operators}: all partitions, level by level"
@@ -119,7 +119,6 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
-_prepare = lazy("formulations.stage_graph.prepare:prepare")
 _suits = lazy("formulations.stage_graph.proof:suits")
 _fits_levels = lazy("formulations.stage_graph.levels:fits")
 
@@ -142,7 +141,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
                 default="branch",
             ),
         ),
-        prepare=_prepare,
     ),
     Method(
         name="graphpipe-plus",
@@ -151,7 +149,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.plus:solve"),
         supports=_alike,
         effort=_effort(2),
-        prepare=_prepare,
     ),
     Method(
         name="pipedream",
@@ -161,7 +158,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_alike,
         effort=_effort(2),
         options=(_ANY_DEGREE,),
-        prepare=_prepare,
     ),
     Method(
         name="piper-dp",
@@ -176,7 +172,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
                 "merge", parse_count, "operators of a row that stay together", metavar="N", default="as few as fit"
             ),
         ),
-        prepare=_prepare,
     ),
     Method(
         name="data-parallel",
@@ -184,7 +179,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="one stage",
         solve=lazy("formulations.stage_graph.paper:solve_data_parallel"),
         supports=_alike,
-        prepare=_prepare,
     ),
     Method(
         name="levels",
@@ -193,7 +187,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.levels:solve"),
         supports=_uniform,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
-        prepare=_prepare,
     ),
     Method(
         name="downsets",
@@ -202,7 +195,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.proof:solve_downsets"),
         supports=_uniform,
         effort=_effort(4),
-        prepare=_prepare,
     ),
     Method(
         name="cpsat",
@@ -211,7 +203,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.cpsat:solve"),
         supports=_one_size,
         effort=_effort(4),
-        prepare=_prepare,
     ),
     Method(
         name="milp-columns",
@@ -220,7 +211,6 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=lazy("formulations.stage_graph.milp_columns:solve"),
         supports=_uniform,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,
-        prepare=_prepare,
     ),
 )
 
@@ -239,4 +229,5 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     methods=METHODS,
     choose=choose,
     describe=describe,
+    chooses_by=(_suits, _fits_levels),
 )

@@ -15,20 +15,36 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from formulations.compiled import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    FLOATS3,
+    INT,
+    INTS,
+    INTS2,
+    INTS3,
+    SHORTS2,
+    SHORTS3,
+    TRUTH,
+    compile_kernels,
+    inner,
+    kernel,
+)
 
 _STAGE, _CHAIN, _SPLIT, _GROUP, _FORK = range(5)
 #: More devices than any instance has.
 NONE = 1 << 28
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def held_samples(sizes: Any, devices: int, in_flight: int) -> int:
     """Samples on the fullest replica with so many micro-batches in flight; ``sizes``: micro-batch and mini-batch."""
     return int(min(in_flight, sizes[1] // sizes[0]) * ((sizes[0] + devices - 1) // devices))
 
 
-@njit(cache=True, nogil=True)
+@kernel(FLOATS, FLOATS, INTS, INTS, FLOAT, error_model="python")
 def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float) -> Any:
     """``[stage, g]``: the most micro-batches in flight that fit into memory; 0 if not even one does.
 
@@ -49,7 +65,7 @@ def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel(INTS, INTS, INTS, INTS, INTS, SHORTS2, INT, SHORTS3, SHORTS3, SHORTS3, FLAG, error_model="python")
 def fewest(
     start: Any,
     kind: Any,
@@ -119,7 +135,25 @@ def fewest(
     return looked
 
 
-@njit(cache=True, nogil=True)
+@kernel(
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS2,
+    INTS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    TRUTH,
+    INTS3,
+    FLOATS3,
+    INTS3,
+    INTS3,
+    FLAG,
+    error_model="python",
+)
 def exactly(
     start: Any,
     kind: Any,
@@ -207,3 +241,6 @@ def exactly(
                 flight[s, j, d] = best_flight
                 memory[s, j, d] = best_memory
     return looked
+
+
+compile_kernels(__name__)

@@ -7,7 +7,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from formulations.compiled import (
+    FLAG,
+    FLOATS,
+    FLOATS2,
+    FLOATS3,
+    INT,
+    INTS,
+    INTS2,
+    TRUTHS,
+    compile_kernels,
+    inner,
+    kernel,
+)
 
 #: More devices than any instance has.
 NONE = 1 << 14
@@ -15,7 +28,7 @@ NONE = 1 << 14
 _SLACK = 1e-11
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, counts: Any, found: Any) -> None:
     """What crosses the border of the stage between two upsets: bytes and edges, and bytes that come in.
 
@@ -52,7 +65,30 @@ def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, coun
         start = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel(
+    INTS2,
+    TRUTHS,
+    INTS,
+    INTS2,
+    FLOATS,
+    FLOATS2,
+    FLOATS,
+    FLOATS,
+    FLOATS2,
+    FLOATS2,
+    FLOATS,
+    FLOATS2,
+    FLOATS2,
+    FLOATS3,
+    FLOATS2,
+    FLOATS2,
+    FLOATS,
+    INT,
+    INTS,
+    INTS,
+    FLAG,
+    error_model="python",
+)
 def fewest_devices(
     states: Any,
     first: Any,
@@ -165,3 +201,6 @@ def fewest_devices(
                 rank += ranks[after, low] - ranks[after, other[after]]
                 other[after] = low
     return int(least[-1])
+
+
+compile_kernels(__name__)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from formulations.compiled import FLAG, FLOAT, FLOATS2, INTS, INTS2, SHORTS2, compile_kernels, kernel
 
 #: More devices than any instance has.
 NONE = 1 << 28
 
 
-@njit(cache=True, nogil=True)
+@kernel(FLOATS2, INTS2, FLOAT, INTS, SHORTS2, error_model="python")
 def needed(tps: Any, room: Any, target: float, degrees: Any, need: Any) -> None:
     """``need[stage, i]``: fewest devices with which a stage keeps the target with i micro-batches in flight."""
     for stage in range(need.shape[0]):
@@ -26,7 +26,7 @@ def needed(tps: Any, room: Any, target: float, degrees: Any, need: Any) -> None:
                 filled = room[stage, g]
 
 
-@njit(cache=True, nogil=True)
+@kernel(INTS, INTS, INTS, SHORTS2, SHORTS2, SHORTS2, error_model="python")
 def packed(option_start: Any, group: Any, rest: Any, need: Any, pack: Any, choice: Any) -> None:
     """``pack[set, i]``: fewest devices for a set of operators on one level, as one stage or as several.
 
@@ -45,7 +45,7 @@ def packed(option_start: Any, group: Any, rest: Any, need: Any, pack: Any, choic
             choice[s, i] = picked
 
 
-@njit(cache=True, nogil=True)
+@kernel(INTS, INTS, INTS, SHORTS2, SHORTS2, SHORTS2, FLAG, error_model="python")
 def placed(start: Any, level: Any, after: Any, pack: Any, least: Any, pick: Any, flag: Any) -> bool:
     """``least[u, i]``: fewest devices for what is not in upset u, its last stages with i micro-batches in flight.
 
@@ -70,3 +70,6 @@ def placed(start: Any, level: Any, after: Any, pack: Any, least: Any, pick: Any,
                     least[u, i] = more
                     pick[u, i] = x
     return True
+
+
+compile_kernels(__name__)

@@ -14,10 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from formulations.compiled import FLOATS, INT, INTS, compile_kernels, kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel(INTS, INTS, INTS, FLOATS, FLOATS, INTS, INTS, INTS, INTS, INT, error_model="python")
 def makespan(
     size: Any,
     room: Any,
@@ -84,3 +85,6 @@ def makespan(
     for s in range(stages):
         longest = max(longest, free[s])
     return longest
+
+
+compile_kernels(__name__)

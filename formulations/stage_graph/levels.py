@@ -98,13 +98,13 @@ def _groups(pieces: list[int]) -> Iterator[int]:
         yield first | sum(others[number] for number in bits(chosen))
 
 
-def fits(instance: StageGraph) -> bool:
-    """Whether the search can be laid out, found by doing so: a second or two at most."""
+def fits(instance: StageGraph, watch: Watch) -> bool:
+    """Whether the search can be laid out, found by doing so: a second or two at most, and not if that is stopped."""
     try:
-        Levels(Costs(instance), Watch())
+        Levels(Costs(instance), watch)
     except TooManyError:
         return False
-    return True
+    return not watch.stopped()
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:  # noqa: ARG001

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.stage_partitioning import kernels_calls
+from formulations.stage_partitioning.arrays import CallScratch
 from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.downsets import all_downsets, position_masks
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
@@ -42,20 +43,6 @@ class Origin(NamedTuple):
     q: int
     dp: int
     y: int
-
-
-class Scratch(NamedTuple):
-    """Work space of the kernels: one stage's nodes and options."""
-
-    nodes: Ints
-    start: Ints
-    base: Floats
-    weight: Floats
-    per_microbatch: Floats
-    static: Floats
-    cost: Floats
-    memory: Floats
-    choice: Ints
 
 
 class Options(NamedTuple):
@@ -271,8 +258,8 @@ def _no_counts() -> Ints:
     return np.zeros(kernels_calls.COUNTS, np.int64)
 
 
-def _scratch(profile: Profile) -> Scratch:
+def _scratch(profile: Profile) -> CallScratch:
     n = profile.num_tmpcs.shape[1]
     base, weight, per_microbatch, static, cost, memory = np.zeros((6, n * profile.time.shape[2]))
     nodes, start, choice = np.zeros(n, np.int64), np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
-    return Scratch(nodes, start, base, weight, per_microbatch, static, cost, memory, choice)
+    return CallScratch(nodes, start, base, weight, per_microbatch, static, cost, memory, choice)

@@ -191,7 +191,7 @@ def restricted(profile: Profile, kept: Flags) -> Profile:
     there = np.take_along_axis(kept, first, 2)
 
     def moved(values: NDArray[Any], order: Ints, valid: Flags) -> NDArray[Any]:
-        return np.where(valid, np.take_along_axis(values, order, 2), 0)
+        return np.ascontiguousarray(np.where(valid, np.take_along_axis(values, order, 2), 0))
 
     into, out = first[:, profile.target], first[:, profile.source]
     return profile._replace(

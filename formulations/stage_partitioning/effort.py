@@ -6,6 +6,7 @@ Thresholds measured in November 2026 on two shared cores (one thread, numba kern
 from __future__ import annotations
 
 from formulations.stage_partitioning import model_size
+from formulations.stage_partitioning.downsets import all_downsets
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
 
@@ -27,8 +28,6 @@ _PATIENCE_S = 600.0
 
 def downset_count(instance: StageInstance) -> int | None:
     """Number of downsets, or ``None`` if there are more than ``MAX_DOWNSETS``."""
-    from formulations.stage_partitioning.downsets import all_downsets
-
     found = all_downsets(instance, MAX_DOWNSETS)
     return None if found is None else len(found)
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.stage_partitioning import kernels
+from formulations.stage_partitioning.arrays import Scratch
 from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
-    Floats,
-    Ints,
     Lattice,
     Profile,
     build_lattice,
@@ -36,7 +35,7 @@ from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate, stage_memory, suffix_sums
 from formulations.tmpc_knapsack.decision import FOUND, decide
 from instances.parameters import MAX_COUNT
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
@@ -48,33 +47,6 @@ _SAVING_ORDERS = 512
 #: must find room: with fewer, they would be summed again and again.
 _SUMS = 8_000_000
 _FEWEST_SUMMED = 16
-
-
-class Scratch(NamedTuple):
-    """Work space of one search.
-
-    ``slot_of[q, y]`` names the row that holds the saving order at (q, y); ``sum_rise`` and ``sum_saving`` hold its sums
-    over every downset, or have no rows where those would take too much memory.
-    """
-
-    slot_of: Ints
-    next_slot: Ints
-    steps: Ints
-    owner: NDArray[np.int32]
-    rise: Floats
-    saving: Floats
-    sum_rise: Floats
-    sum_saving: Floats
-    size: Ints
-    nodes: Ints
-    start: Ints
-    base: Floats
-    weight: Floats
-    per_microbatch: Floats
-    static: Floats
-    cost: Floats
-    memory: Floats
-    choice: Ints
 
 
 class SizeError(Exception):
@@ -383,16 +355,3 @@ def unlimited_devices(instance: StageInstance) -> int:
     """A K that no plan can exceed, every degree at its largest; or the largest that an instance may declare."""
     largest_t = max((t for layer in instance.layers for t, found in layer.tmpcs.items() if found), default=1)
     return min(instance.num_microbatches * largest_t, MAX_COUNT)
-
-
-def tiny() -> StageInstance:
-    """An instance that reaches every kernel."""
-    layers = tuple(
-        Layer(v, {1: (Tmpc("fast", 1.0, 1.0, 2.0, 1.0), Tmpc("light", 2.0, 1.0, 1.0, 1.0 + v))}) for v in range(3)
-    )
-    return StageInstance("tiny", layers, (Edge(0, 1, 1.0), Edge(1, 2, 1.0)), 3, 8.0, 1.0, 4)
-
-
-def prepare() -> None:
-    """Compile the kernels, or load them from the cache."""
-    solve(tiny(), Limits(), Watch())

@@ -102,12 +102,6 @@ def corners(times: NDArray[np.float64]) -> list[tuple[int, int, float]]:
     return list(zip(k.tolist(), s.tolist(), times[k, s].tolist(), strict=True))
 
 
-def prepare() -> None:
-    """Compile the kernels, or load them from the cache."""
-    exact.prepare()  # tables of many downsets are made entry by entry, by its kernels
-    frontier(exact.tiny(), Watch())
-
-
 def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
     """Numbers of downsets, devices and sums, if they fit."""
     downsets = all_downsets(instance, MAX_DOWNSETS)

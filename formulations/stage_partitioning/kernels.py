@@ -6,10 +6,24 @@ Source: reconstructed (the paper's recursion turned into a feasibility test; REA
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    HALVES2,
+    INT,
+    INTS,
+    SHORTS2,
+    TRUTH,
+    WORDS2,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.stage_partitioning.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels_downsets import has, subset
-from formulations.tmpc_knapsack.decision import FOUND, INNER, NONE, OUTER, STOPPED, ZERO, decide, ratio_order
+from formulations.tmpc_knapsack.decision import FOUND, NONE, STOPPED, ZERO, decide, ratio_order
 
 #: No label: more devices than any cluster has.
 NO_DEVICES = 1 << 30
@@ -24,14 +38,14 @@ _THOROUGH = 4000
 _NOISE = 1e-11
 
 
-@njit(**INNER)
+@inner()
 def boundary(profile, lattice, q, i, j):
     """Least time of the transfers over the boundary of stage j minus i (times d)."""
     return _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
                      lattice.crossing_edges, profile.source, lattice.bits, q, i, j)  # fmt: skip
 
 
-@njit(**INNER)
+@inner()
 def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, source, bits, q, i, j):
     """As `boundary`, on the arrays it needs: handing over whole tuples costs more than the sum itself."""
     total = entering[q, j] + leaving[q, i]
@@ -42,7 +56,7 @@ def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, sour
     return total
 
 
-@njit(**OUTER)
+@kernel(PROFILE, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS)
 def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch, static):
     """Nodes of stage j minus i and the options of each: time with boundary transfers, weight, memory a and b.
 
@@ -72,7 +86,7 @@ def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch,
     return m
 
 
-@njit(**INNER)
+@inner()
 def saving_order(profile, q, y, owner, rise, saving):
     """Hull increments of all nodes at degree q and y micro-batches in flight, best ratio first; their number.
 
@@ -116,7 +130,7 @@ def saving_order(profile, q, y, owner, rise, saving):
     return m
 
 
-@njit(**INNER)
+@inner()
 def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
     """Running sums of a saving order over every downset, shape (D, m): a stage's are the difference of two rows."""
     for i in range(bits.shape[0]):
@@ -128,7 +142,7 @@ def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
             sum_rise[i, r], sum_saving[i, r] = total_rise, total_saving
 
 
-@njit(**INNER)
+@inner()
 def saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
     """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done."""
     if m == 0 or sum_saving[j, m - 1] - sum_saving[i, m - 1] < need:
@@ -147,7 +161,7 @@ def saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
     return spent + rise[low] * (need / saving[low]), sum_rise[j, low] - sum_rise[i, low]
 
 
-@njit(**INNER)
+@inner()
 def walk_savings(bits, i, j, owner, rise, saving, m, need):
     """As ``saving_cost`` where running sums would take too much memory."""
     spent = 0.0
@@ -162,7 +176,7 @@ def walk_savings(bits, i, j, owner, rise, saving, m, need):
     return np.inf, np.inf
 
 
-@njit(**INNER)
+@inner()
 def _first_at_least(degrees, wanted):
     """Least index of a degree >= ``wanted`` (np.searchsorted takes a second to compile)."""
     low, high = 0, len(degrees)
@@ -175,7 +189,7 @@ def _first_at_least(degrees, wanted):
     return low
 
 
-@njit(**INNER)
+@inner()
 def first_degree(degrees, resync, index, base, weight, limit):
     """Least index >= ``index`` whose d satisfies base + resync[d] weight <= d limit; len(degrees) if there is none.
 
@@ -194,7 +208,7 @@ def first_degree(degrees, resync, index, base, weight, limit):
     return index
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS)
 def devices_for_rest(profile, lattice, limit, rest, useful):
     """``rest[i]``: a lower bound on the devices for all nodes outside downset i in stages of time <= ``limit``.
 
@@ -231,7 +245,7 @@ def devices_for_rest(profile, lattice, limit, rest, useful):
     return begin
 
 
-@njit(**INNER)
+@inner()
 def _stage_devices(profile, lattice, i, j, limit, most_k):
     """Fewest devices, up to ``most_k``, that run stage j minus i in time ``limit``, at the least memory it may need."""
     degrees, tp = profile.dp_degrees, profile.tp_degrees
@@ -255,7 +269,7 @@ def _stage_devices(profile, lattice, i, j, limit, most_k):
     return fewest
 
 
-@njit(**INNER)
+@inner()
 def _devices_for(work, limit):
     """A lower bound on the devices that run a non-empty set of nodes with that much work."""
     if not 0 < work < np.inf:
@@ -263,7 +277,7 @@ def _devices_for(work, limit):
     return np.int64(min(max(1.0, np.ceil(work / limit * (1 - 1e-12) - 1e-9)), NO_DEVICES)) if limit > 0 else NO_DEVICES
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, SCRATCH, INTS, FLAG)
 def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d,
                    scratch, stats, flag):  # fmt: skip
     """Is there a plan with every stage's time <= T?
@@ -392,7 +406,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     return best
 
 
-@njit(**INNER)
+@inner()
 def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
     """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
     if in_flight <= 2:
@@ -403,7 +417,7 @@ def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
     return max(index + 1, min(fewer, slower))
 
 
-@njit(**INNER)
+@inner()
 def new_slot(profile, bits, q, in_flight, scratch):
     """Make the saving order at (q, y) and, where there is room, its sums; the row that holds it."""
     slot = scratch.next_slot[0]
@@ -419,7 +433,7 @@ def new_slot(profile, bits, q, in_flight, scratch):
     return slot
 
 
-@njit(**INNER)
+@inner()
 def search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
     """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED."""
     if scratch.size[0] < 0:
@@ -431,3 +445,6 @@ def search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag
         scratch.memory[x] = scratch.per_microbatch[x] * in_flight + scratch.static[x]
     budget = profile.dp_degrees[index] * limit
     return decide(m, scratch.start, scratch.cost, scratch.memory, profile.memory, budget, scratch.choice, flag)
+
+
+compile_kernels(__name__)

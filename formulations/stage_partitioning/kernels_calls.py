@@ -10,8 +10,22 @@ Source: Piper, section 4, Appendix C and Appendix D (the loops over D, D', t, d,
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import (
+    FLAG,
+    FLOAT,
+    FLOATS2,
+    INT,
+    INTS,
+    INTS2,
+    TRUTH,
+    TRUTHS,
+    WORDS2,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.stage_partitioning.arrays import CALL_SCRATCH, LATTICE, PROFILE
 from formulations.stage_partitioning.kernels import assemble
 from formulations.stage_partitioning.kernels_downsets import subset
 from formulations.tmpc_knapsack.kernels import solve_arrays
@@ -33,7 +47,7 @@ TOLERANCE = 1e-9
 LARGEST_GAP = 1e9
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _last_fitting(m, capacity, most, lightest, scratch):
     """The largest y <= ``most`` at which the lightest (or the fastest, first among equals) options fit; 0 if none."""
     low, high = 0, most
@@ -55,7 +69,7 @@ def _last_fitting(m, capacity, most, lightest, scratch):
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel(PROFILE, WORDS2, INT, INT, INT, INT, INT, CALL_SCRATCH, error_model="python")
 def open_call(profile, bits, q, i, j, index, m, scratch):
     """Costs of a call's options: their shares of the stage's time per sample, written to ``scratch.cost``.
 
@@ -69,7 +83,9 @@ def open_call(profile, bits, q, i, j, index, m, scratch):
     return m
 
 
-@njit(cache=True, nogil=True)
+@kernel(
+    PROFILE, LATTICE, FLOAT, FLOATS2, INTS, INT, INT, TRUTH, INT, INTS, INTS2, INTS, CALL_SCRATCH, error_model="python"
+)
 def pick(profile, lattice, capacity, heavy, last_y, first, last, nontrivial, seen, ordinals, found, counts, scratch):
     """Write the origins (i, j, q, index of d, y) of the instances numbered ``ordinals`` (ascending) to ``found``.
 
@@ -117,7 +133,7 @@ def pick(profile, lattice, capacity, heavy, last_y, first, last, nontrivial, see
     return here - seen, taken
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _fingerprint(m, scratch):
     """A hash of the stage that is assembled: equal stages have equal ones."""
     code = np.uint64(m)
@@ -128,7 +144,7 @@ def _fingerprint(m, scratch):
     return code
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _same_stage(m, one, other):
     """Whether two assembled stages of m nodes have the same options in the same order."""
     for v in range(m + 1):
@@ -142,7 +158,7 @@ def _same_stage(m, one, other):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(PROFILE, WORDS2, INTS2, INTS2, INTS, CALL_SCRATCH, CALL_SCRATCH, error_model="python")
 def twins(profile, bits, origins, groups, table, scratch, other):
     """``groups[g]`` are the first row of a stage (i, j, q) in ``origins`` and that of an equal stage before it, or -1.
 
@@ -173,7 +189,7 @@ def twins(profile, bits, origins, groups, table, scratch, other):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(PROFILE, LATTICE, FLOAT, INTS2, INTS2, TRUTHS, FLOATS2, CALL_SCRATCH, FLAG, error_model="python")
 def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, flag):
     """Solve the instances ``origins`` exactly and by every rule in ``use``; ``gaps[rule, r]`` is how far it is off.
 
@@ -216,3 +232,6 @@ def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, fla
             elif time > least * (1 + TOLERANCE):
                 gap = min((time - least) / least, LARGEST_GAP) if least > 0 else LARGEST_GAP
             gaps[rule, r] = gap
+
+
+compile_kernels(__name__)

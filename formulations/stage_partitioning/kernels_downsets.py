@@ -6,12 +6,12 @@ Source: Piper, Definition 4.1.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from formulations.tmpc_knapsack.decision import INNER, OUTER, ZERO
+from formulations.compiled import INT, WORDS2, compile_kernels, inner, kernel
+from formulations.tmpc_knapsack.decision import ZERO
 
 
-@njit(**OUTER)
+@kernel(INT, WORDS2, INT)
 def enumerate_downsets(num_nodes, below, limit):
     """All downsets as bitsets, shape (D, words); an empty array if there are more than ``limit``.
 
@@ -47,7 +47,7 @@ def enumerate_downsets(num_nodes, below, limit):
     return found[:count].copy()
 
 
-@njit(**INNER)
+@inner()
 def _grown(found, size):
     """The rows of ``found`` at the head of an array of ``size`` rows (loops: slices take seconds to compile)."""
     larger = np.zeros((size, found.shape[1]), np.uint64)
@@ -57,7 +57,7 @@ def _grown(found, size):
     return larger
 
 
-@njit(**INNER)
+@inner()
 def _slot(found, r, table):
     """Where row r stands in the hash table, or the free slot where it belongs."""
     code = np.uint64(14695981039346656037)
@@ -78,13 +78,13 @@ def _slot(found, r, table):
     return slot
 
 
-@njit(**INNER)
+@inner()
 def has(bits, i, v):
     """True if downset i contains node v."""
     return (bits[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
 
 
-@njit(**INNER)
+@inner()
 def _closed(below, v, found, r):
     """True if all successors of v are in downset r."""
     for w in range(below.shape[1]):
@@ -93,10 +93,13 @@ def _closed(below, v, found, r):
     return True
 
 
-@njit(**OUTER)
+@kernel(WORDS2, INT, INT)
 def subset(bits, i, j):
     """True if downset i is contained in downset j."""
     for w in range(bits.shape[1]):
         if bits[i, w] & ~bits[j, w] != 0:
             return False
     return True
+
+
+compile_kernels(__name__)

@@ -6,14 +6,15 @@ Source: Piper, section 4 (the recursion for dp[D][k][s]); what is skipped here i
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS3, INTS, compile_kernels, inner, kernel
+from formulations.stage_partitioning.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels import assemble, boundary
 from formulations.stage_partitioning.kernels_downsets import subset
 from formulations.tmpc_knapsack.kernels import solve_arrays
 
 
-@njit(cache=True, nogil=True)
+@kernel(PROFILE, LATTICE, FLOAT, FLOAT, FLOATS3, FLOATS, INTS, FLOATS, SCRATCH, INTS, FLAG, error_model="python")
 def fill(profile, lattice, capacity, floor, table, cost, known, tps, scratch, stats, flag):
     """``table[i, s, k]``: least time per sample of downset i on at most k devices, degrees summing to at most s.
 
@@ -47,7 +48,7 @@ def fill(profile, lattice, capacity, floor, table, cost, known, tps, scratch, st
     return flag[0] == 0
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _stages(profile, lattice, capacity, floor, q, i, j, table, cost, known, tps, scratch, stats, flag):
     """All plans of downset j whose first stage is j minus i at degree q, into the table."""
     degrees, t, S, K = profile.dp_degrees, profile.tp_degrees[q], table.shape[1] - 1, table.shape[2] - 1
@@ -94,7 +95,7 @@ def _stages(profile, lattice, capacity, floor, q, i, j, table, cost, known, tps,
             before = time
 
 
-@njit(cache=True, nogil=True)
+@inner(error_model="python")
 def _least_cost(profile, lattice, capacity, q, i, j, index, in_flight, scratch, stats, flag):
     """d times the least time of stage j minus i with TMPCs that fit; infinite if none do.
 
@@ -118,3 +119,6 @@ def _least_cost(profile, lattice, capacity, q, i, j, index, in_flight, scratch, 
     stats[1] += 1
     return solve_arrays(scratch.start[: m + 1], scratch.cost[:options], scratch.memory[:options], capacity,
                         scratch.choice[:m], flag)  # fmt: skip
+
+
+compile_kernels(__name__)

@@ -6,11 +6,11 @@ Source: Piper, section 4 (the recursion for dp[D][k][s]) and Appendix D.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.stage_partitioning.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
 from formulations.stage_partitioning.kernels import assemble, boundary, first_degree, saving_order
 from formulations.stage_partitioning.kernels_downsets import has, subset
-from formulations.tmpc_knapsack.decision import INNER, OUTER
 from formulations.tmpc_knapsack.kernels import solve_arrays
 from formulations.tmpc_knapsack.kernels_paper import rerank, sort_once, truncating
 
@@ -19,7 +19,7 @@ RERANK, SORT_ONCE, TRUNCATING, EXACT = 0, 1, 2, 3
 STOPPED = -1.0
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG)
 def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order, scratch, choose, flag):
     """TPS(S, t, d, s) of stage S = j minus i: time per sample with TMPCs chosen by ``rule``; inf if none fits.
 
@@ -65,7 +65,7 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
     return STOPPED if flag[0] != 0 else found / d
 
 
-@njit(**OUTER)
+@kernel(PROFILE, SWAP_ORDERS)
 def swap_orders(profile, order):
     """Fill ``order``: for every degree whose nodes have at most two TMPCs, the swaps by ratio, for every y."""
     for q in range(len(profile.tp_degrees)):
@@ -75,7 +75,7 @@ def swap_orders(profile, order):
             order.length[q, y] = saving_order(profile, q, y, order.owner[q, y], order.rise[q, y], order.saving[q, y])
 
 
-@njit(**OUTER)
+@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SWAP_ORDERS, SCRATCH, INTS, FLAG)
 def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, order, scratch,
                stats, flag):  # fmt: skip
     """dp[D][k][s] for all downsets D, as far as plans of time <= ``cutoff`` need it.
@@ -134,7 +134,7 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
     return True
 
 
-@njit(**INNER)
+@inner()
 def _update(low, width, offset, table, i, j, s, d, t, tps):
     """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that takes."""
     first = max(low[j], low[i] + d * t)
@@ -150,3 +150,6 @@ def _update(low, width, offset, table, i, j, s, d, t, tps):
         for k in range(first, last + 1):
             table[to + k] = min(table[to + k], max(table[frm + k], tps))
     return max(0, last - first + 1)
+
+
+compile_kernels(__name__)

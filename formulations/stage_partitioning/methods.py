@@ -35,7 +35,6 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:table_supports"),
         effort=lazy(f"{_ROOM}.effort:table_effort"),
         options=(KNAPSACK,),
-        prepare=lazy(f"{_ROOM}.paper:prepare"),
     ),
     Method(
         name="piper-exact-knapsack",
@@ -44,7 +43,6 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.paper:solve_exact_knapsack"),
         supports=lazy(f"{_ROOM}.effort:table_supports"),
         effort=lazy(f"{_ROOM}.effort:table_effort"),
-        prepare=lazy(f"{_ROOM}.paper:prepare"),
     ),
     Method(
         name="exact",
@@ -53,7 +51,6 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.exact:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
-        prepare=lazy(f"{_ROOM}.exact:prepare"),
     ),
     Method(
         name="cpsat",
@@ -85,7 +82,6 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="exact search over the stages of a few topological orders, in rounds, made for this project",
         solve=lazy(f"{_ROOM}.linearised:solve"),
         effort=lazy(f"{_ROOM}.effort:linearised_effort"),
-        prepare=lazy(f"{_ROOM}.exact:prepare"),
     ),
     Method(
         name="equi",
@@ -104,6 +100,5 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not fit",
         solve=lazy(f"{_ROOM}.pipedream:solve"),
-        prepare=lazy(f"{_ROOM}.exact:prepare"),
     ),
 )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.stage_partitioning import bisection, exact, kernels, kernels_downsets, kernels_paper
+from formulations.stage_partitioning.arrays import SwapOrders
 from formulations.stage_partitioning.costs import (
     Floats,
     Ints,
@@ -46,19 +47,6 @@ MAX_ENTRIES = 250_000_000
 
 #: The upper bound that sets the cutoff need not be the best.
 _CUTOFF_GAP = 1e-3
-
-
-class SwapOrders(NamedTuple):
-    """Swaps between the two TMPCs of each node by ratio, for degree q and y micro-batches in flight.
-
-    ``use[q]``: no node has a third, and the order does not depend on the stage. The rest is (q, y[, r]).
-    """
-
-    use: Ints
-    length: Ints
-    owner: NDArray[np.int32]
-    rise: Floats
-    saving: Floats
 
 
 class Table(NamedTuple):
@@ -293,10 +281,3 @@ def statistics(program: Program) -> dict[str, Any]:
         "updates": updates,
         **{f"formula_{name}": count for name, count in formula.items()},
     }
-
-
-def prepare() -> None:
-    """Compile the kernels, or load them from the cache."""
-    exact.prepare()
-    for rule in ("sort-once", "exact"):
-        solve(exact.tiny(), Limits(), Watch(), knapsack=rule)

@@ -98,7 +98,6 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
                 default="rerank",
             ),
         ),
-        prepare=lazy("formulations.tmpc_knapsack.paper:prepare"),
     ),
     Method(
         name="exact",
@@ -106,7 +105,6 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         source="expanding core with a Dantzig bound (after Pisinger 1995)",
         solve=lazy("formulations.tmpc_knapsack.exact:solve"),
         effort=_effort(100),
-        prepare=lazy("formulations.tmpc_knapsack.exact:prepare"),
     ),
     Method(
         name="cpsat",

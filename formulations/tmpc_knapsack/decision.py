@@ -12,12 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-#: How kernels are compiled, and those that only other kernels call: bridges from Python and C to functions of whole
-#: tables would take a sixth of the compile time.
-OUTER = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-INNER = {**OUTER, "no_cpython_wrapper": True}
+from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, compile_kernels, inner, kernel
 
 #: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
 ZERO: Any = np.int64(0)
@@ -28,7 +24,7 @@ FOUND, NONE, STOPPED = 1, 0, -1
 _NOISE = 1e-12
 
 
-@njit(**OUTER)
+@kernel(INT, INTS, FLOATS, FLOATS, FLOAT, FLOAT, INTS, FLAG)
 def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
     """Look for a choice with total memory <= capacity and total cost <= budget.
 
@@ -100,7 +96,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
                    owner, rise, saving, order)  # fmt: skip
 
 
-@njit(**INNER)
+@inner()
 def _efficient(begin, end, cost, memory, capacity, budget, option, total):
     """Append the options of one node that no cheaper one matches in memory; rising cost, falling memory.
 
@@ -127,7 +123,7 @@ def _efficient(begin, end, cost, memory, capacity, budget, option, total):
     return kept
 
 
-@njit(**INNER)
+@inner()
 def _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps):
     """Append the increments of node v's lower convex hull (time against memory saved)."""
     begin = steps
@@ -144,7 +140,7 @@ def _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps):
     return steps
 
 
-@njit(**INNER)
+@inner()
 def ratio_order(owner, rise, saving, count):
     """Indices 0 to count - 1 by ``rise / saving``, ties in place: a merge sort that compiles in no time.
 
@@ -172,7 +168,7 @@ def ratio_order(owner, rise, saving, count):
     return order
 
 
-@njit(**INNER)
+@inner()
 def _search(num_nodes, start, first, option, cost, memory, capacity, budget, choice, flag,
             owner, rise, saving, order):  # fmt: skip
     """Depth first over nodes in the order of their best increment, lightest option first, pruned by the relaxation."""
@@ -251,7 +247,7 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
     return NONE
 
 
-@njit(**INNER)
+@inner()
 def _first_try(z, sequence, first, follows, at):
     """The lightest option at depth z; a node that follows the one before it is never lighter."""
     v = sequence[z]
@@ -260,7 +256,7 @@ def _first_try(z, sequence, first, follows, at):
     return first[v + 1] - 1
 
 
-@njit(**INNER)
+@inner()
 def _relaxed(depth, spent, need, rank, owner, rise, saving, order):
     """Least cost of saving ``need`` bytes at nodes of rank >= depth when increments may be cut; inf if impossible."""
     for r in range(len(order)):
@@ -274,7 +270,7 @@ def _relaxed(depth, spent, need, rank, owner, rise, saving, order):
     return np.inf if need > 0 else spent
 
 
-@njit(**INNER)
+@inner()
 def _follows(v, w, first, option, cost, memory):
     """True if node v need never be lighter than w: options of the same memory, and no step costs less at v than at w.
 
@@ -290,3 +286,6 @@ def _follows(v, w, first, option, cost, memory):
         if z > 0 and cost[a] - cost[option[first[v] + z - 1]] < cost[b] - cost[option[first[w] + z - 1]]:
             return False
     return True
+
+
+compile_kernels(__name__)

@@ -41,7 +41,3 @@ def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[Kn
         stop=Stop.PROVED if proved else Stop.COMPLETED if complete else watch.why(),
         stats={"search_nodes": int(states)},
     )
-
-
-def prepare() -> None:
-    """Importing this module has loaded or compiled the kernels: their signatures are explicit."""

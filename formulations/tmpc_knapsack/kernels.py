@@ -20,11 +20,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels_relaxation import (
     EPSILON,
-    INPUT,
     MEMORY_SLACK,
     STEEPEST,
     chosen_sum,
@@ -46,20 +45,20 @@ _LONGEST_LIST = 2**16
 _SHORTEST_LIST = 2**5
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _copy(choice: Any, out: Any) -> None:
     for v in range(len(choice)):
         out[v] = choice[v]
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _write(node_start: Any, option: Any, at: Any, choice: Any) -> None:
     """Turn positions in ``option`` into a choice."""
     for v in range(len(at)):
         choice[v] = option[at[v]] - node_start[v]
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any, slack: Any) -> Any:
     """Nodes to branch on, in order, with their options relative to the base.
 
@@ -134,13 +133,13 @@ def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any
     return node, first, at, dt_out, dm_out, cheap, dear, saving
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _bound(cost: Any, excess: Any, cheap: Any, dear: Any) -> Any:
     """Least time of a partial choice completed: bytes over are saved, bytes to spare are given up, at best price."""
     return cost + excess * (dear if excess > 0 else cheap)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _swap_one(
     node_start: Any, time: Any, memory: Any, start: Any, option: Any, base: Any, base_cost: Any, base_excess: Any,
     noise: Any, best: Any, choice: Any,
@@ -158,7 +157,7 @@ def _swap_one(
     return True
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _trace(
     node_start: Any, option: Any, node: Any, first: Any, at: Any, parent: Any, pick: Any, k: Any, w: Any, state: Any,
     choice: Any,
@@ -170,7 +169,7 @@ def _trace(
         state = parent[state]
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _grown(array: Any, size: Any) -> Any:
     larger = np.empty(size, array.dtype)
     for i in range(len(array)):
@@ -178,12 +177,7 @@ def _grown(array: Any, size: Any) -> Any:
     return larger
 
 
-@njit(
-    f"float64({INPUT}, float64, int64[::1], uint8[::1], float64[::1])",
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)
+@kernel(INTS, FLOATS, FLOATS, FLOAT, FLOAT, INTS, FLAG, FLOATS)
 def search(
     node_start: Any, time: Any, memory: Any, capacity: Any, gap: Any, choice_out: Any, flag: Any, report: Any
 ) -> Any:
@@ -312,7 +306,10 @@ def search(
     return best
 
 
-@njit(f"float64({INPUT}, int64[::1], uint8[::1])", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)
 def solve_arrays(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
     """``search`` to the proof, for other compiled loops: least total time (``inf``: infeasible), and its choice."""
     return search(node_start, time, memory, capacity, EXACT_GAP, choice_out, flag, np.empty(3))
+
+
+compile_kernels(__name__)

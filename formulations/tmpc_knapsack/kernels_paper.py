@@ -14,14 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from formulations.compiled import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels_relaxation import MEMORY_SLACK, chosen_sum
 
-_ARRAYS = "int64[::1], float64[::1], float64[::1], float64, int64[::1]"
 
-
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _fastest(node_start: Any, time: Any, choice: Any) -> None:
     for v in range(len(choice)):
         first = node_start[v]
@@ -32,7 +30,7 @@ def _fastest(node_start: Any, time: Any, choice: Any) -> None:
         choice[v] = best - first
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, truncate: Any) -> Any:
     """Swap in the option with the most bytes saved per time added, over and over; returns the total time."""
     _fastest(node_start, time, choice)
@@ -58,19 +56,19 @@ def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, trun
         choice[node] = option - node_start[node]
 
 
-@njit(f"float64({_ARRAYS})", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
 def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
     """The paper's rule: all options compete anew after every swap."""
     return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, False)
 
 
-@njit(f"float64({_ARRAYS})", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
 def truncating(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
     """As ``rerank``, but bytes saved beyond what is still needed do not count."""
     return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, True)
 
 
-@njit(f"float64({_ARRAYS})", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
 def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
     """The released program's rule: swaps sorted once by time added per byte saved; at most two options per node."""
     limit = capacity * MEMORY_SLACK
@@ -102,3 +100,6 @@ def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out
     if chosen_sum(node_start, memory, choice_out) > limit:
         return np.inf
     return chosen_sum(node_start, time, choice_out)
+
+
+compile_kernels(__name__)

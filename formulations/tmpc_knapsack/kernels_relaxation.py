@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from formulations.compiled import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 
 #: As in problem.py: a choice fits if its memory is at most the capacity times this.
 MEMORY_SLACK = 1 + 1e-12
@@ -28,10 +29,8 @@ STEEPEST = 1e250
 #: Integers below this are exact as floats.
 _EXACT_INTEGERS = 2.0**53
 
-INPUT = "int64[::1], float64[::1], float64[::1], float64"
 
-
-@njit("float64(int64[::1], float64[::1], int64[::1])", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, INTS)
 def chosen_sum(node_start: Any, values: Any, choice: Any) -> Any:
     """Sum of ``values`` over a choice, compensated (Neumaier): the error is about one rounding."""
     total = 0.0
@@ -47,7 +46,7 @@ def chosen_sum(node_start: Any, values: Any, choice: Any) -> Any:
     return total + lost
 
 
-@njit(f"boolean({INPUT}, int64[::1])", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
 def smallest_choice(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
     """Whether anything fits; writes the smallest choice (per node least memory, then least time, then first)."""
     for v in range(len(node_start) - 1):
@@ -62,7 +61,7 @@ def smallest_choice(node_start: Any, time: Any, memory: Any, capacity: Any, choi
     return chosen_sum(node_start, memory, choice_out) <= capacity * MEMORY_SLACK
 
 
-@njit("void(int64[::1], float64[::1], float64[::1], int64[::1])", cache=True, nogil=True, error_model="numpy")
+@kernel(INTS, FLOATS, FLOATS, INTS)
 def fastest_choice(node_start: Any, time: Any, memory: Any, choice_out: Any) -> None:
     """Write the choice of least time (then least memory, then first) of every node."""
     for v in range(len(node_start) - 1):
@@ -74,7 +73,7 @@ def fastest_choice(node_start: Any, time: Any, memory: Any, choice_out: Any) -> 
         choice_out[v] = least - first
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def rounding(node_start: Any, memory: Any, limit: Any) -> Any:
     """Bytes by which running sums below ``limit`` may be wrong: 0 where all sizes are integers."""
     if limit >= _EXACT_INTEGERS:
@@ -85,12 +84,12 @@ def rounding(node_start: Any, memory: Any, limit: Any) -> Any:
     return 0.0
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def _follows(first: Any, second: Any, i: Any, j: Any) -> Any:
     return first[i] > first[j] or (first[i] == first[j] and second[i] > second[j])
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def sort(order: Any, lo: Any, hi: Any, first: Any, second: Any) -> None:
     """Sort the indices ``order[lo:hi]`` by ``first``, then ``second``: insertion where few, else a heap.
 
@@ -126,7 +125,7 @@ def sort(order: Any, lo: Any, hi: Any, first: Any, second: Any) -> None:
         order[lo + at] = x
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def efficient(node_start: Any, time: Any, memory: Any, room: Any, start: Any, option: Any) -> None:
     """Options worth considering: by rising time and falling memory, none larger by ``room`` than the smallest.
 
@@ -152,13 +151,13 @@ def efficient(node_start: Any, time: Any, memory: Any, room: Any, start: Any, op
     start[len(node_start) - 1] = total
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def price_of(dt: Any, dm: Any) -> Any:
     """Time per byte saved."""
     return min(dt / dm, STEEPEST)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner()
 def relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any) -> Any:
     """Solve the linear relaxation; returns the marginal price of a byte.
 
@@ -205,3 +204,6 @@ def relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any
         excess -= saved
         base[v] = to
     return price
+
+
+compile_kernels(__name__)

@@ -66,10 +66,6 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
     return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, options=options)
 
 
-def prepare() -> None:
-    """Importing this module has loaded or compiled the kernels: their signatures are explicit."""
-
-
 def _check_pairs(instance: KnapsackInstance) -> None:
     for position, node in enumerate(instance.nodes):
         if len(node.options) > 2:

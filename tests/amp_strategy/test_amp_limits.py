@@ -25,7 +25,7 @@ def many_layers(count: int) -> AmpInstance:
 @pytest.mark.parametrize("name", ["amp", "amp-released", "amp-sa"])
 def test_a_search_that_runs_out_of_time_has_a_plan(name: str) -> None:
     method, instance, limits = FAMILY.method(name), many_layers(140), Limits(time_s=0.5)
-    method.prepare()
+    method.load()
     answer = method.solve(instance, limits, Watch(limits))
     assert answer.stop is Stop.TIME_LIMIT
     assert answer.plan is not None and violations(instance, answer.plan) == ()
@@ -38,7 +38,7 @@ LONG = replace(many_layers(180), global_batch=2)
 @pytest.mark.parametrize("name", ["amp", "amp-released", "amp-sa"])
 def test_a_limit_ends_the_program_of_a_single_strategy(name: str) -> None:
     method, limits = FAMILY.method(name), Limits(time_s=0.2)
-    method.prepare()
+    method.load()
     began = time.perf_counter()
     answer = method.solve(LONG, limits, Watch(limits))
     assert time.perf_counter() - began < 1.1 * 0.2 + 1
@@ -47,7 +47,7 @@ def test_a_limit_ends_the_program_of_a_single_strategy(name: str) -> None:
 
 def test_a_request_to_stop_is_heard_inside_a_strategy() -> None:
     method, watch = FAMILY.method("amp"), Watch()
-    method.prepare()
+    method.load()
     timer = threading.Timer(0.3, watch.stop, [Stop.INTERRUPTED])
     timer.start()
     began = time.perf_counter()

@@ -274,7 +274,7 @@ def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], metho
 @ANY_METHOD
 def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = EXAMPLES[family.name][0]()
-    method.prepare()
+    method.load()
     watch = Watch(Limits())
     watch.stop(Stop.INTERRUPTED)
     answer = method.solve(instance, Limits(), watch)
@@ -288,7 +288,7 @@ def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, A
 @pytest.mark.parametrize("limit", [0.0, 0.3])
 def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any], limit: float) -> None:
     instance = _large(family, method)
-    method.prepare()
+    method.load()
     planner.solve(EXAMPLES[family.name][0](), method=method.name, limits=Limits(time_s=5))  # imports what it needs
     took = []
     for _ in range(3):  # a busy machine may be late, a method that keeps its limit is not late every time
@@ -307,7 +307,7 @@ def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]
 @ANY_METHOD
 def test_an_interruption_gives_a_result(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
-    method.prepare()
+    method.load()
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, lambda *_: None)  # the method may be done before the signal comes
     try:

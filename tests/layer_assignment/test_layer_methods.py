@@ -124,7 +124,6 @@ def test_the_paths_agree_with_the_sweep_on_twenty_layers() -> None:
 
 @pytest.mark.parametrize("microbatches", [1, 4, 32, 256])
 def test_four_hundred_layers_and_sixty_four_stages_in_a_second(microbatches: int) -> None:
-    exact.prepare()
     instance = generate(400, 64, microbatches, seed=1)
     began = time.perf_counter()
     answer = solve(exact.solve, instance)

@@ -311,7 +311,6 @@ def wide(n: int, seed: int) -> OperatorInstance:
 
 
 def test_two_thousand_operators_in_seconds() -> None:
-    exact.prepare()
     instance = wide(2000, 1)
     began = time.process_time()
     answer = solve(paper.solve, instance)
@@ -322,7 +321,6 @@ def test_two_thousand_operators_in_seconds() -> None:
 
 @pytest.mark.paper
 def test_resnet_is_proved_in_seconds(published: Path) -> None:
-    exact.prepare()
     instance = planner.load(str(published / "pipedream" / "resnet50.graph.txt"), stages=8)
     began = time.process_time()
     answer = solve(exact.solve, instance)

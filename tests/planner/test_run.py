@@ -15,7 +15,9 @@ from typing import Any
 import counting
 import pytest
 from counting import Counting
+from numba import njit
 
+import formulations.compiled  # noqa: F401 - hears what Numba compiles
 import planner
 from formulations.family import Answer, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
@@ -150,12 +152,26 @@ def test_the_best_of_what_was_reported_and_what_was_returned() -> None:
     assert (result.objective, result.bound, result.status) == (2.0, 2.0, Status.OPTIMAL)
 
 
-def test_compilation_that_takes_long_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.worker.PATIENCE_S", 0.1)
+def test_compilation_is_announced_once_and_counted_but_slow_imports_are_not() -> None:
+    @njit
+    def inner(x: int) -> int:
+        return x + 1
+
+    @njit
+    def outer(x: int) -> int:
+        return int(inner(x))
+
+    def compiles(instance: Any, limits: Limits, watch: Watch) -> Any:
+        outer(1)
+        return counting.exact(instance, limits, watch)
+
     lines: list[str] = []
-    planner.solve(FEASIBLE, method="compiled", notice=lines.append)
-    planner.solve(FEASIBLE, method="exact", notice=lines.append)
+    result = planner.solve(FEASIBLE, method="compiled", notice=lines.append)
+    assert lines == [] and "kernels_compiled" not in result.stats
+    method = replace(counting.FAMILY.method("exact"), solve=compiles)
+    result = run(counting.FAMILY, method, FEASIBLE, Limits(), {}, notice=lines.append)
     assert len(lines) == 1 and "compiling" in lines[0]
+    assert result.stats["kernels_compiled"] >= 2
 
 
 @pytest.mark.parametrize("method", ["patient", "stubborn"])

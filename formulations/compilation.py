@@ -1,0 +1,85 @@
+"""What the compiled loops of this process cost: how long they took to compile, and who is to hear of it.
+
+Standard library only: whoever waits for a method asks here and need not load numba.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class KernelCacheWarning(RuntimeWarning):
+    """Compiled kernels cannot be kept: every process compiles them anew."""
+
+
+class Compilation:
+    """Seconds spent on compiling kernels since it was made, and how many were compiled."""
+
+    def __init__(self, notice: Callable[[str], None] | None = None) -> None:
+        self.kernels = 0
+        self.seconds = 0.0
+        self._notice = notice
+
+    def _started(self) -> None:
+        if self.kernels == 0 and self._notice is not None:
+            self._notice("compiling kernels, as the first run after installation must (a minute at most)")
+        self.kernels += 1
+
+
+_lock = threading.RLock()
+_heard_by: list[Compilation] = []
+_depth, _began = 0, 0.0
+_warned = False
+
+
+@contextmanager
+def compiling(notice: Callable[[str], None] | None = None) -> Iterator[Compilation]:
+    """Count what is compiled, in any thread, while the context lasts; ``notice`` is told of the first kernel."""
+    found = Compilation(notice)
+    with _lock:
+        _heard_by.append(found)
+    try:
+        yield found
+    finally:
+        with _lock:
+            _heard_by.remove(found)
+
+
+def started() -> None:
+    """Numba begins to compile a function; those that it calls are compiled inside."""
+    global _depth, _began
+    with _lock:
+        if _depth == 0:
+            _began = time.perf_counter()
+        _depth += 1
+        for each in _heard_by:
+            each._started()
+
+
+def ended() -> None:
+    """Numba has compiled a function, or failed to."""
+    global _depth
+    with _lock:
+        _depth -= 1
+        if _depth == 0:
+            seconds = time.perf_counter() - _began
+            for each in _heard_by:
+                each.seconds += seconds
+
+
+def not_kept(why: object) -> None:
+    """Warn, once in a process, that kernels cannot be kept on disk."""
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"compiled kernels cannot be kept ({why}), so that every process compiles them anew; "
+        "set NUMBA_CACHE_DIR to a folder that can be written",
+        KernelCacheWarning,
+        stacklevel=2,
+    )

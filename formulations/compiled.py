@@ -1,0 +1,145 @@
+"""How loops are compiled: for declared types, when their module is imported, and kept on disk where that is possible.
+
+A `kernel` is called from Python and takes the declared types alone: the last line of its module compiles it or loads it
+from the cache (`compile_kernels`), and no call ever compiles anything. An `inner` function is called by kernels only,
+and compiled with them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit, types
+from numba.core import event
+from numba.core.caching import FunctionCache
+
+from formulations import compilation
+
+#: Arrays in C order, by their number of dimensions.
+INTS, INTS2, INTS3 = (types.Array(types.int64, n, "C") for n in (1, 2, 3))
+HALVES2 = types.Array(types.int16, 2, "C")
+SHORTS, SHORTS2, SHORTS3 = (types.Array(types.int32, n, "C") for n in (1, 2, 3))
+FLOATS, FLOATS2, FLOATS3 = (types.Array(types.float64, n, "C") for n in (1, 2, 3))
+WORDS, WORDS2 = (types.Array(types.uint64, n, "C") for n in (1, 2))
+TRUTHS = types.Array(types.boolean, 1, "C")
+#: The flag of a `solvers.outcome.Watch`.
+FLAG = types.Array(types.uint8, 1, "C")
+INT, FLOAT, TRUTH = types.int64, types.float64, types.boolean
+
+#: Bridges from Python and C to functions of whole tables would take a sixth of the compile time.
+_OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_INNER: dict[str, Any] = {**_OUTER, "no_cpython_wrapper": True}
+
+#: Every kernel and the types of its arguments.
+KERNELS: list[tuple[Any, tuple[Any, ...]]] = []
+#: Every inner function.
+INNER: list[Any] = []
+
+
+def kernel(*arguments: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for a function that is compiled for arguments of these types.
+
+    Parameters
+    ----------
+    arguments
+        A Numba type for each argument: the names above, or a `record`. A call with an array of another type or layout
+        is a ``TypeError``; numbers are converted.
+    options
+        Numba's, over ours (no GIL, division as numpy's).
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = _dispatcher(function, {**_OUTER, **options})
+        KERNELS.append((made, arguments))
+        return made
+
+    return decorate
+
+
+def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for a function that only kernels call: compiled with them, for the types they give it."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = _dispatcher(function, {**_INNER, **options})
+        INNER.append(made)
+        return made
+
+    return decorate
+
+
+def compile_kernels(module: str) -> None:
+    """Compile the kernels of a module, or load them from the cache: its last line, as kernels come before their parts.
+
+    Parameters
+    ----------
+    module
+        Its ``__name__``.
+    """
+    for made, arguments in KERNELS:
+        if made.py_func.__module__ == module:
+            made.compile(arguments)
+            made.disable_compile()
+
+
+def record(kind: Any, **fields: Any) -> Any:
+    """The Numba type of a ``NamedTuple`` class whose fields have these types.
+
+    Raises
+    ------
+    TypeError
+        If the fields are not those of the class.
+    """
+    if set(fields) != set(kind._fields):
+        raise TypeError(f"{kind.__name__} has the fields {kind._fields}; types are given for {tuple(fields)}")
+    return types.BaseTuple.from_types([fields[name] for name in kind._fields], kind)
+
+
+class _Kept(FunctionCache):  # type: ignore[misc]
+    """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function, or ``None``."""
+        try:
+            try:
+                return super().load_overload(sig, target_context)
+            except (EOFError, pickle.UnpicklingError):  # damaged: it is written anew
+                self.flush()
+        except OSError as error:
+            compilation.not_kept(error)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function, if that is possible."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            compilation.not_kept(error)
+
+
+def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """A function that can be compiled, with a cache where one can be written."""
+    made = njit(**options)(function)
+    try:
+        made._cache = _Kept(function)
+    except RuntimeError as error:  # Numba's word for no folder that can be written
+        if "no locator available" not in str(error):
+            raise
+        compilation.not_kept("there is no folder to write them to")
+    return made
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Tells `compilation` what Numba compiles."""
+
+    def on_start(self, _event: Any) -> None:
+        """A function is being compiled."""
+        compilation.started()
+
+    def on_end(self, _event: Any) -> None:
+        """It has been."""
+        compilation.ended()
+
+
+event.register("numba:compile", _Listener())

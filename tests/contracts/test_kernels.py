@@ -1,0 +1,182 @@
+"""Nothing is compiled and nothing large is imported once a method's clock runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import formulations
+from formulations import compiled
+
+ROOMS = Path(formulations.__file__).parent
+
+#: Loads the choice and one method of a family as the planner does, then solves; says what that imported or compiled.
+_SOLVE = """
+import json, sys
+import planner
+from formulations import compilation
+from planner.loading import family_of
+from planner.run import run
+from solvers.outcome import Limits
+from test_families import EXAMPLES
+
+found = {}
+for name, instances in EXAMPLES.items():
+    instance = instances[0]()
+    family = family_of(instance)
+    family.load()
+    loaded = set(sys.modules)
+    family.choose(instance, Limits(), False)
+    found[name] = sorted(set(sys.modules) - loaded)
+    for method in family.methods:
+        if method.supports(instance) is not None:
+            continue
+        method.load()
+        loaded = set(sys.modules)
+        result = run(family, method, instance, Limits(time_s=20), {})
+        found[f"{name}/{method.name}"] = sorted(set(sys.modules) - loaded)
+        assert "kernels_compiled" not in result.stats, f"{name}/{method.name} compiled kernels"
+print(json.dumps(found))
+"""
+
+#: What takes a tenth of a second or more to import.
+LARGE = {"numba", "ortools", "pandas", "pyomo", "highspy", "networkx", "scipy", "llvmlite", "numpy", "pydantic"}
+
+
+def run_python(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
+    """What a fresh process prints, which must exit with 0."""
+    paths = os.pathsep.join([str(ROOMS.parent), str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": paths, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def modules() -> list[str]:
+    return [found.name for found in pkgutil.walk_packages(formulations.__path__, "formulations.")]
+
+
+def test_kernels_take_declared_types_alone() -> None:
+    """A call compiles nothing: what Python can call has its one signature, all else has no bridge from Python."""
+    for module in modules():
+        import_module(module)
+    assert len(compiled.KERNELS) > 30 and len(compiled.INNER) > 60
+    for kernel, arguments in compiled.KERNELS:
+        name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
+        assert not kernel._can_compile, f"{name} is not compiled at the end of its module"
+        assert arguments in kernel.overloads, f"{name} is not compiled for the declared types"
+    for inner in compiled.INNER:
+        assert inner.targetoptions["no_cpython_wrapper"], inner.py_func.__name__
+
+
+def test_nothing_is_compiled_but_as_a_kernel() -> None:
+    """Numba's decorators are called in one place."""
+    names = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "jitclass", "stencil"}
+    for path in ROOMS.rglob("*.py"):
+        if path.name == "compiled.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "numba":
+                assert names.isdisjoint(alias.name for alias in node.names), path
+
+
+def test_a_record_must_have_the_fields_of_its_class() -> None:
+    with pytest.raises(TypeError, match="has the fields"):
+        compiled.record(import_module("formulations.flushed_partitioning.arrays").Slots, width=compiled.INTS)
+
+
+def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
+    decision = import_module("formulations.tmpc_knapsack.decision")
+    numpy = import_module("numpy")
+    with pytest.raises(TypeError):
+        decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))
+
+
+def test_nothing_large_is_imported_while_the_clock_runs() -> None:
+    """Neither by a choice nor by a method of any family."""
+    found = json.loads(run_python("-c", _SOLVE))
+    assert len(found) > 60
+    late = {who: names for who, new in found.items() if (names := LARGE.intersection(new))}
+    assert late == {}
+
+
+#: A small kernel module, and what it says when it is used with warnings as the command line shows them.
+_KERNELS = """
+import pathlib, warnings
+from formulations import compilation
+warnings.simplefilter("always")
+with compilation.compiling() as found, warnings.catch_warnings(record=True) as heard:
+    from formulations.layer_assignment import FAMILY
+    from instances.layer_assignment import generate
+    from solvers.outcome import Limits, Watch
+    method = FAMILY.method("amp")
+    method.load()
+    instance = generate(3, 2, 2)
+    print(found.kernels, method.solve(instance, Limits(), Watch()).plan.lengths, len(heard))
+    print(*{str(each.message) for each in heard})
+"""
+
+
+def test_without_a_folder_for_the_cache_kernels_are_compiled_with_one_warning() -> None:
+    """As in an installation that is read-only, for a user without a home: Numba finds no locator."""
+    out = run_python("-c", _KERNELS, environment={"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator"})
+    first, second = out.splitlines()
+    compiled_now, *lengths, warned = first.split()
+    assert int(compiled_now) > 1 and warned == "1" and len(lengths) == 2
+    assert "NUMBA_CACHE_DIR" in second
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["truncated", pytest.param("removed", marks=pytest.mark.slow), pytest.param("unreadable", marks=pytest.mark.slow)],
+)
+def test_a_damaged_cache_is_written_anew(tmp_path: Path, damage: str) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()
+    for path in tmp_path.rglob("*.nbi" if damage == "truncated" else "*.nbc"):
+        if damage == "removed":
+            path.unlink()
+        elif damage == "truncated":
+            path.write_bytes(path.read_bytes()[:40])
+        else:
+            path.unlink()
+            path.mkdir()  # also for root, whom no permission stops
+    again = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()
+    assert again[1:-1] == first[1:-1] and int(again[0]) > 1
+    assert again[-1] == ("1" if damage == "unreadable" else "0")
+    if damage != "unreadable":
+        last = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()
+        assert last == ["0", *first[1:]]
+
+
+@pytest.mark.slow
+def test_nothing_is_compiled_after_the_doctor(tmp_path: Path) -> None:
+    """With a cache that was empty: every method of every family, and the commands that have kernels of their own."""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    run_python("-m", "planner", "doctor", environment=environment)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")}
+    assert len(before) > 150
+    run_python("-c", _SOLVE, environment=environment)
+    for command in (
+        ["frontier", "chain8", "--memory", "40MB"],
+        ["census", "chain8", "--memory", "40MB", "--out", str(tmp_path / "census"), "--crosscheck", "3"],
+        ["hierarchy", "chain8", "--num-machines", "2", "--outer-bandwidth", "1GB/s"],
+        ["extract", "chain8", "--problem", "tmpc_knapsack", "--out", str(tmp_path / "rows.jsonl")],
+        ["crosscheck", "diamond", "--time-limit", "5"],
+    ):
+        run_python("-m", "planner", *command, environment=environment)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nb?")} == before
