@@ -129,7 +129,7 @@ def prove(
         proved_by=Prover.SOLVER if run.infeasible else "",
         stop=_why(run, watch),
         solver=run.solver,
-        reason=reason if run.infeasible else "",
+        reason=reason if run.infeasible else run.reason,
         stats={**run.stats, "rounds": rounds},
     )
 

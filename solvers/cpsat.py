@@ -11,6 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version as distribution_version
 from typing import Any
 
@@ -77,7 +78,7 @@ def run(
     -------
     Run
         ``values[variable]`` of the best solution (``None``: none was found). Without an objective ``objective`` and
-        ``bound`` are ``None``.
+        ``bound`` are ``None``. Where CP-SAT gives up, twice, ``reason`` says so.
 
     Raises
     ------
@@ -93,6 +94,9 @@ def run(
     solver.best_bound_callback = relay.bound
     with _stopping(solver, watch):
         status = solver.solve(model, _Incumbents(relay))
+        if not relay.failed and _gave_up(status, watch):
+            _configure(solver, replace(limits, seed=(limits.seed + 1) % 2**31), watch)
+            status = solver.solve(model, _Incumbents(relay))
     relay.finish()
     if status == cp_model.MODEL_INVALID:
         raise ValueError(f"invalid CP-SAT model: {model.validate()}")
@@ -132,6 +136,14 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     remaining = watch.remaining_s()
     if remaining is not None:
         parameters.max_time_in_seconds = max(remaining, SHORTEST_S)
+
+
+def _gave_up(status: Any, watch: Watch) -> bool:
+    """Whether CP-SAT ended without an answer though no limit was near and nobody stopped it."""
+    if status != cp_model.UNKNOWN or watch.stopped():
+        return False
+    remaining = watch.remaining_s()
+    return remaining is None or remaining > 2 * POLL_S
 
 
 class _Incumbents(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # ortools is untyped here
@@ -184,6 +196,7 @@ def _read(
         bound=None if status == cp_model.INFEASIBLE else bound,
         infeasible=status == cp_model.INFEASIBLE,
         solver=version(),
+        reason="CP-SAT failed: it gave up without an answer" if _gave_up(status, watch) else "",
         stats={
             "variables": len(model.proto.variables),
             "constraints": len(model.proto.constraints),
@@ -199,7 +212,7 @@ def _why(status: Any, objective: float | None, bound: float | None, limits: Limi
     if status == cp_model.OPTIMAL:  # also said where the caller's gap was reached
         gap = relative_gap(objective, bound)
         return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-    return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
+    return watch.why(Stop.COMPLETED if limits.time_s is None or _gave_up(status, watch) else Stop.TIME_LIMIT)
 
 
 def _item_choice() -> cp_model.CpModel:

@@ -24,6 +24,7 @@ from pyomo.contrib.solver.common.factory import SolverFactory
 from solvers.canary import Canary
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.relay import Relay
+from solvers.silence import silent
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
 NATURAL = 1e3
@@ -43,6 +44,9 @@ _Status = highspy.HighsModelStatus
 
 #: HiGHS has solved the model to the gap asked for; without rows or columns it says "empty".
 _SOLVED = (_Status.kOptimal, _Status.kModelEmpty)
+
+#: HiGHS has failed: neither a limit nor the model is the reason.
+_FAILED = (_Status.kSolveError, _Status.kPresolveError, _Status.kPostsolveError, _Status.kUnknown, _Status.kMemoryLimit)
 
 #: The number of threads that HiGHS's process-wide scheduler was started with.
 _scheduler_threads: int | None = None
@@ -103,14 +107,14 @@ def run(
     -------
     Run
         ``values[variable]`` of the best solution (``None``: none was found); the model is not changed. Without an
-        objective ``objective`` and ``bound`` are ``None``.
+        objective ``objective`` and ``bound`` are ``None``. Where HiGHS fails, twice, ``reason`` says how.
 
     Raises
     ------
     ValueError
         If the model is not linear, unbounded, or the solver unknown.
     RuntimeError
-        If HiGHS fails.
+        If HiGHS rejects the model.
     """
     if solver != "highs":
         raise ValueError(f"solver is {solver!r}; expected 'highs'")
@@ -123,7 +127,7 @@ def run(
     _configure(highs, limits, options or {})
     _hint(highs, columns, hint)
     relay = _listen(highs, columns, watch, on_solution, on_bound)
-    status = _run(highs, watch)
+    status = _run(highs, watch, limits.seed)
     relay.finish()
     return _read(highs, columns, has_objective, status, limits, watch)
 
@@ -231,27 +235,32 @@ def _listen(
     return relay
 
 
-def _run(highs: highspy.Highs, watch: Watch) -> Any:
-    """Run HiGHS; where presolve only shrugs, once more without it.
+def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:
+    """Run HiGHS; where it fails, or presolve only shrugs, once more without presolve and with another seed.
 
     It shrugs in two ways: with "unbounded or infeasible", and, where a hint is optimal and presolve refutes anything
-    better, with "optimal" and no bound.
+    better, with "optimal" and no bound. It fails where its own check finds its solution a rounding error outside its
+    tolerances ("Solve error").
     """
     is_integer = any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
-    for presolve in ("choose", "off"):
+    for presolve, own_seed in (("choose", seed), ("off", (seed + 1) % 2**31)):
         highs.setOptionValue("presolve", presolve)
+        highs.setOptionValue("random_seed", own_seed)
         remaining = watch.remaining_s()
         if remaining is not None:
             highs.setOptionValue("time_limit", highs.getRunTime() + remaining)
-        outcome = highs.run()
+        with silent():
+            outcome = highs.run()
         status = highs.getModelStatus()
         unproved = status == _Status.kOptimal and is_integer and math.isinf(highs.getInfo().mip_dual_bound)
-        if status != _Status.kUnboundedOrInfeasible and not unproved:
+        if not unproved and status not in (_Status.kUnboundedOrInfeasible, *_FAILED):
+            break
+        if watch.stopped():
             break
     if status == _Status.kUnbounded:
         raise ValueError("the model is unbounded; expected a bounded objective")
-    if outcome == highspy.HighsStatus.kError:
-        raise RuntimeError(f"HiGHS failed: {highs.modelStatusToString(status)}")
+    if outcome == highspy.HighsStatus.kError and status not in _FAILED:
+        raise RuntimeError(f"HiGHS rejects the model: {highs.modelStatusToString(status)}")
     return status
 
 
@@ -275,6 +284,7 @@ def _read(
         bound=None if infeasible else bound,
         infeasible=infeasible,
         solver=version(),
+        reason=f"HiGHS failed: {highs.modelStatusToString(status)}" if status in _FAILED else "",
         stats={
             "variables": highs.getNumCol(),
             "constraints": highs.getNumRow(),
@@ -290,6 +300,8 @@ def _why(status: Any, objective: float | None, bound: float | None, limits: Limi
     if status in _SOLVED:  # also said where the caller's gap was reached
         gap = relative_gap(objective, bound)
         return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
+    if status in _FAILED:
+        return watch.why()
     return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
 
 

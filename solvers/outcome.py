@@ -76,7 +76,8 @@ class Run:
 
     ``values[variable]`` is the value of a variable of the model in the incumbent (``None``: no incumbent).
     ``bound`` is the solver's dual bound in the model's own objective (``None``: none).
-    ``infeasible`` is a proof that the model has no solution.
+    ``infeasible`` is a proof that the model has no solution. ``reason`` holds the solver's words where it failed: then
+    it has proved nothing, and ``values`` may be ``None`` though solutions were heard.
     """
 
     stop: Stop
@@ -85,6 +86,7 @@ class Run:
     bound: float | None = None
     infeasible: bool = False
     solver: str = ""
+    reason: str = ""
     stats: Mapping[str, float | int | str] = field(default_factory=dict)
 
 

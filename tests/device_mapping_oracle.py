@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
 
 from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
@@ -73,4 +74,25 @@ def random_mapping(
         bandwidth_bytes_per_s=tuple(tuple(row) for row in matrix),
         objective=objective or rng.choice(["p2p", "allreduce", "full"]),
         ring=ring or rng.choice(["index", "free"]),
+    )
+
+
+def random_magnitudes(rng: random.Random) -> DeviceMapping:
+    """Like `random_mapping`, but with bytes and bandwidths of very small, or of very different sizes."""
+    instance = random_mapping(rng, max_devices=5)
+    wild = rng.random() < 0.6
+
+    def resized(value: float) -> float:
+        return value * (10.0 ** rng.uniform(-3, 9) if wild else 1e-6)
+
+    size = len(instance.bandwidth_bytes_per_s)
+    matrix = [[0.0] * size for _ in range(size)]
+    for a in range(size):
+        for b in range(a + 1, size):
+            matrix[a][b] = matrix[b][a] = resized(instance.bandwidth_bytes_per_s[a][b])
+    return replace(
+        instance,
+        stages=tuple(replace(stage, parameter_bytes=resized(stage.parameter_bytes)) for stage in instance.stages),
+        edges=tuple(replace(edge, volume_bytes=resized(edge.volume_bytes)) for edge in instance.edges),
+        bandwidth_bytes_per_s=tuple(tuple(row) for row in matrix),
     )

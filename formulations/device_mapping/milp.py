@@ -11,6 +11,7 @@ Source: reconstructed. Small instances only: the relaxation is weak.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
@@ -25,8 +26,13 @@ from instances.device_mapping import DeviceMapping
 from solvers import milp
 from solvers.outcome import Limits, Prover, Stop, Watch
 
-#: HiGHS's tolerances let rows be off by about this much, absolutely and relatively.
-_ABSOLUTE, _RELATIVE = 1e-6, 2e-7
+#: A link that alone takes this many times as long as a known plan counts as no slower: no better plan has it, and HiGHS
+#: calls feasible models infeasible in which numbers are far above the objective.
+_MOST = 2.0
+
+#: A plan that takes less than this part of the one that gave a model its unit gets a model of its own: beside the
+#: unit, HiGHS's tolerances would be too large for a proof.
+_CLOSE = 0.1
 
 Node = tuple[str, int, int]
 
@@ -43,7 +49,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound)) * self.unit
+        return milp.trusted(bound) * self.unit
 
     def decode(self, values: Any) -> Mapping:
         """The plan of a solution."""
@@ -61,13 +67,13 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
 def build(given: Arrays, upper: float) -> MilpModel:
     """The model; ``upper`` is the objective of some plan, in seconds."""
-    unit = upper / 100 if upper > 0 else 1.0
+    unit = upper / milp.NATURAL if upper > 0 else 1.0
     model = pyo.ConcreteModel()
     stages, slots, devices = range(given.num_stages), range(given.replicas), range(given.num_devices)
     ring_kind = "ring" if given.separate_rings else "replica"
     kinds = sorted({"replica", ring_kind})
     model.at = pyo.Var(kinds, stages, slots, devices, domain=pyo.Binary)
-    model.slowest = pyo.Var(bounds=(0, upper / unit * (1 + 1e-6)))
+    model.slowest = pyo.Var(bounds=(0, upper / unit * (1 + milp.ROOM)))
     model.ring = pyo.Var(stages, domain=pyo.NonNegativeReals)
     # Every node has a device, every device a node; a ring passes its stage's devices.
     model.placed = pyo.Constraint(
@@ -102,7 +108,10 @@ def build(given: Arrays, upper: float) -> MilpModel:
     )
 
     def seconds(link: int) -> Any:
-        return pyo.quicksum(costs[link] / given.speed[pair] / unit * model.arc[(link, *pair)] for pair in pairs)
+        slowest = _MOST * upper / unit
+        return pyo.quicksum(
+            min(costs[link] / given.speed[pair] / unit, slowest) * model.arc[(link, *pair)] for pair in pairs
+        )
 
     # A ring is as slow as its slowest link; a node computes, passes its ring, and exchanges tensors.
     model.rings = pyo.Constraint(sorted(rings), rule=lambda m, link: m.ring[rings[link]] >= seconds(link))
@@ -154,4 +163,9 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     upper = watch.best_objective or 0.0
     if watch.best_bound is not None and upper <= watch.best_bound * (1 + 1e-10):
         return Answer(watch.best_plan, watch.best_bound, stop=Stop.PROVED, solver=milp.version())
-    return prove(instance, lambda: build(given, upper), evaluate, violations, limits, watch)
+    while True:
+        answer = prove(instance, partial(build, given, upper), evaluate, violations, limits, watch)
+        found = watch.best_objective or 0.0
+        if answer.stop is not Stop.COMPLETED or answer.reason or found > _CLOSE * upper:
+            return answer
+        upper = found

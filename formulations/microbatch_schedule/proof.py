@@ -56,4 +56,11 @@ def prove(instance: ScheduleInstance, limits: Limits, watch: Watch, backend: Bac
         reason = "no schedule keeps the deadline"
         return Answer(infeasible=True, stop=Stop.PROVED, solver=outcome.solver, reason=reason, stats=outcome.stats)
     stats = {**figures(instance, watch.best_plan), **outcome.stats}
-    return Answer(watch.best_plan, watch.best_bound, stop=outcome.stop, solver=outcome.solver, stats=stats)
+    return Answer(
+        watch.best_plan,
+        watch.best_bound,
+        stop=outcome.stop,
+        solver=outcome.solver,
+        reason=outcome.reason,
+        stats=stats,
+    )

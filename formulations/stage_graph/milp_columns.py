@@ -42,7 +42,7 @@ class Columns(Chains):
     def __init__(self, costs: Costs, limits: Limits, watch: Watch) -> None:
         operators = [1 << node for node in range(costs.instance.num_operators)]
         super().__init__(costs, watch, operators, range(1, costs.instance.num_devices + 1))
-        self.limits, self.solver, self.search_nodes = limits, "", 0
+        self.limits, self.solver, self.search_nodes, self.failure = limits, "", 0, ""
 
     def lay_out_sets(self) -> None:
         """Each set is one column for each depth."""
@@ -66,6 +66,7 @@ class Columns(Chains):
         self.search_nodes += int(run.stats.get("search_nodes", 0))
         if run.values is None:
             if not run.infeasible:  # no proof: nothing more can be said
+                self.failure = run.reason
                 self.watch.stop(run.stop if run.stop is not Stop.PROVED else Stop.COMPLETED)
             return None
         taken = [name for name in columns if run.values[self._taken[name]] > 0.5]
@@ -108,5 +109,12 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         found = best_of_sizes(instance, search, watch)
     counts = {"columns": len(search.masks), "models": search.rounds, "search_nodes": search.search_nodes}
     return Answer(
-        found.plan, found.bound, found.infeasible, found.stop, Prover.SOLVER, search.solver, found.reason, counts
+        found.plan,
+        found.bound,
+        found.infeasible,
+        found.stop,
+        Prover.SOLVER,
+        search.solver,
+        found.reason or search.failure,
+        counts,
     )

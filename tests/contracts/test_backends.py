@@ -261,6 +261,109 @@ def test_cpsat_refuses_an_invalid_model() -> None:
         Bench("cpsat").run(Linear(upper=[2**61], rows=[([2**62], "<=", 1)]))
 
 
+class Failing:
+    """Stands in for a solver's call: it fails so many times, then runs."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.seeds: list[int] = []
+
+
+def failing_highs(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
+    import highspy
+
+    from solvers import milp
+
+    failing = Failing(times)
+
+    class Highs(highspy.Highs):  # type: ignore[misc]
+        def run(self) -> Any:
+            failing.seeds.append(self.getOptionValue("random_seed")[1])
+            self.failed = len(failing.seeds) <= failing.times
+            return highspy.HighsStatus.kError if self.failed else super().run()
+
+        def getModelStatus(self) -> Any:  # noqa: N802 - HiGHS's name
+            return highspy.HighsModelStatus.kSolveError if self.failed else super().getModelStatus()
+
+    monkeypatch.setattr(milp.highspy, "Highs", Highs)
+    monkeypatch.setattr(milp, "version", lambda: "HiGHS")
+    return failing
+
+
+def failing_cpsat(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
+    from ortools.sat.python import cp_model
+
+    from solvers import cpsat
+
+    failing = Failing(times)
+
+    class CpSolver(cp_model.CpSolver):  # type: ignore[misc]
+        def solve(self, *arguments: Any) -> Any:
+            failing.seeds.append(self.parameters.random_seed)
+            if len(failing.seeds) <= failing.times:
+                super().solve(cp_model.CpModel())
+                return cp_model.UNKNOWN
+            return super().solve(*arguments)
+
+    monkeypatch.setattr(cpsat.cp_model, "CpSolver", CpSolver)
+    return failing
+
+
+FAILING = {"cpsat": failing_cpsat, "highs": failing_highs}
+
+
+@pytest.mark.parametrize("limits", [Limits(seed=7), Limits(seed=7, time_s=30)], ids=["no limit", "limit"])
+def test_a_solver_that_fails_once_is_run_again(bench: Bench, limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = FAILING[bench.name](monkeypatch, 1)
+    run = bench.run(ITEMS, limits)
+    assert (run.stop, round(run.objective or 0), run.reason) == (Stop.PROVED, 17, "")
+    assert failing.seeds == [7, 8]
+
+
+@pytest.mark.parametrize("limits", [Limits(seed=7), Limits(seed=7, time_s=30)], ids=["no limit", "limit"])
+def test_a_failure_is_a_result_that_proves_nothing(
+    bench: Bench, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = FAILING[bench.name](monkeypatch, 9)
+    run = bench.run(ITEMS, limits)
+    assert (run.stop, run.infeasible, run.values, run.bound) == (Stop.COMPLETED, False, None, None)
+    assert " failed: " in run.reason and len(failing.seeds) == 2
+
+
+def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = FAILING[bench.name](monkeypatch, 9)
+    watch = Watch()
+    model, _ = TELL[bench.name](ITEMS)
+    backend = BACKENDS[bench.name].load()
+    told = "_run" if bench.name == "highs" else "_stopping"
+    own = getattr(backend, told)
+
+    def stopping(*arguments: Any) -> Any:
+        watch.stop(Stop.INTERRUPTED)
+        return own(*arguments)
+
+    monkeypatch.setattr(backend, told, stopping)
+    assert backend.run(model, Limits(), watch).stop is Stop.INTERRUPTED
+    assert len(failing.seeds) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="C's stdout is a variable of glibc's")
+def test_what_c_code_prints_during_a_run_is_dropped() -> None:
+    """HiGHS 1.12 prints a line of debugging on stdout; what Python prints there, and C code otherwise, is left."""
+    script = (
+        "import ctypes\n"
+        "from solvers.silence import silent\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.puts(b'before')\n"
+        "with silent(), silent():\n"
+        "    libc.puts(b'during')\n"
+        "    print('python', flush=True)\n"
+        "libc.puts(b'after')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(done.stdout.split()) == ["after", "before", "python"]
+
+
 def test_highs_refuses_what_it_cannot_do() -> None:
     import pyomo.environ as pyo
 

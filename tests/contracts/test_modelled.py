@@ -16,13 +16,14 @@ import pytest
 from formulations.family import Violation
 from formulations.flushed_partitioning import cpsat as flushed_cpsat
 from formulations.hierarchical_partitioning import cpsat as hierarchical_cpsat
+from formulations.modelled import WithoutSizes, prove
 from formulations.operator_partitioning import cpsat as operator_cpsat
 from formulations.operator_partitioning import milp as operator_milp
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.pipeline_placement import joint
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.pipeline_placement import placed
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Run, Stop, Watch
 
 
 def whole(plan: Any) -> Any:
@@ -71,6 +72,32 @@ def every_objective(instance: OperatorInstance) -> list[float]:
             if violations(instance, plan) == ():
                 found[plan] = evaluate(instance, plan)
     return sorted(found.values())
+
+
+class FailedModel(WithoutSizes):
+    """Its solver hears of a plan, or of none, and fails."""
+
+    def __init__(self, heard: list[float]) -> None:
+        self.heard = heard
+
+    def run(self, _limits: Limits, _watch: Watch, on_solution: Any, on_bound: Any) -> Run:
+        for plan in self.heard:
+            on_solution(plan)
+            on_bound(plan / 2)
+        return Run(stop=Stop.COMPLETED, solver="S", reason="S failed: tired")
+
+    def decode(self, values: float) -> float:
+        return values
+
+    def lower_bound(self, bound: float) -> float:
+        return bound
+
+
+@pytest.mark.parametrize("heard", [[], [6.0, 4.0]], ids=["no plan", "two plans"])
+def test_a_solver_that_failed_leaves_what_was_heard_of_it_and_its_words(heard: list[float]) -> None:
+    answer = prove(None, lambda: FailedModel(heard), lambda _, plan: plan, lambda *_: (), Limits(), Watch())
+    assert (answer.plan, answer.bound) == ((4.0, 3.0) if heard else (None, None))
+    assert (answer.infeasible, answer.stop, answer.reason) == (False, Stop.COMPLETED, "S failed: tired")
 
 
 @pytest.mark.parametrize("room", [operator_cpsat, operator_milp])

@@ -1,0 +1,61 @@
+"""C's stdout leads nowhere while a solver runs; Python's own stdout, and whoever prints through it, is left alone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_lock = threading.Lock()
+#: How many runs want silence, where C's stdout led before the first, and where it leads meanwhile.
+_runs = 0
+_before: int | None = None
+_nowhere: int | None = None
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Drop what C code prints to stdout.
+
+    HiGHS 1.12 has a line of debugging there that no option turns off, and the result of a command may be JSON. Runs may
+    overlap in threads. Where the C library has no such variable (other than glibc's) nothing is done.
+    """
+    stdout = _stdout()
+    if stdout is None:
+        yield
+        return
+    _lead_away(stdout)
+    try:
+        yield
+    finally:
+        _lead_back(stdout)
+
+
+def _stdout() -> Any:
+    try:
+        return ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdout")
+    except (ValueError, OSError, TypeError):
+        return None
+
+
+def _lead_away(stdout: Any) -> None:
+    global _runs, _before, _nowhere
+    with _lock:
+        if _nowhere is None:
+            opened = ctypes.CDLL(None).fopen
+            opened.restype = ctypes.c_void_p
+            _nowhere = opened(os.fsencode(os.devnull), b"w")
+        _runs += 1
+        if _runs == 1 and _nowhere is not None:
+            _before, stdout.value = stdout.value, _nowhere
+
+
+def _lead_back(stdout: Any) -> None:
+    global _runs, _before
+    with _lock:
+        _runs -= 1
+        if _runs == 0 and _before is not None:
+            _before, stdout.value = None, _before
