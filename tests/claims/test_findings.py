@@ -20,6 +20,7 @@ from formulations.simulate import PipelineStage, in_flight, simulate
 from instances.microbatch_schedule import generate
 from instances.operator_partitioning import OperatorInstance
 from planner.claims.parmesan_models import MODELS
+from planner.placing import load_placed
 from planner.reproduce import reproduce
 from solvers.outcome import Limits, Watch
 
@@ -212,7 +213,7 @@ def test_figure_3_in_one_cell_of_panel_c() -> None:
 )
 def test_what_two_phases_cost(network: str, formula: float, step: tuple[float, float]) -> None:
     """By the formula, proved; the simulated step depends on which of the optimal plans is found."""
-    instance = planner.load("resnet50", topology=network, stages=4, replicas=2)
+    instance = load_placed("resnet50", network, overrides={"stages": 4, "replicas": 2})
     phases, joint = (
         planner.solve(instance, method=method, limits=Limits(time_s=600.0)) for method in ("decoupled", "joint")
     )
