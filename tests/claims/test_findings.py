@@ -207,6 +207,12 @@ def test_figure_3_in_one_cell_of_panel_c() -> None:
     assert all(row["parmesan"] <= row["bound"] * (1 + 1e-6) for row in found.rows)
 
 
+def test_six_operators_cost_more_in_two_phases() -> None:
+    phases, joint = (planner.solve(planner.load("placement"), method=method) for method in ("decoupled", "joint"))
+    assert (phases.objective, joint.objective) == (pytest.approx(0.018), pytest.approx(0.052 / 3))
+    assert joint.status == "optimal" and "17.333 ms jointly" in FINDINGS
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "formula", "step"), [("two-level", 77.5, (29.0, 39.0)), ("dgx1", 26.0, (14.0, 16.0))]
