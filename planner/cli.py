@@ -36,6 +36,7 @@ from planner.cli_tools import (
 )
 from planner.errors import CrosscheckError, UsageError
 from planner.terminal import printable
+from solvers.pinned import BackendError
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
 BUG = 70
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             code = command(args=arguments, prog_name="planner", standalone_mode=False)
             sys.stdout.flush()
             return int(code or 0)
-        except (InstanceError, UsageError) as error:
+        except (InstanceError, UsageError, BackendError) as error:
             return _fail(str(error))
         except CrosscheckError as error:
             _complain(f"contradiction: {error}")

@@ -132,6 +132,9 @@ def crosscheck(
         except CrosscheckError as error:
             found.append(str(error))
             continue
+        except UsageError as refused:  # a solver of another version than the pinned one
+            notice(f"{method.name} is left out: {refused}")
+            continue
         ended(results[-1])
         if results[-1].signal:
             break

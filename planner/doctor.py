@@ -21,10 +21,9 @@ from planner.terminal import console
 from planner.versions import versions
 from planner.warming import compile_all, modules
 from solvers import BACKENDS
+from solvers.pinned import PINNED
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
-#: The HiGHS that ortools carries; two others in one process clash or are wrong (README, "Solvers").
-ORTOOLS, HIGHSPY = "9.15.6755", "1.12.0"
 _ROOMS = Path(formulations.__file__).resolve().parent
 _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
 
@@ -62,10 +61,10 @@ def _versions() -> Iterator[Finding]:
     """Versions, and combinations known to crash or to give wrong answers."""
     found = versions()
     yield Finding("versions", "absent" not in found.values(), ", ".join(f"{name} {is_}" for name, is_ in found.items()))
-    clash = found["highspy"] != HIGHSPY or found["ortools"] != ORTOOLS
+    clash = any(found[name] != version for name, version in PINNED.items())
     advice = f"ortools {found['ortools']} beside highspy {found['highspy']}"
     if clash:
-        advice += f"; only {ORTOOLS} beside {HIGHSPY} is known to work: pip install -e . restores them"
+        advice += f"; only {' beside '.join(PINNED.values())} is known to work: pip install -e . restores them"
     yield Finding("solver pair", not clash, advice)
 
 

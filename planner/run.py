@@ -70,7 +70,8 @@ def solve(
     Raises
     ------
     UsageError
-        If the method or an option is unknown or does not fit the instance.
+        If the method or an option is unknown or does not fit the instance, or if its solver is of another version
+        than the pinned one.
     CrosscheckError
         If the method's plan breaks the rules or its bound exceeds a verified objective.
     """

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from planner.errors import UsageError
 from solvers.outcome import Limits, Stop, Watch
+from solvers.pinned import BackendError
 
 POLL_S = 0.05
 #: A method that was asked to stop may take this long (and this share of its limit) before it is left behind:
@@ -89,7 +91,7 @@ def signals_stop(watch: Watch) -> Iterator[Heard]:
 def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> bool:
     """Start the worker and wait; false if it did not come back in time and was left behind.
 
-    Its error, if it had one, is raised here.
+    Its error, if it had one, is raised here; a solver that was refused (`solvers.pinned`) is a `UsageError`.
     """
     give_up: float | None = None
     worker.start()
@@ -103,6 +105,8 @@ def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> bool:
         give_up = give_up or now + GRACE_S + share
         if now >= give_up or heard.times > 1:
             return False
+    if isinstance(worker.error, BackendError):
+        raise UsageError(str(worker.error)) from None
     if worker.error is not None:
         raise worker.error
     return True

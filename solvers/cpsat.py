@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 
 from solvers.canary import Canary
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.pinned import demand
 from solvers.relay import Relay
 
 #: How often a run looks whether it was asked to stop, in seconds.
@@ -84,7 +85,10 @@ def run(
     ------
     ValueError
         If the model is invalid (for instance coefficients beyond 64 bits).
+    BackendError
+        If ortools is not of its pinned version.
     """
+    demand("ortools")
     watch = watch or Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())

@@ -23,6 +23,7 @@ from pyomo.contrib.solver.common.factory import SolverFactory
 
 from solvers.canary import Canary
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.pinned import demand
 from solvers.relay import Relay
 from solvers.silence import silent
 
@@ -115,7 +116,10 @@ def run(
         If the model is not linear, unbounded, or the solver unknown.
     RuntimeError
         If HiGHS rejects the model.
+    BackendError
+        If highspy is not of its pinned version.
     """
+    demand("highspy")
     if solver != "highs":
         raise ValueError(f"solver is {solver!r}; expected 'highs'")
     watch = watch or Watch(limits)

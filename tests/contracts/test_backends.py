@@ -7,13 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from solvers import BACKENDS
+from solvers import BACKENDS, pinned
 from solvers.canary import Canary
 from solvers.outcome import Limits, Run, Stop, Watch
 
@@ -345,6 +347,31 @@ def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.Mon
     monkeypatch.setattr(backend, told, stopping)
     assert backend.run(model, Limits(), watch).stop is Stop.INTERRUPTED
     assert len(failing.seeds) == 1
+
+
+def test_only_the_pinned_version_is_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution = BACKENDS[bench.name].distribution
+    monkeypatch.setattr(pinned, "installed", lambda name: "1.14.0" if name == distribution else pinned.PINNED[name])
+    with pytest.raises(
+        pinned.BackendError, match=f"^{distribution} is 1.14.0; expected .* pip install {distribution}=="
+    ):
+        bench.run(ITEMS)
+    other = next(name for name in BACKENDS if name != bench.name)
+    assert Bench(other).run(ITEMS).stop is Stop.PROVED
+
+
+def test_an_absent_package_is_not_of_the_pinned_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pinned.installed("no-such-package") == "absent"
+    monkeypatch.setitem(pinned.PINNED, "no-such-package", "1.0")
+    with pytest.raises(pinned.BackendError, match=r"^no-such-package is absent; expected 1\.0"):
+        pinned.demand("no-such-package")
+
+
+def test_every_backend_is_pinned_once_and_pyproject_pins_the_same() -> None:
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    exact = dict(line.split("==") for line in project["dependencies"] if "==" in line)
+    assert set(pinned.PINNED) == {backend.distribution for backend in BACKENDS.values()}
+    assert {name: exact[name] for name in pinned.PINNED} == pinned.PINNED
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="C's stdout is a variable of glibc's")

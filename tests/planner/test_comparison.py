@@ -11,8 +11,10 @@ import pytest
 from counting import Counting
 
 import planner
-from planner import Limits, Result, Status, Stop
+from planner import Limits, Result, Status, Stop, UsageError
+from planner.cli import main
 from planner.comparison import Report, contradictions, optimum
+from solvers import pinned
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
 
@@ -51,6 +53,33 @@ def test_the_default_methods_are_those_that_fit() -> None:
     many = planner.crosscheck(Counting("many", (1,) * 11, 3))
     assert [result.method for result in many.results] == ["greedy"]
     assert many.optimum is None
+
+
+@pytest.fixture
+def wrong_highspy(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {**pinned.PINNED, "highspy": "1.14.0"}
+    monkeypatch.setattr(pinned, "installed", lambda name: wrong[name])
+
+
+@pytest.mark.usefixtures("wrong_highspy")
+def test_a_solver_of_another_version_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    mesh = ["mesh", "--quiet", "--json"]
+    assert main(["solve", *mesh, "--method", "milp"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert "highspy is 1.14.0; expected 1.12.0" in said.err and "pip install highspy==1.12.0" in said.err
+    assert main(["solve", *mesh]) == 0  # by CP-SAT, which is of its pinned version
+    assert json.loads(capsys.readouterr().out)["method"] == "cpsat"
+    with pytest.raises(UsageError, match=r"highspy is 1\.14\.0"):
+        planner.solve(planner.load("mesh"), method="milp")
+
+
+@pytest.mark.usefixtures("wrong_highspy")
+def test_a_method_whose_solver_is_refused_is_left_out_aloud() -> None:
+    lines: list[str] = []
+    report = planner.crosscheck(planner.load("mesh"), methods=["milp", "cpsat"], notice=lines.append)
+    assert [result.method for result in report.results] == ["cpsat"] and report.optimum is not None
+    assert any(line.startswith("milp is left out: highspy is 1.14.0; expected 1.12.0") for line in lines)
 
 
 def test_named_methods_that_do_not_fit_are_left_out_aloud() -> None:

@@ -1,0 +1,34 @@
+"""The versions of the solvers' packages with which results were proved and checked; no other is run.
+
+ortools 9.15 carries HiGHS 1.12.0: beside highspy 1.15 the two clash, and highspy 1.14.0 returns wrong optima
+(README, "Solvers"). pyproject.toml pins the same.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+#: Distribution to the one version that is run.
+PINNED = {"ortools": "9.15.6755", "highspy": "1.12.0"}
+
+
+class BackendError(RuntimeError):
+    """A solver of a version that is not the pinned one: it is refused before it runs."""
+
+
+def installed(distribution: str) -> str:
+    """The version of a distribution here; "absent" if there is none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def demand(distribution: str) -> None:
+    """Raise `BackendError`, in one line with the way out, unless the distribution has its pinned version."""
+    found, pinned = installed(distribution), PINNED[distribution]
+    if found != pinned:
+        raise BackendError(
+            f"{distribution} is {found}; expected {pinned}, the version whose proofs were checked: "
+            f"pip install {distribution}=={pinned}, or a method without it"
+        )
