@@ -14,6 +14,7 @@ from planner.loading import family_of, load
 from planner.options import split
 from planner.report import as_json, number, percent
 from planner.run import solve
+from planner.signals import noted
 from planner.suites import EVERY, RELEASED, Case
 from planner.terminal import console
 from planner.versions import machine, today, versions
@@ -112,6 +113,8 @@ def measure(
         Keys of rows that are there already and are not measured again.
     """
     for case in found:
+        if noted() is not None:  # before the instance is read
+            return
         overrides, options = split(case.settings)
         instance = load(case.instance, inputs=inputs, **overrides)
         for method in _methods(case, instance, limits):

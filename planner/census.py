@@ -29,6 +29,7 @@ from planner.errors import UsageError
 from planner.executors import Opened, completed, place
 from planner.report import as_json
 from planner.run import declared, solve
+from planner.signals import noted
 from solvers.outcome import Limits
 
 #: Fewest and most chunks, and about how many pairs of downsets one holds in between.
@@ -58,8 +59,9 @@ class Variant:
 class Census:
     """What the chunks said together; ``chunks_done`` < ``chunks`` if it was interrupted (by ``signal``).
 
-    ``variant`` is the one that the dynamic program uses on this instance. ``seconds`` is wall time from the first to
-    the last chunk of this run, ``cpu_seconds`` the chunks' own, those found in the folder included.
+    ``unwritten`` says which files could not be written. ``variant`` is the one that the dynamic program uses on this
+    instance. ``seconds`` is wall time from the first to the last chunk of this run, ``cpu_seconds`` the chunks' own,
+    those found in the folder included.
     """
 
     instance: StageInstance
@@ -75,6 +77,7 @@ class Census:
     compile_seconds: float
     out: str
     signal: int | None = None
+    unwritten: list[str] = field(default_factory=list)
     worst_files: dict[str, list[str]] = field(default_factory=dict)
     crosscheck: dict[str, Any] | None = None
     end_to_end: dict[str, Any] | None = None
@@ -157,6 +160,10 @@ def census(
     UsageError
         If the graph has too many downsets, or ``out`` holds something else.
     """
+    try:
+        again = Limits(time_s=60.0, seed=seed)
+    except ValueError as error:
+        raise UsageError(f"limits: {error}") from None
     opened = place(jobs, dask)
     began = time.perf_counter()
     try:
@@ -168,10 +175,12 @@ def census(
     text = as_json(FAMILY.to_json(instance))
     ranges = chunks_of(calls.num_downsets)
     folder = Folder(text, ranges, out, instance.name)
-    records = {} if fresh else folder.records()
+    records = {} if fresh else folder.records(notice)
     found = len(records)
     if found:
         notice(f"{found} of {len(ranges)} chunks lie in {folder.path} already")
+    for failure in folder.failures:
+        notice(f"warning: {failure}")
     stopped = _fill(opened, text, ranges, folder, records, listen)
     done = [records[number] for number in sorted(records)]
     result = Census(
@@ -190,10 +199,11 @@ def census(
         signal=stopped,
     )
     result.worst_files = {rule: folder.write_worst(calls, rule, found.worst) for rule, found in result.variants.items()}
-    if stopped is None and sample > 0:
-        result.crosscheck = _crosscheck(calls, ranges, done, sample, seed, folder, notice)
-    if stopped is None and end_to_end:
-        result.end_to_end = _end_to_end(instance, result.variant, limits or Limits(time_s=60.0))
+    if result.signal is None and sample > 0:
+        result.crosscheck, result.signal = _crosscheck(calls, ranges, done, sample, again, folder, notice)
+    if result.signal is None and end_to_end:
+        result.end_to_end, result.signal = _end_to_end(instance, result.variant, limits or Limits(time_s=60.0))
+    result.unwritten = list(dict.fromkeys(folder.failures))
     return result
 
 
@@ -235,9 +245,9 @@ def _fill(
             listen(len(records), len(ranges))
     except KeyboardInterrupt:
         return signal.SIGINT
-    except SystemExit as stop:  # the command line's answer to SIGTERM
+    except SystemExit as stop:
         return int(stop.code or 0) - 128
-    return None
+    return noted()
 
 
 def _merged(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
@@ -282,43 +292,52 @@ def _crosscheck(
     ranges: Sequence[tuple[int, int]],
     records: Sequence[dict[str, Any]],
     sample: int,
-    seed: int,
+    limits: Limits,
     folder: Folder,
     notice: Callable[[str], None],
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], int | None]:
+    """What the witnesses say of a random sample, and the signal that ended it early, if one did."""
     began = time.perf_counter()
     counts = [record["survey"]["nontrivial"] for record in records]
-    checked, unproved, contradictions = 0, 0, []
-    for origin in sampled(calls, ranges, counts, sample, seed, nontrivial=True):
+    checked, unproved, contradictions, signalled = 0, 0, [], None
+    for origin in sampled(calls, ranges, counts, sample, limits.seed, nontrivial=True):
         report = crosscheck(
             calls.knapsack(origin),
             methods=_WITNESSES,
-            limits=Limits(time_s=60.0, seed=seed),
+            limits=limits,
             reproducers=str(folder.path / "reproducers"),
         )
         checked += 1
         unproved += report.optimum is None
         contradictions += [f"{report.instance}: {sentence}" for sentence in report.contradictions]
-        if report.signal:
+        signalled = report.signal
+        if signalled is not None:
             notice(f"the crosscheck was interrupted after {checked} instances")
             break
-    return {
+    found = {
         "methods": list(_WITNESSES),
         "checked": checked,
         "unproved": unproved,
         "contradictions": contradictions,
         "seconds": time.perf_counter() - began,
     }
+    return found, signalled
 
 
-def _end_to_end(instance: StageInstance, variant: str, limits: Limits) -> dict[str, Any]:
-    """What the heuristic's gaps do to the plan: Piper's objective against the optimum (null: not found in time)."""
+def _end_to_end(instance: StageInstance, variant: str, limits: Limits) -> tuple[dict[str, Any] | None, int | None]:
+    """What the heuristic's gaps do to the plan: Piper's objective against the optimum (null: not found in time).
+
+    Nothing, and the signal, if one ended it early.
+    """
     found: dict[str, Any] = {}
     for name, method in (("piper", "piper"), ("exact", "exact")):
         missing = FAMILY.method(method).supports(instance)
         if missing:
-            return {"piper": None, "exact": None, "loss": None, "reason": missing}
+            return {"piper": None, "exact": None, "loss": None, "reason": missing}, None
         options = {"knapsack": variant} if method == "piper" else {}
-        found[name] = solve(instance, method=method, limits=limits, options=options).objective
+        result = solve(instance, method=method, limits=limits, options=options)
+        if result.signal is not None:
+            return None, result.signal
+        found[name] = result.objective
     loss = found["piper"] / found["exact"] - 1 if found["piper"] and found["exact"] else None
-    return {**found, "loss": loss, "unit": instance.time_unit}
+    return {**found, "loss": loss, "unit": instance.time_unit}, None

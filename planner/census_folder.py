@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -32,7 +33,10 @@ _CODE = (
 
 
 class Folder:
-    """Where a census keeps its chunks; only a folder that is new, empty or of the same census will do."""
+    """Where a census keeps its chunks; only a folder that is new, empty or of the same census will do.
+
+    A file that cannot be written (a full disk) is one of its ``failures`` and does not end the census.
+    """
 
     def __init__(self, text: str, ranges: Sequence[tuple[int, int]], out: str | None, name: str) -> None:
         header = {"instance": json.loads(text), "chunks": ranges, "edges": EDGES, "worst": WORST}
@@ -42,11 +46,14 @@ class Folder:
         safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
         self.path = Path(out) if out is not None else Path("census") / f"{safe}-{self._fingerprint[:10]}"
         self._num_chunks = len(ranges)
+        self.failures: list[str] = []
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             held = any(self.path.iterdir())
         except OSError as error:
             raise UsageError.at("--out", str(self.path), f"a folder that can be written ({error.strerror})") from None
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise UsageError.at("--out", str(self.path), "a folder that can be written")
         own = self.path / "census.json"
         if own.is_file():
             content = parse_json(read_text(own), str(own))
@@ -56,24 +63,44 @@ class Folder:
                 )
         elif held:
             raise UsageError.at("--out", str(self.path), "an empty folder, or one of this very census")
-        write_atomically(own, as_json({"fingerprint": self._fingerprint, **header}) + "\n")
+        self._title = (own, as_json({"fingerprint": self._fingerprint, **header}) + "\n")
+        self._titled = self._write(*self._title)
 
-    def records(self) -> dict[int, dict[str, Any]]:
-        """The chunks that are done, by number; `InstanceError` if a file is no chunk."""
-        paths = ((number, self._chunk(number)) for number in range(self._num_chunks))
-        return {number: _record(path) for number, path in paths if path.is_file()}
+    def records(self, notice: Callable[[str], None]) -> dict[int, dict[str, Any]]:
+        """The chunks that are done, by number; one that is damaged is told and left out."""
+        found = {}
+        for number in range(self._num_chunks):
+            path = self._chunk(number)
+            if os.path.lexists(path):
+                try:
+                    found[number] = _record(path)
+                except InstanceError as error:
+                    notice(f"warning: {error}; it is done again")
+        return found
 
     def write(self, number: int, record: dict[str, Any]) -> None:
-        """Keep one chunk."""
-        write_atomically(self._chunk(number), as_json(record) + "\n")
+        """Keep one chunk, in a folder that says whose it is."""
+        self._titled = self._titled or self._write(*self._title)
+        if self._titled:
+            self._write(self._chunk(number), as_json({"digest": _digest(record), **record}) + "\n")
 
     def write_worst(self, calls: Calls, rule: str, worst: Sequence[tuple[float, Origin]]) -> list[str]:
-        """The worst instances of one variant as files; their paths."""
+        """The worst instances of one variant as files; the paths of those that could be written."""
         paths = []
         for rank, (_, origin) in enumerate(worst, start=1):
-            paths.append(self.path / f"worst-{rule}-{rank}.json")
-            write_atomically(paths[-1], as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n")
-        return [str(path) for path in paths]
+            path = self.path / f"worst-{rule}-{rank}.json"
+            if self._write(path, as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n"):
+                paths.append(str(path))
+        return paths
+
+    def _write(self, path: Path, text: str) -> bool:
+        """Whether it could be written."""
+        try:
+            write_atomically(path, text)
+        except UsageError as error:
+            self.failures.append(str(error))
+            return False
+        return True
 
     def _chunk(self, number: int) -> Path:
         return self.path / f"chunk-{number:04}.json"
@@ -95,9 +122,14 @@ def _digest_of_code() -> str:
 
 
 def _record(path: Path) -> dict[str, Any]:
+    """The chunk in a file as it was written, or `InstanceError`."""
     content = parse_json(read_text(path), str(path))
-    survey = content.get("survey") if isinstance(content, dict) else None
-    if not isinstance(survey, dict) or not {"rules", "nontrivial"} <= set(survey) or "seconds" not in content:
-        raise InstanceError.at(str(path), "content", str(content)[:40], "a chunk of this census; remove it to redo it")
+    digest = content.pop("digest", None) if isinstance(content, dict) else None
+    if digest is None or digest != _digest(content):
+        raise InstanceError.at(str(path), "digest", digest, "that of a chunk of this census")
     found: dict[str, Any] = content
     return found
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(as_json(record).encode()).hexdigest()

@@ -6,10 +6,7 @@ or nothing found; 4 proved infeasible; 5 methods contradict each other; 70 a bug
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -40,7 +37,6 @@ from solvers.pinned import BackendError
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
 BUG = 70
-BROKEN_PIPE = 128 + 13
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,11 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
             return CONTRADICTION
         except typer.TyperException as error:
             return _fail(error.format_message()) if error.format_message() else BAD_INPUT
-        except BrokenPipeError:
-            return _reader_left()
         except SystemExit as stop:
-            if isinstance(stop.__context__, BrokenPipeError):  # typer met it first
-                return _reader_left()
             return int(stop.code or 0)
         except Exception:
             traceback.print_exc()  # a bug: nothing is hidden, and no exit code of ours is borrowed
@@ -143,21 +135,16 @@ def _command_name(arguments: list[str] | None) -> str | None:
 
 @contextmanager
 def _process_manners() -> Iterator[None]:
-    """SIGTERM ends the command in order (128 + 15), and no name is so odd that it cannot be printed."""
+    """No name is so odd that it cannot be printed, and our own warnings are one line."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    heard = warnings.showwarning
-    warnings.showwarning = _show_warning(heard)
-    ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread()
-    if ours:
-        signal.signal(signal.SIGTERM, _terminate)
+    before = warnings.showwarning
+    warnings.showwarning = _show_warning(before)
     try:
         yield
     finally:
-        warnings.showwarning = heard
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        warnings.showwarning = before
 
 
 def _show_warning(otherwise: Callable[..., None]) -> Callable[..., None]:
@@ -170,16 +157,6 @@ def _show_warning(otherwise: Callable[..., None]) -> Callable[..., None]:
             _complain(f"warning: {message}")
 
     return show
-
-
-def _terminate(number: int, _frame: Any) -> None:
-    raise SystemExit(128 + number)
-
-
-def _reader_left() -> int:
-    """Whoever read our output has left; without this, Python would complain when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return BROKEN_PIPE
 
 
 def _fail(message: str) -> int:

@@ -43,12 +43,13 @@ def bench_command(
     from planner.destinations import refuse_overwriting
     from planner.files import write_all, write_atomically
     from planner.progress import note
-    from planner.report import as_json
+    from planner.report import as_json, print_json
+    from planner.signals import held, noted
     from planner.suites import cases
 
     if compare is not None:
         found = bench_folder.compare(*(bench_folder.rows_of(place) for place in compare))
-        print(as_json(found)) if json else bench_folder.show_comparison(found)
+        print_json(found) if json else bench_folder.show_comparison(found)
         return
     limits = limits_of(time_limit, gap, seed, threads)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
@@ -59,22 +60,23 @@ def bench_command(
     folder = None if out is None or one_file else bench_folder.opened(out)
     rows = [] if folder is None else bench_folder.kept(folder)
     writes: list[Callable[[], None]] = []
-    for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}):
-        note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
-        rows.append(row)
-        if folder is not None and not row.signal:
-            try:
-                bench_folder.keep(folder, row)
-            except UsageError as error:  # tried again at the end
-                note(quiet, f"warning: {error}")
-                writes.append(partial(bench_folder.keep, folder, row))
-    print(as_json({"rows": [row.to_json() for row in rows]})) if json else show_rows(rows)
+    with held():
+        for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}):
+            note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
+            rows.append(row)
+            if folder is not None and not row.signal:
+                try:
+                    bench_folder.keep(folder, row)
+                except UsageError as error:  # tried again at the end
+                    note(quiet, f"warning: {error}")
+                    writes.append(partial(bench_folder.keep, folder, row))
+        print_json({"rows": [row.to_json() for row in rows]}) if json else show_rows(rows)
     if folder is not None:
         writes.append(partial(bench_folder.write_table, folder, [row for row in rows if not row.signal]))
     elif out is not None:
         writes.append(partial(write_atomically, out, "".join(as_json(row.to_json()) + "\n" for row in rows)))
     write_all(*writes)
-    signalled = next((row.signal for row in rows if row.signal), None)
+    signalled = next((row.signal for row in rows if row.signal), noted())
     raise typer.Exit(128 + signalled if signalled else 0)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli_common import CONTRADICTION, Inputs, Instance, Json, Quiet
+from planner.cli_common import CONTRADICTION, Inputs, Instance, Json, Quiet, limits_of
 from planner.errors import UsageError
 
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the random sample")]
@@ -29,13 +29,13 @@ def extract_command(
     from planner.extract import extract
     from planner.loading import load
     from planner.progress import note
-    from planner.report import as_json
+    from planner.report import print_json
 
     refuse_overwriting(out, instance)
     loaded = load(instance, inputs=inputs, **settings)
     rows = extract(loaded, out, problem=problem, sample=sample, seed=seed, nontrivial=nontrivial)
     if json:
-        print(as_json({"problem": problem, "instance": loaded.name, "out": out, "rows": rows}))
+        print_json({"problem": problem, "instance": loaded.name, "out": out, "rows": rows})
     else:
         note(quiet, f"{rows} instances in {out}")
 
@@ -66,37 +66,40 @@ def census_command(
     from planner.census_report import progress, show_census
     from planner.loading import family_of, load
     from planner.progress import note
-    from planner.report import as_json
-    from solvers.outcome import Limits
+    from planner.report import print_json
+    from planner.signals import held
+    from solvers.outcome import OPTIMAL_GAP
 
+    limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
     loaded = load(instance, inputs=inputs, **settings)
     if family_of(loaded).name != "stage_partitioning":
         raise UsageError.at("INSTANCE", family_of(loaded).name, "an instance of stage_partitioning")
     for warning in loaded.warnings:
         note(quiet, f"warning: {warning}")
-    try:
-        limits = Limits(time_s=time_limit)
-    except ValueError as error:
-        raise UsageError(f"limits: {error}") from None
-    with progress(quiet) as listen:
-        found = census(
-            loaded,
-            jobs=jobs,
-            dask=dask,
-            sample=crosscheck,
-            seed=seed,
-            end_to_end=end_to_end,
-            limits=limits,
-            out=out,
-            fresh=fresh,
-            listen=listen,
-            notice=lambda line: note(quiet, line),
-        )
-    if json:
-        print(as_json(found.to_json()))
-    else:
-        show_census(found)
+    with held():
+        with progress(quiet) as listen:
+            found = census(
+                loaded,
+                jobs=jobs,
+                dask=dask,
+                sample=crosscheck,
+                seed=seed,
+                end_to_end=end_to_end,
+                limits=limits,
+                out=out,
+                fresh=fresh,
+                listen=listen,
+                notice=lambda line: note(quiet, line),
+            )
+        if json:
+            print_json(found.to_json())
+        else:
+            show_census(found)
     if found.signal:
         note(quiet, f"{found.chunks_done} of {found.chunks} chunks lie in {found.out}; the same command goes on")
-        raise typer.Exit(128 + found.signal)
-    raise typer.Exit(0 if found.agree else CONTRADICTION)
+    if not found.agree:
+        raise typer.Exit(CONTRADICTION)
+    if found.unwritten:
+        more = f" (and {len(found.unwritten) - 1} more files)" if len(found.unwritten) > 1 else ""
+        raise UsageError(found.unwritten[0] + more)
+    raise typer.Exit(128 + found.signal if found.signal else 0)

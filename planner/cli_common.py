@@ -39,7 +39,7 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
         return 128 + result.signal
     if result.status is Status.INFEASIBLE:
         return INFEASIBLE
-    close_enough = result.gap is not None and result.gap <= limits.gap
+    close_enough = result.status is Status.OPTIMAL or (result.gap is not None and result.gap <= limits.gap)
     if result.status is Status.UNKNOWN or (exact and not close_enough):
         return NO_PROOF
     return 0

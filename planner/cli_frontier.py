@@ -31,7 +31,8 @@ def frontier_command(
     from planner.loading import family_of, load
     from planner.plots.files import require
     from planner.progress import note
-    from planner.report import as_json
+    from planner.report import print_json
+    from planner.signals import held
 
     refuse_outputs({"--out": out, "--plot": picture}, instance)
     if picture is not None:
@@ -42,8 +43,9 @@ def frontier_command(
     loaded = load(instance, inputs=inputs, **settings)
     for warning in family_of(loaded).warnings(loaded):
         note(quiet, f"warning: {warning}")
-    found = frontier(loaded, limits=limits, notice=lambda line: note(quiet, line))
-    print(as_json(found.to_json())) if json else show_frontier(found)
+    with held():
+        found = frontier(loaded, limits=limits, notice=lambda line: note(quiet, line))
+        print_json(found.to_json()) if json else show_frontier(found)
     write_all(*writes(found, out, picture))
     if found.signal:
         raise typer.Exit(128 + found.signal)

@@ -19,7 +19,7 @@ def hierarchy_command(
 ) -> None:
     """What a plan of the flat network model costs on machines (default: 8 of 8 devices, 300 and 25 GB/s)."""
     from planner.hierarchy import compare, show_comparison
-    from planner.report import as_json
+    from planner.report import print_json
 
     found = compare(instance, inputs=inputs, limits=Limits(time_s=time_limit), **settings)
-    print(as_json(found.to_json())) if json else show_comparison(found)
+    print_json(found.to_json()) if json else show_comparison(found)

@@ -65,6 +65,7 @@ def solve_command(
     from planner.files import write_all
     from planner.orders import best_order, solve_orders
     from planner.progress import note, progress_line
+    from planner.signals import held
     from planner.sweep import Row, parse_counts, sweep
 
     limits = limits_of(time_limit, gap, seed, threads)
@@ -80,22 +81,23 @@ def solve_command(
         _require(plot)
     rows: list[Row] = []
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
-    try:
-        with progress_line(quiet) as shown, event_file(events, shown) as heard:
-            run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
-            if batch_size is None:
-                result = solve_orders(by_order, **run)
-                loaded = by_order[best_order(result, by_order)]  # its plan is what is drawn
-            else:
-                accumulate = parse_counts("--grad-accum", grad_accum or "1")
-                sizes = parse_counts("--microbatch-sizes", microbatch_sizes or "1")
-                result, loaded, rows = sweep(
-                    instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
-                )
-            heard.end(result)
-    except CrosscheckError as error:
-        raise _with_reproducer(error, reproducer_dir, json) from error
-    _show(result, loaded, rows, json)
+    with event_file(events) as heard, held():
+        run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
+        try:
+            with progress_line(quiet) as heard.also:
+                if batch_size is None:
+                    result = solve_orders(by_order, **run)
+                    loaded = by_order[best_order(result, by_order)]  # its plan is what is drawn
+                else:
+                    accumulate = parse_counts("--grad-accum", grad_accum or "1")
+                    sizes = parse_counts("--microbatch-sizes", microbatch_sizes or "1")
+                    result, loaded, rows = sweep(
+                        instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
+                    )
+        except CrosscheckError as error:
+            raise _with_reproducer(error, reproducer_dir, json) from error
+        heard.end(result)
+        _show(result, loaded, rows, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
     write_all(partial(complain, events, heard), *_writes(result, loaded, outputs, quiet))
     raise typer.Exit(exit_code(result, exact, limits))
@@ -147,7 +149,7 @@ def _instances(
 def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
     """Write the reproducer; the error that names it."""
     from planner.comparison import write_reproducer
-    from planner.report import as_json
+    from planner.report import print_json
 
     try:
         path: str | None = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
@@ -155,17 +157,17 @@ def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> Crossch
     except UsageError as unwritten:
         path, said = None, f"{error} (no reproducer: {unwritten})"
     if json:
-        print(as_json({"agree": False, "contradictions": [str(error)], "reproducer": path}))
+        print_json({"agree": False, "contradictions": [str(error)], "reproducer": path})
     return CrosscheckError(said)
 
 
 def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
     from planner.loading import family_of
-    from planner.report import as_json, show_result
+    from planner.report import print_json, show_result
     from planner.sweep import show_rows
 
     if json:
-        print(as_json(result.to_json()))
+        print_json(result.to_json())
         return
     if rows:
         show_rows(rows, result.unit)
@@ -220,7 +222,8 @@ def crosscheck_command(
     from planner.pictures import draw_events
     from planner.plots.files import require
     from planner.progress import note, progress_line
-    from planner.report import as_json, show_report
+    from planner.report import print_json, show_report
+    from planner.signals import held
 
     limits = limits_of(time_limit, gap, seed, threads)
     refuse_outputs({"--plot": plot, "--events": events}, instance)
@@ -229,21 +232,19 @@ def crosscheck_command(
     overrides, given = options.split(settings)
     loaded = load(instance, inputs=inputs, **overrides)
     warn(loaded, quiet)
-    with progress_line(quiet) as shown, event_file(events, shown) as heard:
-        report = crosscheck(
-            loaded,
-            methods=names_of(methods),
-            limits=limits,
-            options=given,
-            reproducers=reproducer_dir,
-            listen=heard.listen,
-            notice=lambda line: note(quiet, line),
-            ended=heard.end,
-        )
-    if json:
-        print(as_json(report.to_json()))
-    else:
-        show_report(report)
+    with event_file(events) as heard, held():
+        with progress_line(quiet) as heard.also:
+            report = crosscheck(
+                loaded,
+                methods=names_of(methods),
+                limits=limits,
+                options=given,
+                reproducers=reproducer_dir,
+                listen=heard.listen,
+                notice=lambda line: note(quiet, line),
+                ended=heard.end,
+            )
+        print_json(report.to_json()) if json else show_report(report)
     pictures = [] if plot is None else [partial(draw_events, plot, loaded, heard.events)]
     write_all(partial(complain, events, heard), *pictures)
     if report.signal:
@@ -266,7 +267,7 @@ def check_command(
     from planner.checking import check, read_plan
     from planner.loading import load
     from planner.progress import note
-    from planner.report import as_json, show_verdict
+    from planner.report import print_json, show_verdict
 
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
@@ -277,7 +278,7 @@ def check_command(
             quiet, f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)"
         )
     if json:
-        print(as_json(verdict.to_json()))
+        print_json(verdict.to_json())
     else:
         show_verdict(verdict)
     raise typer.Exit(0 if verdict.feasible else 1)

@@ -27,11 +27,11 @@ from planner.errors import UsageError
 def list_command(json: Json = False) -> None:
     """Families, their methods, catalog instances and versions."""
     from planner.listing import listing, show_listing
-    from planner.report import as_json
+    from planner.report import print_json
 
     found = listing(catalog_of_all())
     if json:
-        print(as_json(found))
+        print_json(found)
     else:
         show_listing(found)
 
@@ -62,11 +62,11 @@ def make_command(
 def doctor_command(json: Json = False) -> None:
     """Examine the installation: versions, canary models, kernels (compiled if need be); exit 1 if one is ill."""
     from planner.doctor import examine, show_findings
-    from planner.report import as_json
+    from planner.report import print_json
 
     findings = examine()
     if json:
-        print(as_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]}))
+        print_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]})
     else:
         show_findings(findings)
     raise typer.Exit(0 if all(found.healthy for found in findings) else 1)
@@ -82,18 +82,18 @@ def reproduce_command(
 ) -> None:
     """Examine a claim of a paper: what it prints, what is found here, and the exact optimum."""
     from planner.progress import note
-    from planner.report import as_json
+    from planner.report import print_json
     from planner.reproduce import claims_listing, reproduce, show_claims, show_reproduction
 
     if list_:
         listed = claims_listing()
-        print(as_json(listed)) if json else show_claims(listed)
+        print_json(listed) if json else show_claims(listed)
         return
     if claim is None:
         raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     found = reproduce(claim, inputs=inputs, note=lambda line: note(quiet, line), **given)
-    print(as_json(found.to_json())) if json else show_reproduction(found)
+    print_json(found.to_json()) if json else show_reproduction(found)
 
 
 def report_command(
@@ -114,26 +114,28 @@ def report_command(
     from planner.page import page, page_path, require_page
     from planner.progress import note, progress_line
     from planner.report import show_report
+    from planner.signals import held
 
     require_page()
     path = page_path(out)
     refuse_overwriting(out, instance)
     limits = limits_of(time_limit, gap, seed, threads)
-    with progress_line(quiet) as listen:
-        text, report = page(
-            instance,
-            settings,
-            methods=names_of(methods),
-            limits=limits,
-            inputs=inputs,
-            listen=listen,
-            notice=lambda line: note(quiet, line),
-        )
-    try:
-        write_atomically(path, text)
-    except UsageError:
-        show_report(report)  # what was found is not lost with the page
-        raise
+    with held():
+        with progress_line(quiet) as listen:
+            text, report = page(
+                instance,
+                settings,
+                methods=names_of(methods),
+                limits=limits,
+                inputs=inputs,
+                listen=listen,
+                notice=lambda line: note(quiet, line),
+            )
+        try:
+            write_atomically(path, text)
+        except UsageError:
+            show_report(report)  # what was found is not lost with the page
+            raise
     note(quiet, f"{len(report.results)} methods in {out}")
     if report.signal:
         raise typer.Exit(128 + report.signal)

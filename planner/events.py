@@ -48,7 +48,7 @@ class EventFile:
     """
 
     def __init__(self, stream: TextIO | None, also: Listen | None = None) -> None:
-        self._stream, self._also = stream, also
+        self._stream, self.also = stream, also
         self.events: list[Event] = []
         self.failure: OSError | None = None
 
@@ -56,8 +56,8 @@ class EventFile:
         """Hear one event."""
         self.events.append(event)
         self._write({**vars(event), "gap": event.gap})
-        if self._also is not None:
-            self._also(event)
+        if self.also is not None:
+            self.also(event)
 
     def end(self, result: Result) -> None:
         """Write how a run ended: the verified objective, the bound that holds, status and stop."""
@@ -86,7 +86,7 @@ class EventFile:
 
 
 @contextmanager
-def event_file(path: str | None, also: Listen | None = None) -> Iterator[EventFile]:
+def event_file(path: str | None) -> Iterator[EventFile]:
     """Open the file for events (``None``: there is none).
 
     Raises
@@ -94,7 +94,7 @@ def event_file(path: str | None, also: Listen | None = None) -> Iterator[EventFi
     UsageError
         If the file cannot be opened; what goes wrong later is said by `complain`.
     """
-    found = EventFile(None if path is None else opened_to_grow(path, _OPTION), also)
+    found = EventFile(None if path is None else opened_to_grow(path, _OPTION))
     try:
         yield found
     finally:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
+    FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
-    as_completed,
+    wait,
 )
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection
@@ -21,6 +23,7 @@ from typing import Any, TypeVar
 
 from formulations.compilation import KernelCacheWarning
 from planner.errors import UsageError
+from planner.signals import noted
 
 Result = TypeVar("Result")
 Opened = Callable[[], AbstractContextManager[Executor]]
@@ -29,6 +32,8 @@ Opened = Callable[[], AbstractContextManager[Executor]]
 BREAKDOWNS = 5
 #: Times that a cluster runs a chunk again after it lost the worker.
 _RETRIES = 5
+#: Seconds between two looks for a signal.
+POLL_S = 0.1
 #: Seconds to wait for a scheduler to answer.
 CONNECT_S = 10.0
 
@@ -54,7 +59,8 @@ def completed(
 ) -> Iterator[tuple[int, Result]]:
     """``work(*task)`` for every task as ``(position, result)``, in the order in which they end.
 
-    Workers that die lose only what they had not handed over: the rest is given to a new executor.
+    Workers that die lose only what they had not handed over: the rest is given to a new executor. A signal that the
+    command line notes ends it early.
 
     Raises
     ------
@@ -63,16 +69,20 @@ def completed(
     """
     left = dict(enumerate(tasks))
     breakdowns = 0
-    while left:
+    while left and noted() is None:
         with opened() as executor:
             futures: dict[Future[Result], int] = {}
             try:
-                futures.update((executor.submit(work, *task), position) for position, task in left.items())
-                for future in as_completed(futures):
-                    result = future.result()
-                    breakdowns = 0
-                    del left[futures[future]]
-                    yield futures[future], result
+                with _uninterrupted():
+                    futures.update((executor.submit(work, *task), position) for position, task in left.items())
+                waiting = set(futures)
+                while waiting and noted() is None:
+                    done, waiting = wait(waiting, POLL_S, FIRST_COMPLETED)
+                    for future in done:
+                        result = future.result()
+                        breakdowns = 0
+                        del left[futures[future]]
+                        yield futures[future], result
             except BrokenExecutor:
                 breakdowns += 1
                 if breakdowns > BREAKDOWNS:
@@ -80,6 +90,19 @@ def completed(
             finally:
                 for future in futures:
                     future.cancel()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started here never hear of Ctrl-C: this process does, and says what it means for them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -114,7 +137,7 @@ def _cluster(address: str) -> Iterator[Executor]:
     distributed = _distributed()
     try:
         client = distributed.Client(address, timeout=CONNECT_S)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # each kind of address (tcp, tls, ucx, ...) fails in its own way
         raise UsageError.at("--dask", address, f"the address of a dask scheduler ({error})") from None
     with client, client.get_executor(pure=False, retries=_RETRIES) as executor:
         yield executor

@@ -15,9 +15,7 @@ from typing import Any, TextIO
 
 from planner.destinations import sink, writable
 from planner.errors import UsageError
-
-#: Files that are not whole yet; whoever ends the process at once removes them.
-drafts: set[str] = set()
+from planner.streams import drafts
 
 
 def plain(value: Any) -> Any:

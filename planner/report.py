@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,11 @@ _SHOWN_NODES = 6
 def as_json(value: Any) -> str:
     """One JSON object on one line."""
     return json.dumps(plain(value), allow_nan=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object on one line, which no signal cuts in two."""
+    sys.stdout.write(as_json(value) + "\n")
 
 
 def plan_file(result: Result) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from planner import signals
 from planner.errors import UsageError
 from solvers.outcome import Limits, Stop, Watch
 from solvers.pinned import BackendError
@@ -71,9 +72,13 @@ class Heard:
 def signals_stop(watch: Watch) -> Iterator[Heard]:
     """Let Ctrl-C and SIGTERM stop the watch instead of raising, where this thread may say so.
 
-    A signal that the program ignores or leaves to the system (SIGTERM, outside the command line) is left alone.
+    A signal that the program ignores or leaves to the system (SIGTERM, outside the command line) is left alone. One
+    that the command line noted before this counts, and it gets to know of what was heard here.
     """
     heard = Heard(watch)
+    noted = signals.noted()
+    if noted is not None:
+        heard.hear(noted, None)
     previous: dict[int, Any] = {}
     try:
         if threading.current_thread() is threading.main_thread():
@@ -86,6 +91,8 @@ def signals_stop(watch: Watch) -> Iterator[Heard]:
     finally:
         for known, handler in previous.items():
             signal.signal(known, handler)
+        if heard.signal is not None:
+            signals.note(heard.signal)
 
 
 def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> bool:

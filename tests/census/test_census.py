@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,6 @@ from strategies import random_stage_instance
 import planner
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.calls import EDGES, Calls
-from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
 from planner import census_folder
 from planner.census import Census, census, chunks_of
@@ -395,10 +395,59 @@ def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: p
         census(instance, dask="tcp://127.0.0.1:8786")
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", '{"survey": 1, "seconds": 2}'])
-def test_a_file_that_is_no_chunk_is_one_line(content: str, tmp_path: Path) -> None:
-    instance = planner.load("chain8")
+def damaged(text: str) -> list[str]:
+    """A chunk cut short, changed in a digit, emptied, replaced by other JSON, and by no text at all."""
+    digit = text.index('"pairs": ') + len('"pairs": ')
+    changed = text[:digit] + ("1" if text[digit] != "1" else "2") + text[digit + 1 :]
+    return [text[: len(text) // 2], changed, "", "{}", "[1]", '{"survey": 1, "seconds": 2}', "\x00\x00"]
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_a_damaged_chunk_is_done_again_with_a_warning(
+    kind: int, whole: Census, instance: StageInstance, tmp_path: Path
+) -> None:
     census(instance, out=str(tmp_path), end_to_end=False)
-    (tmp_path / "chunk-0000.json").write_text(content)
-    with pytest.raises(InstanceError, match="a chunk of this census"):
-        census(instance, out=str(tmp_path), end_to_end=False)
+    chunk = tmp_path / "chunk-0001.json"
+    before = chunk.read_text()
+    chunk.write_text(damaged(before)[kind])
+    said: list[str] = []
+    found = census(instance, out=str(tmp_path), end_to_end=False, notice=said.append)
+    assert [line.startswith(f"warning: {chunk}: ") for line in said] == [True, False]
+    assert said[0].count("\n") == 0 and said[0].endswith("it is done again")
+    assert found.chunks_found == found.chunks - 1 and totals(found) == totals(whole)
+    assert json.loads(chunk.read_text())["survey"] == json.loads(before)["survey"]
+
+
+def test_a_full_disk_costs_the_chunks_and_not_the_census(
+    whole: Census, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = tmp_path / "problem.json"
+    problem.write_text(as_json(FAMILY.to_json(instance)))
+    given = ["census", str(problem), "--no-end-to-end", "--out", str(tmp_path / "out"), "--json"]
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        code = main(given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    shown = capsys.readouterr()
+    assert code == 2 and json.loads(shown.out)["nontrivial"] == whole.counts["nontrivial"]
+    assert json.loads(shown.out)["variants"]["rerank"]["worst"] == []
+    assert "warning: " in shown.err and "File too large" in shown.err.splitlines()[-1]
+    assert list((tmp_path / "out").iterdir()) == []
+    assert main(given) == 0 and json.loads(capsys.readouterr().out)["chunks_found"] == 0
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_a_seed_is_checked_before_the_work(seed: int, instance: StageInstance, tmp_path: Path) -> None:
+    with pytest.raises(planner.UsageError, match=f"limits: seed is {seed}"):
+        census(instance, out=str(tmp_path / "out"), seed=seed, sample=1)
+    assert not (tmp_path / "out").exists()
+    assert main(["census", "chain8", "--seed", str(seed), "--out", str(tmp_path / "out")]) == 2
+
+
+@pytest.mark.parametrize("address", ["tls://127.0.0.1:8786", "ucx://127.0.0.1:8786", "nonsense", "x://y:1"])
+def test_other_addresses_of_dask_are_one_line(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed")
+    assert main(["census", "chain8", "--no-end-to-end", "--dask", address, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"--dask is '{address}'; expected the address of a dask scheduler")

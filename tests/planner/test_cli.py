@@ -40,6 +40,7 @@ Run = Callable[..., tuple[int, str, str]]
         (["--exact"], 0),
         (["--method", "greedy"], 0),
         (["--method", "bounded"], 0),
+        (["--exact", "--gap", "0"], 0),
         (["--method", "bounded", "--exact"], 3),
         (["--method", "bounded", "--exact", "--gap", "0.5"], 0),
         (["--method", "patient", "--exact", "--time-limit", "0.1"], 3),

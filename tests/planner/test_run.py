@@ -182,6 +182,7 @@ def test_ctrl_c_gives_the_best_so_far(method: str) -> None:
     timer.join()
     assert (result.stop, result.objective, result.signal) == (Stop.INTERRUPTED, 4.0, signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+    assert planner.solve(FEASIBLE, method="exact").signal is None  # what was heard is not heard again
 
 
 def test_ctrl_c_is_heard_during_compilation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,69 @@
+"""Ctrl-C and SIGTERM on the command line: they end the process at once, but never between a result and its printing.
+
+While nothing is known yet (imports, reading), there is nothing to keep: a signal ends the process where it stands.
+While a command runs methods and prints what they found, a signal is noted: the method that runs is stopped, no other
+one starts, and the result is printed. A second signal ends the process whatever it does.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class _Attention:
+    """What the process does about signals: nothing of its own (``end`` is None), end, or note the first one."""
+
+    end: Callable[[int], None] | None = None
+    holds = 0
+    noted: int | None = None
+
+
+_attention = _Attention()
+
+
+def listen(end: Callable[[int], None]) -> None:
+    """From now on ``end(number)`` ends the process at Ctrl-C and SIGTERM; a signal that is ignored stays ignored."""
+    _attention.end, _attention.holds, _attention.noted = end, 0, None
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is usual:
+            signal.signal(number, _hear)
+
+
+@contextmanager
+def held(*, briefly: bool = False) -> Iterator[None]:
+    """Inside, the first signal is only noted: what is at work here looks for it (`noted`), and is not cut in two.
+
+    ``briefly``: when this is over the process ends for a signal that came meanwhile, if nobody else holds it.
+    """
+    before = _attention.noted
+    _attention.holds += 1
+    try:
+        yield
+    finally:
+        _attention.holds -= 1
+        came = _attention.noted
+        if briefly and before is None and came is not None and not _attention.holds and _attention.end is not None:
+            _attention.end(came)
+
+
+def noted() -> int | None:
+    """The signal that was noted, if one was."""
+    return _attention.noted
+
+
+def note(number: int) -> None:
+    """A signal that somebody else heard, such as the run that it stopped; outside the command line it is forgotten."""
+    if _attention.end is None:
+        return
+    if not _attention.holds:
+        _attention.end(number)
+    _attention.noted = _attention.noted or number
+
+
+def _hear(number: int, _frame: FrameType | None) -> None:
+    if _attention.end is not None and (_attention.noted is not None or not _attention.holds):
+        _attention.end(number)
+    _attention.noted = number

@@ -1,0 +1,146 @@
+"""Ctrl-C and SIGTERM at any moment: silence, one object with --json, a code of the interface, no file left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.result import Result
+from planner.streams import INTERRUPTED
+from solvers.outcome import Status, Stop
+
+#: The command line, and a word when it has begun: what a signal does before is Python's own affair.
+_START = "import sys; from planner.__main__ import main; print('ready', file=sys.stderr, flush=True); main()"
+#: Commands, and about how many seconds each takes on a quiet machine: imports, work, printing.
+COMMANDS: tuple[tuple[float, tuple[str, ...]], ...] = (
+    (1.2, ("solve", "chain8", "--exact", "--json", "--out", "plan.json", "--events", "events.jsonl")),
+    (2.5, ("solve", "bert32", "--first", "8", "--devices", "8", "--method", "milp", "--json", "--time-limit", "2")),
+    (3.0, ("crosscheck", "chain8", "--memory", "40MB", "--methods", "exact,cpsat,milp,piper", "--json")),
+    (1.5, ("bench", "chain8", "--methods", "equi,exact,piper", "--json", "--out", "rows")),
+    (2.5, ("census", "chain8", "--json", "--out", "census")),
+    (4.0, ("census", "chain8", "--json", "--out", "census", "--jobs", "2", "--no-end-to-end")),
+    (2.0, ("frontier", "chain8", "--json", "--out", "table.csv")),
+    (0.6, ("list", "--json")),
+    (0.8, ("make", "chain8", "--out", "chain.json")),
+    (2.0, ("solve", "chain8", "--linearize", "id,lifo", "--json", "--plot", "plan.svg")),
+    (3.0, ("report", "chain8", "--methods", "exact,equi", "--out", "page.html")),
+    (6.0, ("reproduce", "piper-fig-3", "--json")),
+)
+#: What a library says when it is cut off, though nobody asked.
+_NOISE = ("Traceback", "Exception ignored", "KeyboardInterrupt", "SystemExit", "Fatal", "leaked")
+
+
+def one_case(seed: int, folder: Path) -> None:
+    rng = random.Random(seed)
+    seconds, command = COMMANDS[seed % len(COMMANDS)]
+    number, twice = rng.choice((signal.SIGINT, signal.SIGTERM)), rng.random() < 0.2
+    process = subprocess.Popen(
+        [sys.executable, "-c", _START, *command],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True,
+    )  # fmt: skip
+    assert process.stderr is not None and process.stderr.readline() == "ready\n"
+    time.sleep(rng.uniform(0, seconds) * rng.choice((0.2, 1.0)))
+    for _ in range(1 + twice):
+        # A terminal tells the whole group, kill the process alone.
+        os.killpg(process.pid, number) if number is signal.SIGINT and process.poll() is None else process.send_signal(
+            number
+        )
+        time.sleep(0.05 * twice)
+    out, err = process.communicate(timeout=120)
+    case = (seed, command, number, process.returncode, out[-300:], err[-2000:])
+    assert process.returncode in (0, 128 + number), case
+    assert not any(word in err for word in _NOISE), case
+    if "--json" in command:
+        assert out.count("\n") == 1, case
+        found = json.loads(out)
+        if process.returncode and command[0] == "solve" and not twice:
+            assert found["stop"] == "interrupted" or "--plot" in command or "--out" in command, case
+    assert not list(folder.rglob(".planner-*")), case
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_signals_at_random_moments(seed: int, tmp_path: Path) -> None:
+    one_case(seed, tmp_path)
+
+
+@pytest.mark.slow
+def test_signals_at_many_moments(cases: int, tmp_path: Path) -> None:
+    for seed in range(6, 6 + cases):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        one_case(seed, folder)
+
+
+def test_the_object_of_an_interrupted_command_is_a_result() -> None:
+    found = json.loads(INTERRUPTED)
+    result = Result("", "", "", "", Status.UNKNOWN, Stop.INTERRUPTED, None, None, None, "", 0.0)
+    assert list(found) == list(result.to_json())
+    assert {**found, "reason": ""} == result.to_json()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_imports_is_one_object(number: int, code: int) -> None:
+    """The command's own import waits for the signal, as a slow disk would make it."""
+    slow = (
+        "import sys, os, time, planner.orders; "
+        "from planner.__main__ import main; from planner import events; "
+        "sys.modules['planner.sweep'] = type('Slow', (), {'__getattr__': lambda *_: (print('here', file=sys.stderr, "
+        "flush=True), time.sleep(60))})(); main()"
+    )
+    for given in (["--json"], []):
+        process = subprocess.Popen(
+            [sys.executable, "-c", slow, "solve", "chain8", *given],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stderr is not None and process.stderr.readline() == "here\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (code, "")
+        assert out == (INTERRUPTED if given else "")
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a shell, where PLANNER stands for the command line."""
+    text = command.replace("PLANNER", f"{sys.executable} -m planner")
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, cwd=folder, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("PLANNER solve chain8 --method equi >&-", 0),
+        ("PLANNER solve chain8 --method equi --json --out plan.json >&- 2>&-", 0),
+        ("PLANNER solve chain8 --exact --memory 1 2>&-", 4),
+        ("PLANNER solve nosuch 2>&-", 2),
+        ("PLANNER solve nosuch >&- 2>&-", 2),
+        ("PLANNER solve nosuch 2>full", 2),
+        ("PLANNER solve chain8 --method equi 2>full", 0),
+        ("PLANNER solve chain8 --method equi >full", 2),
+        ("PLANNER list --json >full", 2),
+        ("PLANNER --help >full", 2),
+        ("PLANNER list --json >full 2>full", 2),
+    ],
+)
+def test_closed_and_full_streams(command: str, code: int, tmp_path: Path) -> None:
+    """The code of the interface, and not a word but that standard output is full; 1 would mean violations."""
+    (tmp_path / "full").symlink_to("/dev/full")
+    done = run(command, tmp_path)
+    assert done.returncode == code, done
+    said = "standard output cannot be written: No space left on device\n"
+    assert done.stderr == (said if ">full" in command.replace("2>full", "") and "2>full" not in command else "")
+    assert "--out" not in command or (tmp_path / "plan.json").is_file()
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    done = run("PLANNER list --json | (exec 0<&-; sleep 2); echo ${PIPESTATUS[0]}", tmp_path)
+    assert (done.stdout, done.stderr) == ("141\n", "")
+    assert main(["list"]) == 0
