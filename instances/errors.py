@@ -7,7 +7,16 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_SHORT = reprlib.Repr()
+
+class _Short(reprlib.Repr):
+    """Cut short; integers too long for Python to write are described."""
+
+    def repr_int(self, value: int, level: int) -> str:
+        bits = value.bit_length()
+        return super().repr_int(value, level) if bits < 1000 else f"an integer of {bits} bits"
+
+
+_SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _SHORT.maxlevel = 2
 

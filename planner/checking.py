@@ -12,6 +12,7 @@ from formulations.family import Violation
 from instances.errors import InstanceError
 from planner.loading import admitted
 from planner.reading import parse_json, read_text
+from planner.settings import expect_types
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,12 @@ def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Ver
     Raises
     ------
     InstanceError
-        If it does not have the form of a plan; ``where`` names it in the message.
+        If it does not have the form of a plan (``where`` names it in the message), or the instance breaks a rule.
     """
+    expect_types(where=where)
     family = admitted(instance)
+    if not isinstance(plan, Mapping):
+        raise InstanceError.at(where, "plan", plan, "an object")
     if "plan" in plan and "status" in plan:
         plan = plan["plan"]
         if plan is None:

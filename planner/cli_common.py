@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.errors import UsageError
 from planner.result import Result
-from solvers.outcome import Limits, Status
+from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
 
@@ -45,20 +44,11 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
     return 0
 
 
-#: Solvers start as many threads as they are told.
-MOST_THREADS = 1024
-
-
-def limits_of(time_limit: float | None, gap: float, seed: int, threads: int) -> Limits:
+def limits_of(time_limit: float | None, gap: float = OPTIMAL_GAP, seed: int = 0, threads: int = 1) -> Limits:
     """The limits that were given; an infinite time is none."""
     if time_limit is not None and math.isinf(time_limit) and time_limit > 0:
         time_limit = None
-    if threads > MOST_THREADS:
-        raise UsageError(f"limits: threads is {threads}; expected <= {MOST_THREADS}")
-    try:
-        return Limits(time_s=time_limit, gap=gap, seed=seed, threads=threads)
-    except ValueError as error:
-        raise UsageError(f"limits: {error}") from None
+    return Limits(time_s=time_limit, gap=gap, seed=seed, threads=threads)
 
 
 def names_of(text: str | None) -> list[str] | None:

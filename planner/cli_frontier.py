@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import typer
 
-from planner.cli_common import NO_PROOF, Inputs, Instance, Quiet
-from planner.errors import UsageError
-from solvers.outcome import Limits
+from planner.cli_common import NO_PROOF, Inputs, Instance, Quiet, limits_of
 
 
 def frontier_command(
@@ -37,9 +34,7 @@ def frontier_command(
     refuse_outputs({"--out": out, "--plot": picture}, instance)
     if picture is not None:
         require(picture)
-    if time_limit is not None and not time_limit >= 0:
-        raise UsageError.at("--time-limit", time_limit, "seconds, at least 0")
-    limits = Limits(time_s=None if time_limit is None or math.isinf(time_limit) else time_limit)
+    limits = limits_of(time_limit)
     loaded = load(instance, inputs=inputs, **settings)
     for warning in family_of(loaded).warnings(loaded):
         note(quiet, f"warning: {warning}")

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli_common import Inputs, Instance, Json
-from solvers.outcome import Limits
+from planner.cli_common import Inputs, Instance, Json, limits_of
 
 
 def hierarchy_command(
@@ -21,5 +20,5 @@ def hierarchy_command(
     from planner.hierarchy import compare, show_comparison
     from planner.report import print_json
 
-    found = compare(instance, inputs=inputs, limits=Limits(time_s=time_limit), **settings)
+    found = compare(instance, inputs=inputs, limits=limits_of(time_limit), **settings)
     print_json(found.to_json()) if json else show_comparison(found)

@@ -20,7 +20,7 @@ from planner.files import plain, write_atomically
 from planner.loading import admitted
 from planner.result import Result
 from planner.run import exceeds, run, silent
-from planner.settings import method_options
+from planner.settings import expect_types, method_options
 from planner.versions import versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
 
@@ -111,9 +111,14 @@ def crosscheck(
 
     Raises
     ------
+    InstanceError
+        If the instance breaks a rule.
     UsageError
-        If a method or option is unknown.
+        If a method or option is unknown, or an argument is of another type.
     """
+    expect_types(limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended)
+    if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
+        raise UsageError.at("methods", methods, "a sequence of names, or None")
     family = admitted(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
     with compiling(notice):

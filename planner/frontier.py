@@ -13,6 +13,7 @@ from formulations.family import no_preparation
 from planner.errors import UsageError
 from planner.loading import admitted
 from planner.run import declared, silent
+from planner.settings import expect_types
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
 
@@ -84,6 +85,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     UsageError
         If the instance is of another family, asks for sums of exactly N, or is too large.
     """
+    expect_types(limits=limits, notice=notice)
     began = time.perf_counter()
     with compiling(notice):
         from formulations.stage_partitioning import exact

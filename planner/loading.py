@@ -47,7 +47,8 @@ def load(
     UsageError
         If there is no such name or problem, or an override is unknown or breaks its rule.
     """
-    name = os.fspath(path_or_name)
+    settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
+    name = os.fsdecode(path_or_name)
     known = catalog()
     if name in known:
         return _from_catalog(name, known[name], inputs, problem, overrides)

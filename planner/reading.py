@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from instances.errors import InstanceError
+from instances.errors import InstanceError, path
 
 #: Larger files are refused rather than read into memory.
 MAX_FILE_BYTES = 256 * 2**20
@@ -54,22 +56,49 @@ def read_line(file: BinaryIO, where: str) -> bytes:
     return bytes(line)
 
 
-def parse_json(text: str, where: str) -> Any:
-    """A JSON value; NaN, infinities, duplicate keys and text cut short are an `InstanceError`."""
+#: Longer integers are no floats, or close to the largest.
+_FLOAT_DIGITS = 308
 
-    def no_constant(name: str) -> None:
-        raise InstanceError.at(where, "a number", name, "a finite number")
+#: What a JSON text is made of, as far as its numbers are to be found: strings, numbers, constants, brackets.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:\d[\d.eE+-]*|Infinity|NaN)|[][{}:,]', re.DOTALL)
+
+
+def parse_json(text: str, where: str) -> Any:
+    """A JSON value.
+
+    Raises
+    ------
+    InstanceError
+        Duplicate keys, text cut short, too deep a nesting; NaN, infinities and numbers beyond floats, with the field
+        and the line they stand in.
+    """
+
+    def no_constant(_name: str) -> None:
+        raise _bad_number(text, where)
+
+    def number(spelled: str) -> float:
+        value = float(spelled)
+        if math.isinf(value):
+            raise _bad_number(text, where)
+        return value
+
+    def integer(spelled: str) -> int:
+        if _is_long(spelled):
+            raise _bad_number(text, where)
+        return int(spelled)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise InstanceError.at(where, "key", twice, "no key twice in one object")
         return found
 
     try:
-        return json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
+        return json.loads(
+            text, parse_constant=no_constant, parse_float=number, parse_int=integer, object_pairs_hook=unique
+        )
     except InstanceError:
         raise
     except json.JSONDecodeError as error:
@@ -79,5 +108,37 @@ def parse_json(text: str, where: str) -> Any:
         ) from None
     except RecursionError:
         raise InstanceError.at(where, "nesting", "too deep", "a few levels") from None
-    except ValueError:
-        raise InstanceError.at(where, "a number", "too long", "a number of at most a few hundred digits") from None
+
+
+def _is_long(spelled: str) -> bool:
+    return len(spelled) > _FLOAT_DIGITS and spelled.removeprefix("-").isdecimal()
+
+
+def _bad_number(text: str, where: str) -> InstanceError:
+    """The error of the first number of a JSON text that no float holds: its field, its line, its spelling."""
+    field, start, spelled = _first_bad(text)
+    line = text.count("\n", 0, start) + 1
+    return InstanceError.at(where, f"line {line}: {field}", spelled, "a number that a 64-bit float can hold")
+
+
+def _first_bad(text: str) -> tuple[str, int, str]:
+    """Field, place and spelling of the first number of a JSON text that no float holds."""
+    location: list[int | str] = []  # of the value that comes next
+    key = ""
+    for token in _TOKEN.finditer(text):
+        found = token[0]
+        if found == "[":
+            location.append(0)
+        elif found == "{":
+            location.append("")
+        elif found in "]}":
+            location.pop()
+        elif found == "," and isinstance(location[-1], int):
+            location[-1] += 1
+        elif found == ":":
+            location[-1] = json.loads(key, strict=False)
+        elif found[0] == '"':
+            key = found
+        elif found != "," and (_is_long(found) or not math.isfinite(float(found))):
+            return path(location), token.start(), found
+    raise AssertionError("called for a text that has such a number")

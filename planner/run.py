@@ -19,7 +19,7 @@ from planner.errors import CrosscheckError
 from planner.events import Event, Listen
 from planner.loading import admitted
 from planner.result import Result
-from planner.settings import method_options
+from planner.settings import expect_types, method_options
 from planner.worker import Heard, Worker, attend, signals_stop
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
@@ -69,12 +69,15 @@ def solve(
 
     Raises
     ------
+    InstanceError
+        If the instance breaks a rule.
     UsageError
-        If the method or an option is unknown or does not fit the instance, or if its solver is of another version
-        than the pinned one.
+        If the method or an option is unknown or does not fit the instance, an argument is of another type, or the
+        method's solver is of another version than the pinned one.
     CrosscheckError
         If the method's plan breaks the rules or its bound exceeds a verified objective.
     """
+    expect_types(method=method, exact=exact, limits=limits, options=options, listen=listen, notice=notice)
     limits = limits or Limits()
     family = admitted(instance)
     with compiling(notice):

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from formulations.family import Method
 from planner.errors import UsageError
+from solvers.outcome import Limits
 
 
 class UnknownSettingError(UsageError):
     """A setting that nothing here has; ``name`` is its name."""
 
     name = ""
+
+
+#: What the arguments of the calls in `planner` may be: a type, and the words for it.
+_ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "path_or_name": (str | os.PathLike, "the name of a file or of a catalog entry"),
+    "inputs": (str | os.PathLike | None, "a folder, or None"),
+    "problem": (str | None, "the name of a problem, or None"),
+    "method": (str | None, "the name of a method, or None"),
+    "exact": (bool, "True or False"),
+    "limits": (Limits | None, "planner.Limits, or None"),
+    "options": (Mapping | None, "a mapping from names to values, or None"),
+    "listen": (Callable | None, "a function of an event, or None"),
+    "notice": (Callable, "a function of a line"),
+    "ended": (Callable, "a function of a result"),
+    "reproducers": (str | os.PathLike | None, "a folder, or None"),
+    "where": (str, "a text"),
+}
+
+
+def expect_types(**given: Any) -> None:
+    """Arguments of a call are of the types that calls of `planner` declare; `UsageError` for the first that is not."""
+    for name, value in given.items():
+        kind, rule = _ARGUMENTS[name]
+        if not isinstance(value, kind):
+            raise UsageError.at(name, value, rule)
 
 
 class Readable(Protocol):
@@ -40,7 +67,7 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
     known = {setting.name: setting for setting in settings}
     parsed = {}
     for spelled, value in given.items():
-        name = spelled.replace("_", "-")
+        name = str(spelled).replace("_", "-")
         if value is None or value is False:
             continue
         if name not in known:

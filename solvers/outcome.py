@@ -1,10 +1,11 @@
 """The vocabulary of outcomes: why a run stopped, what it holds, and the channel it is heard and stopped through.
 
-Standard library only: every room and every backend imports this file.
+Nothing beyond the standard library: every room and every backend imports this file.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,8 +13,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from solvers.errors import UsageError
+
 #: A plan whose relative gap to a proved bound is at most this is optimal.
 OPTIMAL_GAP = 1e-6
+#: Solvers start as many threads as they are told.
+MOST_THREADS = 1024
 
 
 class Status(StrEnum):
@@ -52,6 +57,12 @@ class Limits:
 
     ``time_s`` is wall time in seconds, building included, kernel compilation not (``None``: no limit);
     ``gap`` is the relative gap at which an exact method may stop; ``seed`` and ``threads`` are passed to solvers.
+
+    Raises
+    ------
+    UsageError
+        If a value is of another type or out of its range: a time that is negative or not finite, a gap outside [0, 1),
+        a seed outside [0, 2^31), fewer than one thread or more than ``MOST_THREADS``.
     """
 
     time_s: float | None = None
@@ -60,14 +71,22 @@ class Limits:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.time_s is not None and not self.time_s >= 0:
-            raise ValueError(f"time_s is {self.time_s}; expected >= 0")
-        if not 0 <= self.gap < 1:
-            raise ValueError(f"gap is {self.gap}; expected 0 <= gap < 1")
-        if not 0 <= self.seed < 2**31:  # HiGHS knows no others
-            raise ValueError(f"seed is {self.seed}; expected 0 <= seed < 2^31")
-        if self.threads < 1:
-            raise ValueError(f"threads is {self.threads}; expected >= 1")
+        if self.time_s is not None and not (_is_number(self.time_s) and self.time_s >= 0):
+            raise UsageError.at("limits: time_s", self.time_s, "a finite number >= 0, or None")
+        if not (_is_number(self.gap) and 0 <= self.gap < 1):
+            raise UsageError.at("limits: gap", self.gap, "0 <= gap < 1")
+        if not (_is_integer(self.seed) and 0 <= self.seed < 2**31):  # HiGHS knows no others
+            raise UsageError.at("limits: seed", self.seed, "an integer, 0 <= seed < 2^31")
+        if not (_is_integer(self.threads) and 1 <= self.threads <= MOST_THREADS):
+            raise UsageError.at("limits: threads", self.threads, f"an integer from 1 to {MOST_THREADS}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
