@@ -27,6 +27,7 @@ from planner.census_folder import WORST, Folder
 from planner.comparison import crosscheck
 from planner.errors import UsageError
 from planner.executors import Opened, completed, place
+from planner.loading import admitted, family_of
 from planner.report import as_json
 from planner.run import declared, solve
 from planner.signals import noted
@@ -160,10 +161,10 @@ def census(
     UsageError
         If the graph has too many downsets, or ``out`` holds something else.
     """
-    try:
-        again = Limits(time_s=60.0, seed=seed)
-    except ValueError as error:
-        raise UsageError(f"limits: {error}") from None
+    instance = admitted(instance)
+    if not isinstance(instance, StageInstance):
+        raise UsageError.at("INSTANCE", family_of(instance).name, f"an instance of {FAMILY.name}")
+    again = Limits(time_s=60.0, seed=seed)
     opened = place(jobs, dask)
     began = time.perf_counter()
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from formulations.family import Violation
 from instances.errors import InstanceError
-from planner.loading import admitted
+from planner.loading import admitted, family_of
 from planner.reading import parse_json, read_text
 from planner.settings import expect_types
 
@@ -45,7 +45,8 @@ def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Ver
         If it does not have the form of a plan (``where`` names it in the message), or the instance breaks a rule.
     """
     expect_types(where=where)
-    family = admitted(instance)
+    instance = admitted(instance)
+    family = family_of(instance)
     if not isinstance(plan, Mapping):
         raise InstanceError.at(where, "plan", plan, "an object")
     if "plan" in plan and "status" in plan:
@@ -56,7 +57,7 @@ def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Ver
         decoded = family.plan_from_json(instance, plan)
     except InstanceError as error:
         text = str(error)
-        raise InstanceError(text if text.startswith(where) else f"{where}: {text}") from None
+        raise InstanceError(text if text.startswith(where) else " ".join(f"{where}: {text}".split())) from None
     broken = family.violations(instance, decoded)
     objective = None if broken else family.evaluate(instance, decoded)
     return Verdict(family.name, instance.name, broken, objective, family.unit(instance))

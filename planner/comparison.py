@@ -17,7 +17,7 @@ from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
 from planner.files import plain, write_atomically
-from planner.loading import admitted
+from planner.loading import admitted, family_of
 from planner.result import Result
 from planner.run import exceeds, run, silent
 from planner.settings import expect_types, method_options
@@ -119,7 +119,8 @@ def crosscheck(
     expect_types(limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended)
     if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
         raise UsageError.at("methods", methods, "a sequence of names, or None")
-    family = admitted(instance)
+    instance = admitted(instance)
+    family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
     with compiling(notice):
         family.load()

@@ -19,7 +19,7 @@ from instances.stage_partitioning import StageInstance
 from planner.census import chunks_of, sampled
 from planner.errors import UsageError
 from planner.files import drafted
-from planner.loading import family_of
+from planner.loading import admitted, family_of
 from planner.report import as_json
 from planner.rows import SUFFIXES, pyarrow
 
@@ -56,6 +56,7 @@ def extract(
     """
     if problem != KNAPSACK.name:
         raise UsageError.at("--problem", problem, KNAPSACK.name)
+    instance = admitted(instance)
     if not isinstance(instance, StageInstance):
         raise UsageError.at("INSTANCE", family_of(instance).name, "an instance of stage_partitioning")
     if sample is not None and sample < 0:

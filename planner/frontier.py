@@ -11,7 +11,7 @@ from typing import Any
 from formulations.compilation import compiling
 from formulations.family import no_preparation
 from planner.errors import UsageError
-from planner.loading import admitted
+from planner.loading import admitted, family_of
 from planner.run import declared, silent
 from planner.settings import expect_types
 from planner.worker import Worker, attend, signals_stop
@@ -93,7 +93,8 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()
-    family = admitted(instance)
+    instance = admitted(instance)
+    family = family_of(instance)
     if family.name != _FAMILY:
         raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")
     watch = Watch(limits)

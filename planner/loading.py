@@ -83,8 +83,8 @@ def family_of(instance: Any) -> Family[Any, Any]:
 
 
 @no_collection()
-def admitted(instance: Any, where: str = "instance") -> Family[Any, Any]:
-    """The family of an instance that keeps all its rules, whether a file declared it or a caller built it.
+def admitted(instance: Any, where: str = "instance") -> Any:
+    """The instance, if it keeps all its rules, whether a file declared it or a caller built it.
 
     Raises
     ------
@@ -93,12 +93,12 @@ def admitted(instance: Any, where: str = "instance") -> Family[Any, Any]:
     UsageError
         If it is no instance of any family.
     """
-    from instances.validation import check_fields
+    from instances.validation import checked
 
     family = family_of(instance)
-    check_fields(instance, where)
+    instance = checked(instance, where)
     family.check(instance, where)
-    return family
+    return instance
 
 
 def recognised(content: Any, where: str) -> Family[Any, Any]:
@@ -129,9 +129,7 @@ def _read(family: Family[Any, Any], content: Any, where: str, problem: str | Non
         if problem is not None or not owners:
             raise
         raise UsageError(f"the setting {error.name!r} is one of {owners[0]}; add --problem {owners[0]}") from None
-    instance = family.read(content, where, parsed)
-    admitted(instance, where)
-    return instance
+    return admitted(family.read(content, where, parsed), where)
 
 
 def read_content(path: Path) -> Any:

@@ -17,7 +17,7 @@ from formulations.family import Answer, Family, Method, resolve
 from planner.dispatch import AUTO, pick
 from planner.errors import CrosscheckError
 from planner.events import Event, Listen
-from planner.loading import admitted
+from planner.loading import admitted, family_of
 from planner.result import Result
 from planner.settings import expect_types, method_options
 from planner.worker import Heard, Worker, attend, signals_stop
@@ -79,7 +79,8 @@ def solve(
     """
     expect_types(method=method, exact=exact, limits=limits, options=options, listen=listen, notice=notice)
     limits = limits or Limits()
-    family = admitted(instance)
+    instance = admitted(instance)
+    family = family_of(instance)
     with compiling(notice):
         family.load()
     began = time.perf_counter()

@@ -67,7 +67,9 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
     known = {setting.name: setting for setting in settings}
     parsed = {}
     for spelled, value in given.items():
-        name = str(spelled).replace("_", "-")
+        if not isinstance(spelled, str):
+            raise UsageError.at("the name of a setting", spelled, "a text")
+        name = spelled.replace("_", "-")
         if value is None or value is False:
             continue
         if name not in known:

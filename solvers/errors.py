@@ -32,6 +32,6 @@ class UsageError(ValueError):
     def unknown(cls, setting: str, value: Any, known: Iterable[str]) -> Self:
         """``SETTING is VALUE``, the names it may have, and the one that was probably meant."""
         names = list(known)
-        close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
+        close = difflib.get_close_matches(value, names, n=1, cutoff=0.5) if isinstance(value, str) else []
         meant = f" (did you mean {close[0]}?)" if close else ""
         return cls.at(setting, value, f"one of {', '.join(names)}{meant}")

@@ -5,7 +5,7 @@ Nothing beyond the standard library: every room and every backend imports this f
 
 from __future__ import annotations
 
-import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -76,13 +76,13 @@ class Limits:
         if not (_is_number(self.gap) and 0 <= self.gap < 1):
             raise UsageError.at("limits: gap", self.gap, "0 <= gap < 1")
         if not (_is_integer(self.seed) and 0 <= self.seed < 2**31):  # HiGHS knows no others
-            raise UsageError.at("limits: seed", self.seed, "an integer, 0 <= seed < 2^31")
+            raise UsageError.at("limits: seed", self.seed, "0 <= seed < 2^31, an integer")
         if not (_is_integer(self.threads) and 1 <= self.threads <= MOST_THREADS):
             raise UsageError.at("limits: threads", self.threads, f"an integer from 1 to {MOST_THREADS}")
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_integer(value: object) -> bool:

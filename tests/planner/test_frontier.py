@@ -62,7 +62,7 @@ def test_no_matplotlib_no_picture(
     ("arguments", "word"),
     [
         (["chain8", "--exactly"], "--exactly"),
-        (["chain8", "--time-limit", "-1"], "--time-limit"),
+        (["chain8", "--time-limit", "-1"], "limits: time_s is -1.0"),
         (["bert32", "--devices", "100000", "--microbatches", "100000"], "too much"),
     ],
 )

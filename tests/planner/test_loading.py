@@ -37,15 +37,15 @@ def test_a_file_and_its_overrides(problem: Callable[..., str]) -> None:
         (b"  \n ", "content is ''"),
         (b"\xff\xfe\x00", "byte 0 is 255; expected UTF-8 text"),
         (b'{"problem": "counting", "numbers": [1, 2', "line 1 column"),
-        (b'{"problem": "counting", "numbers": [NaN]}', "a number is 'NaN'"),
-        (b'{"problem": "counting", "target": -Infinity}', "a number is '-Infinity'"),
+        (b'{"problem": "counting", "numbers": [NaN]}', "line 1: numbers[0] is 'NaN'"),
+        (b'{"problem": "counting", "target": -Infinity}', "line 1: target is '-Infinity'"),
         (b'{"problem": "counting", "problem": "counting"}', "key is 'problem'"),
         (b'{"problem": "countng"}', "problem is 'countng'; expected one of"),
         (b'{"nodes": 3}', "content is 'JSON'"),
         (b"[1, 2]", "content is 'JSON'"),
         (b"hello, world", "content is 'text'"),
         (b"[" * 100_000, "nesting is 'too deep'"),
-        (b'{"numbers": ' + b"9" * 10_000 + b"}", "a number is 'too long'"),
+        (b'{"numbers": ' + b"9" * 10_000 + b"}", "line 1: numbers is '999"),
     ],
 )
 def test_bad_files_are_refused_in_one_line(tmp_path: Path, content: bytes, words: str) -> None:

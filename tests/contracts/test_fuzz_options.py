@@ -1,0 +1,157 @@
+"""Bad values of every setting: one line and no traceback, on the command line (exit 2) and from Python."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fuzzing import VALUES, assert_one_line, documented
+
+import planner
+from formulations import FAMILIES
+from formulations.family import Family, Setting
+from instances.catalog import CATALOG
+from instances.errors import InstanceError
+from planner.cli import main
+from planner.settings import method_options, parse
+
+#: What people type into the wrong option.
+TEXTS = (
+    *(
+        "",
+        " ",
+        "-1",
+        "0",
+        "1",
+        "2",
+        "1.5",
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "1e-400",
+        "9" * 5000,
+        "x",
+        "true",
+        "None",
+        "null",
+    ),
+    *(
+        "8GiB",
+        "8XB",
+        "1,2",
+        ",",
+        "1,,2",
+        "1:2",
+        ":",
+        "\x00",
+        "\x1b[31m",
+        "[/red]",
+        "é",
+        "\u202e",
+        "٣",
+        "0x10",
+        "1_0",
+        "+1",
+        "01",
+    ),
+)
+
+SETTINGS = [
+    pytest.param(owner, setting, id=f"{owner}--{setting.name}")
+    for family in FAMILIES
+    for owner, setting in [
+        *((family.name, override) for override in family.overrides),
+        *((f"{family.name}: {method.name}", option) for method in family.methods for option in method.options),
+    ]
+] + [
+    pytest.param(entry.name, parameter, id=f"{entry.name}--{parameter.name}")
+    for entry in CATALOG.values()
+    for parameter in entry.parameters
+]
+
+
+@pytest.mark.parametrize(("owner", "setting"), SETTINGS)
+def test_every_value_is_parsed_or_refused_in_one_line(owner: str, setting: Setting) -> None:
+    for value in (*TEXTS, *VALUES, object(), b"1", 1j, float("nan"), float("inf"), 10**5000):
+        if value is None or value is False:
+            continue  # not given
+        try:
+            parse([setting], {setting.name: value})
+        except planner.UsageError as refused:
+            assert_one_line(refused, f"--{setting.name} is ")
+
+
+@cache
+def instance_of(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(documented()[name]))
+    return path
+
+
+def examine(family: Family[Any, Any], folder: Path, count: int) -> None:
+    """Overrides of all values: an instance that keeps its rules, or one line."""
+    rng = random.Random(f"overrides {family.name}")
+    path = instance_of(family.name, folder)
+    for _ in range(count):
+        given = {rng.choice(family.overrides).name: rng.choice(TEXTS) for _ in range(rng.choice([1, 1, 2]))}
+        try:
+            planner.load(path, **{name.replace("-", "_"): value for name, value in given.items()})
+        except (InstanceError, planner.UsageError) as refused:
+            assert_one_line(refused)
+        except Exception as error:
+            raise AssertionError(f"{family.name}: {given}") from error
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_overrides_of_any_value_are_applied_or_refused(family: Family[Any, Any], tmp_path: Path) -> None:
+    examine(family, tmp_path, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_many_overrides(family: Family[Any, Any], tmp_path: Path, cases: int) -> None:
+    examine(family, tmp_path, cases)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_bad_option_is_exit_2_and_one_line(
+    family: Family[Any, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(f"options {family.name}")
+    path = instance_of(family.name, tmp_path)
+    known = [*family.overrides, *(option for method in family.methods for option in method.options)]
+    setting = rng.choice([each for each in known if not each.is_flag])
+    bad = next(text for text in rng.sample(TEXTS, len(TEXTS)) if _refused(setting, text))
+    method = next((each.name for each in family.methods if setting in each.options), "auto")
+    assert main(["solve", str(path), "--method", method, f"--{setting.name}", bad, "--time-limit", "1"]) == 2
+    told = capfd.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1 and f"--{setting.name} is" in told.err
+
+
+def _refused(setting: Setting, text: str) -> bool:
+    try:
+        parse([setting], {setting.name: text})
+    except planner.UsageError:
+        return bool(text.strip()) and text.isprintable()
+    return False
+
+
+@pytest.mark.parametrize("option", ["--time-limit", "--gap", "--seed", "--threads"])
+def test_limits_of_any_value(option: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = instance_of("tmpc_knapsack", tmp_path)
+    for text in ("nan", "-1", "x", "-inf"):
+        assert main(["solve", str(path), f"{option}={text}"]) == 2, text
+        told = capfd.readouterr()
+        assert told.out == "" and told.err.count("\n") == 1, told.err
+
+
+def test_names_of_settings_that_do_not_exist() -> None:
+    exact = next(family for family in FAMILIES if family.name == "tmpc_knapsack").method("exact")
+    for name in ("x", "", "time_limit", "\x00", 5, None, ("a",)):
+        with pytest.raises(planner.UsageError):
+            method_options([exact], {name: 1})  # type: ignore[dict-item]

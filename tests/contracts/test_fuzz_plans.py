@@ -1,0 +1,84 @@
+"""Mutated plans given to ``check``: feasible, violations, or one line that says what is no plan; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fuzzing import assert_one_line, documented, mutated, mutated_text
+
+import planner
+from formulations import FAMILIES
+from instances.errors import InstanceError
+from planner.cli import main
+
+NAMES = [family.name for family in FAMILIES]
+
+
+@cache
+def solved(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """The documented instance of a family, and a good plan."""
+    path = folder / "instance.json"
+    path.write_text(json.dumps(documented()[name]))
+    instance = planner.load(path)
+    result = planner.solve(instance, limits=planner.Limits(time_s=20))
+    assert result.plan is not None, f"the example of {name} has no plan"
+    return instance, json.loads(json.dumps(result.plan))
+
+
+def examine(name: str, folder: Path, count: int) -> None:
+    instance, plan = solved(name, folder)
+    assert planner.check(instance, plan).feasible
+    rng = random.Random(f"plans {name}")
+    verdicts = {"feasible": 0, "violations": 0, "refused": 0}
+    for number in range(count):
+        changed = mutated(plan, rng)
+        try:
+            verdict = planner.check(instance, changed)
+        except InstanceError as refused:
+            assert_one_line(refused)
+            verdicts["refused"] += 1
+            continue
+        except Exception as error:
+            raise AssertionError(f"{name} {number}: {json.dumps(changed)}") from error
+        assert verdict.feasible == (verdict.objective is not None)
+        json.dumps(verdict.to_json(), allow_nan=False)
+        verdicts["feasible" if verdict.feasible else "violations"] += 1
+    assert verdicts["refused"] and verdicts["violations"], verdicts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("plans")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mutated_plans_are_judged_or_refused(name: str, folder: Path) -> None:
+    examine(name, folder, 100)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mutated_plan_files_end_in_a_documented_code(
+    name: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, plan = solved(name, folder)
+    rng = random.Random(f"plan files {name}")
+    for _ in range(4):
+        path = folder / f"{name}.json"
+        path.write_bytes(mutated_text(json.dumps(plan), rng))
+        instance = folder / f"{name}-instance.json"
+        instance.write_text(json.dumps(documented()[name]))
+        code = main(["check", str(instance), str(path), "--quiet"])
+        told = capfd.readouterr()
+        assert code in (0, 1, 2), told.err
+        assert code != 2 or told.err.count("\n") == 1, told.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_many_mutated_plans(name: str, folder: Path, cases: int) -> None:
+    examine(name, folder, cases)
