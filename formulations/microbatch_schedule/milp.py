@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -17,7 +17,7 @@ from formulations.microbatch_schedule.proof import prove
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import milp
-from solvers.outcome import Limits, Prover, Run, Watch
+from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 
 @dataclass
@@ -53,13 +53,16 @@ class MilpModel:
 
 
 def build(graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None) -> MilpModel:
-    """The model of a graph that is possible; the iteration is no longer than with the orders, or than the deadline."""
+    """The model of a graph that is possible, with iterations as short as that of the orders, or as the deadline.
+
+    Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back.
+    """
     least, known = iteration_bound(graph), chains(graph)
     unit = least / milp.NATURAL
     latest = run(graph).iteration_s if orders is None else run(graph, orders).iteration_s
     if deadline_s is not None:
         latest = min(latest, max(least, deadline_s)) if orders is not None else max(least, deadline_s)
-    latest *= 1 + 2 * SLACK
+    latest *= 1 + milp.ROOM
     passes = range(len(graph.stage))
     early = [known.heads[number] / unit for number in passes]
     late = [(latest - known.tails[number] - graph.seconds[number]) / unit for number in passes]
@@ -120,6 +123,8 @@ class _Backend:
         outcome = milp.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
         if outcome.values is not None:
             listen(outcome.values)
+        if self._is_late(built, outcome):
+            return replace(outcome, stop=Stop.PROVED, values=None, bound=None, infeasible=True)
         if outcome.bound is not None:
             told(outcome.bound)
         return outcome
@@ -127,7 +132,30 @@ class _Backend:
     def decide(self, graph: PassGraph) -> list[str] | bool | None:
         """Whether the deadline can be kept, and how."""
         built = build(graph, deadline_s=self.instance.deadline_s)
-        outcome = milp.run(built.model, self.limits, self.watch)
-        if outcome.infeasible:
-            return False
-        return None if outcome.values is None else built.orders(outcome.values)
+
+        def listen(values: Any) -> None:
+            orders = built.orders(values)
+            if not self._is_beyond(run(graph, orders).iteration_s):
+                raise _Kept(orders)
+
+        try:
+            outcome = milp.run(built.model, self.limits, self.watch, on_solution=listen)
+            if outcome.values is not None:
+                listen(outcome.values)
+        except _Kept as kept:
+            return kept.orders
+        return False if outcome.infeasible or self._is_late(built, outcome) else None
+
+    def _is_beyond(self, iteration_s: float) -> bool:
+        deadline = self.instance.deadline_s
+        return deadline is not None and iteration_s > deadline * (1 + SLACK)
+
+    def _is_late(self, built: MilpModel, outcome: Run) -> bool:
+        """Whether every schedule that the model allows is proved to be beyond the deadline."""
+        return outcome.bound is not None and self._is_beyond(built.seconds(outcome.bound))
+
+
+class _Kept(Exception):  # noqa: N818 - not an error: a schedule that keeps the deadline ends the search
+    def __init__(self, orders: list[str]) -> None:
+        super().__init__()
+        self.orders = orders

@@ -63,6 +63,28 @@ def test_the_milp_agrees_with_brute_force(cases: int) -> None:
         assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
 
 
+def test_the_milp_alone_keeps_deadlines_at_and_just_below_the_optimum(cases: int) -> None:
+    """HiGHS is asked with room around the deadline, and what it finds is compared with the deadline itself."""
+    rng, tried = random.Random("deadline"), 0
+    for _ in range(cases // 5):
+        timed = replace(random_instance(rng), objective="time", deadline_s=None)
+        best, graph = optimum(timed), PassGraph(timed)
+        if best is None:
+            continue
+        tried += 1
+        for factor, kept in ((1.0, True), (1 + 1e-7, True), (1 - 1e-5, False)):
+            instance = replace(timed, deadline_s=best * factor)
+            orders = milp_model._Backend(instance, LIMITS, Watch()).decide(graph)
+            assert isinstance(orders, list) if kept else orders is False, (instance, factor)
+            watch = Watch()
+            outcome = milp_model._Backend(instance, LIMITS, watch).minimise(graph, run(graph).orders(len(graph.counts)))
+            assert outcome.infeasible is not kept and (watch.best_plan is not None) is kept, (instance, factor)
+            if kept:
+                assert math.isclose(run(graph, orders).iteration_s, best, rel_tol=1e-6)
+                assert watch.best_objective == pytest.approx(best, rel=1e-9)
+    assert tried > cases // 10
+
+
 @pytest.mark.parametrize("resource", ["cap", "cumulative"])
 @pytest.mark.parametrize("hinted", [False, True])
 def test_the_model_alone_agrees_with_brute_force(cases: int, resource: str, hinted: bool) -> None:
