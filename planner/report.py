@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from formulations.amounts import printed
 from planner.checking import Verdict
 from planner.comparison import Report
 from planner.files import plain
@@ -142,6 +143,8 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
+    if name.startswith("least_") and name.endswith("_bytes"):  # to be typed again: not rounded
+        return f"{name.removesuffix('_bytes')} {printed(value)} B"
     if name.endswith("_bytes") or name == "memory":
         return f"{name.removesuffix('_bytes')} {size(value)}"
     return f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"

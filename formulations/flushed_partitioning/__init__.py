@@ -70,7 +70,7 @@ def describe(instance: FlushedInstance) -> dict[str, Any]:
 def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
     reason = supports(instance)
-    return ("labels", "the recursion with depth proves the optimum") if reason is None else ("cpsat", reason)
+    return ("labels", "the recursion with depth is exact") if reason is None else ("cpsat", reason)
 
 
 #: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.

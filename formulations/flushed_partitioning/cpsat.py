@@ -13,7 +13,7 @@ from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.modelled import prove
 from formulations.stage_partitioning import cpsat as flat_cpsat
 from formulations.stage_partitioning.assignment import Terms
-from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, allowed_dp_degrees, stage_memory
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
@@ -91,10 +91,20 @@ class Model(flat_cpsat.Model):
         m = self.instance.flat.num_microbatches
         return max(0.0, self.costs.restore((cpsat.whole(bound) - (2 * m + len(self.terms.stages))) / m))
 
-    def cut_off(self, _plan: StagePlan, values: Any) -> None:
-        """Not this combination of decisions, which only rounded bytes allowed."""
-        decided = [*self.choice.values(), *self.degrees.values()]
-        self.model.add_bool_or([~var for var in decided if values[var]])
+    def cut_off(self, plan: StagePlan, values: Any) -> None:
+        """Forbid every stage that is too large; under GPipe at any degree that leaves it as many in flight."""
+        if self.instance.schedule is not Schedule.GPIPE:
+            super().cut_off(plan, values)
+            return
+        flat = self.instance.flat
+        m = flat.num_microbatches
+        for stage in plan.stages:
+            if stage_memory(flat, stage, m) <= flat.memory_bytes * MEMORY_SLACK:
+                continue
+            options = self.terms.chosen(StagePlan((stage,)))[0].options
+            for (j, d), copied in self.copies.items():
+                if -(-m // d) >= -(-m // stage.dp_degree):
+                    self.model.add_bool_or([~copied, *(~self.choice[o, j] for o in options)])
 
 
 def build(instance: FlushedInstance, watch: Watch | None = None) -> Model:

@@ -13,68 +13,65 @@ from typing import Any
 
 import numpy as np
 
+from formulations.amounts import Least, least_amount
 from formulations.flushed_partitioning.labels import MOST_DOWNSETS, Search
 from formulations.flushed_partitioning.scan import Found
-from formulations.stage_partitioning import exact as flat_exact
-from formulations.stage_partitioning.bisection import PRECISION
+from formulations.stage_partitioning import infeasible as flat_infeasible
 from formulations.stage_partitioning.downsets import all_downsets
-from formulations.stage_partitioning.problem import stage_memory
+from formulations.stage_partitioning.exact import SizeError
+from formulations.stage_partitioning.infeasible import known
+from formulations.stage_partitioning.problem import MEMORY_SLACK, stage_memory
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Watch
 
 
 def why_infeasible(instance: FlushedInstance, limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
     """A sentence and its figures; what the time limit cuts off is left out."""
-    if instance.schedule is not Schedule.GPIPE:
-        return flat_exact.why_infeasible(instance.flat, limits, watch)
     flat = instance.flat
-    memory = flat_exact.known(lambda: least_memory(instance, watch), watch)
-    devices = flat_exact.known(lambda: fewest_devices(instance, watch), watch)
-    sentence, figures = flat_exact.explained(flat, memory, devices)
-    without = flat_exact.known(lambda: flat_exact.least_memory(flat, watch), watch)
-    if without is not None and without <= flat.memory_bytes:
+    if instance.schedule is not Schedule.GPIPE:
+        return flat_infeasible.why_infeasible(flat, limits, watch)
+    memory = known(lambda: least_memory(instance, watch))
+    devices = known(lambda: fewest_devices(instance, watch))
+    sentence, figures = flat_infeasible.explained(flat, memory, devices)
+    if flat_infeasible.is_feasible(flat, watch):
         sentence += "; so would --schedule 1f1b"
     return sentence, figures
 
 
-def least_memory(instance: FlushedInstance, watch: Watch) -> float | None:
-    """The smallest M in bytes with a plan under GPipe, up to 1e-9; ``None`` if none does or on a stop.
+def least_memory(instance: FlushedInstance, watch: Watch) -> Least:
+    """The least rounded M (bytes) with a plan under GPipe, infinite if none does.
 
     Raises
     ------
-    exact.SizeError
+    SizeError
         If there are too many downsets or labels.
     """
     m = instance.flat.num_microbatches
     search = _search(replace(instance, flat=replace(instance.flat, memory_bytes=math.inf)), watch)
-    lower, upper = 0.0, math.inf
-    while True:
-        strict = upper * (1 - PRECISION)
-        # Strictly below the known plan first, now and then: it tends to be the best one.
-        trial = strict if math.isinf(upper) or search.passes % 2 else min((lower + upper) / 2, strict)
-        search.limit_memory(trial)
+
+    def fits(memory: float) -> float | None:
+        search.limit_memory(memory)
         found = search.least_bottleneck(math.inf)
-        if isinstance(found, Found):
-            upper = min(upper, max(stage_memory(instance.flat, stage, m) for stage in found.plan.stages))
-        elif found:
+        if not isinstance(found, Found):
             return None
-        else:
-            lower = trial
-        if upper == 0 or lower >= upper * (1 - PRECISION):
-            return None if math.isinf(upper) else upper
+        return max(stage_memory(instance.flat, stage, m) for stage in found.plan.stages)
+
+    return least_amount(fits, watch, MEMORY_SLACK)
 
 
-def fewest_devices(instance: FlushedInstance, watch: Watch) -> int | None:
-    """The smallest K with a plan under GPipe; ``None`` if there is none or the run was stopped. Raises as above."""
-    most = flat_exact.unlimited_devices(instance.flat)
+def fewest_devices(instance: FlushedInstance, watch: Watch) -> Least:
+    """The smallest K with a plan under GPipe, infinite if there is none. Raises as above."""
+    most = flat_infeasible.unlimited_devices(instance.flat)
     search = _search(replace(instance, flat=replace(instance.flat, num_devices=most)), watch)
-    labels = search.labels_at(math.inf, np.empty(0), plain=True) or ()
-    return min((int(search.pool.devices[label]) for label in labels), default=None)
+    labels = search.labels_at(math.inf, np.empty(0), plain=True)
+    if labels is None or watch.stopped():
+        return Least()
+    return Least(min((float(search.pool.devices[label]) for label in labels), default=math.inf), proved=True)
 
 
 def _search(instance: FlushedInstance, watch: Watch) -> Search:
-    """Passes over all downsets; `exact.SizeError` if there are too many."""
+    """Passes over all downsets; `SizeError` if there are too many."""
     downsets = all_downsets(instance.flat, MOST_DOWNSETS)
     if downsets is None:
-        raise flat_exact.SizeError(f"more than {MOST_DOWNSETS} downsets")
+        raise SizeError(f"more than {MOST_DOWNSETS} downsets")
     return Search(instance, downsets, watch)

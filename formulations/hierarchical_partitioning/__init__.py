@@ -60,7 +60,7 @@ def describe(instance: HierarchicalInstance) -> dict[str, Any]:
 
 def choose(_instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
-    return "piper-hierarchical", "the recursion over superstages proves the optimum"
+    return "piper-hierarchical", "the recursion over superstages is exact"
 
 
 METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
@@ -98,6 +98,6 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     choose=choose,
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,
-    why_infeasible=lazy(f"{_ROOM}.paper:why_infeasible"),
+    why_infeasible=lazy(f"{_ROOM}.infeasible:why_infeasible"),
     also_reads=recognise_flat,
 )

@@ -10,9 +10,7 @@ The appendix prints a maximum over the number of machines where a minimum is mea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,38 +262,3 @@ def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> 
     own.flag = watch.flag
     answer = flat_exact.solve(replace(instance.inner, layers=layers, memory_bytes=memory), limits, own)
     return 0.0 if answer.bound is None else answer.bound * (1 - PRECISION), answer.infeasible
-
-
-def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
-    """The least memory per device that would make an infeasible instance feasible, up to 1e-6."""
-    downsets = all_downsets(instance.flat, MAX_DOWNSETS)
-    if downsets is None:
-        return "infeasible: no plan fits the machines and their memory", {}
-    lower, upper = instance.flat.memory_bytes, _enough_memory(instance)
-    roomy = replace(instance, flat=replace(instance.flat, memory_bytes=upper))
-    try:
-        search = Search(roomy, downsets, np.frombuffer(watch.flag, np.uint8))
-    except flat_exact.SizeError:
-        return "infeasible: no plan fits the machines and their memory", {}
-
-    def feasible(memory: float) -> bool:
-        search.limit_memory(memory)
-        return search.test(math.inf) >= 0
-
-    if not feasible(upper):
-        if watch.stopped():
-            return "infeasible: no time was left to find what would make it feasible", {}
-        return f"infeasible: no memory would do with {instance.num_machines} machines", {}
-    while upper - lower > 1e-6 * upper and not watch.stopped():
-        middle = (lower + upper) / 2
-        lower, upper = (lower, middle) if feasible(middle) else (middle, upper)
-    return f"infeasible: devices of {upper:.17g} bytes would do", {"least_memory_bytes": upper}
-
-
-def _enough_memory(instance: HierarchicalInstance) -> float:
-    """Bytes that no stage exceeds."""
-    S = min(instance.flat.num_microbatches, instance.flat.num_devices)
-    return math.fsum(
-        max((x.activation_bytes * S + x.static_bytes for tmpcs in layer.tmpcs.values() for x in tmpcs), default=0.0)
-        for layer in instance.flat.layers
-    )

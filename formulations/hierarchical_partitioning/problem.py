@@ -148,3 +148,15 @@ def _crude_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> lis
                 found.append(Violation("memory", f"stage {j} of superstage {i} needs {memory:.17g} bytes of "
                                        f"{instance.flat.memory_bytes:.17g} with {S} micro-batches in all"))  # fmt: skip
     return found
+
+
+def most_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
+    """Bytes of the device that holds most in a feasible plan, as the memory model counts them; 0 where it does not."""
+    if instance.memory_model is MemoryModel.NONE:
+        return 0.0
+    if instance.memory_model is MemoryModel.CRUDE:
+        S, inner = most_in_flight(instance), [stage for found in plan.stages for stage in found.inner]
+        return max(flat_problem.stage_memory(instance.flat, stage, S) for stage in inner)
+    flat = flattened(plan)
+    sums = flat_problem.suffix_sums(flat)
+    return max(flat_problem.stage_memory(instance.flat, stage, s) for stage, s in zip(flat.stages, sums, strict=True))

@@ -35,8 +35,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Instance:
 
 def _overridden(instance: Instance, where: str, overrides: Mapping[str, Any]) -> Instance:
     stages = overrides.get("stages") or instance.num_stages
-    per_stage = any(len(row) > 1 for row in instance.cut_cost_s) or len(instance.ring_s_per_parameter) > 1
-    if stages != instance.num_stages and per_stage:
+    if stages != instance.num_stages and _is_per_stage(instance):
         rule = f"{instance.num_stages}, as costs are declared stage by stage"
         raise InstanceError.at(where, "--stages", stages, rule)
     return replace(
@@ -68,9 +67,16 @@ def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
 
 
 def why_infeasible(instance: Instance, _limits: Limits, _watch: Watch) -> tuple[str, dict[str, float]]:
-    """The most stages that would be feasible."""
-    sentence: str = lazy("formulations.layer_assignment.costs:shortage")(instance)
+    """The most stages that would be feasible; costs of single stages would have to be declared anew for them."""
+    sentence = f"infeasible: at most {instance.num_layers} stages have a layer each"
+    if not _is_per_stage(instance):
+        sentence += f"; feasible with --stages {instance.num_layers}"
     return sentence, {"most_stages": instance.num_layers}
+
+
+def _is_per_stage(instance: Instance) -> bool:
+    """Whether costs are declared stage by stage."""
+    return any(len(row) > 1 for row in instance.cut_cost_s) or len(instance.ring_s_per_parameter) > 1
 
 
 def _stage_layers(instance: Instance) -> int:

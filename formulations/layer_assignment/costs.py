@@ -114,7 +114,7 @@ def shortage(instance: LayerAssignmentInstance) -> str | None:
     if instance.num_stages <= instance.num_layers:
         return None
     stages, layers = instance.num_stages, instance.num_layers
-    return f"{stages} stages need a layer each and there are {layers}: feasible with --stages {layers}"
+    return f"{stages} stages need a layer each and there are {layers}"
 
 
 def infeasible_answer(instance: LayerAssignmentInstance) -> Answer[LayerPlan] | None:

@@ -12,7 +12,7 @@ from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, vio
 from instances.microbatch_schedule import ScheduleInstance, bounded, capped, check, to_json
 from instances.parameters import one_of, parse_count
 from instances.units import parse_bytes, parse_time
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits
 
 _ROOM = "formulations.microbatch_schedule"
 
@@ -67,17 +67,6 @@ def choose(instance: ScheduleInstance, _limits: Limits, exact: bool) -> tuple[st
     if exact or _cpsat_fits(instance) is None:
         return "cpsat", f"{instance.num_passes} passes"
     return "best-of", f"{instance.num_passes} passes: the exact model is too large"
-
-
-def why_infeasible(instance: ScheduleInstance, _limits: Limits, _watch: Watch) -> tuple[str, Mapping[str, Any]]:
-    """The least samples in flight that each stage needs."""
-    least = lazy(f"{_ROOM}.common:needed")(instance)
-    samples = [count * stage.microbatch for count, stage in zip(least, instance.stages, strict=True)]
-    held = [stage.bytes_held(count) for count, stage in zip(least, instance.stages, strict=True)]
-    sentence = f"infeasible: the stages need at least {samples} samples in flight and {max(held):.9g} bytes"
-    if instance.deadline_s is not None:
-        sentence += "; more of either, or a later --deadline, may help"
-    return sentence, {"least_in_flight": samples}
 
 
 def _cpsat_fits(instance: ScheduleInstance) -> str | None:
@@ -167,5 +156,5 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     methods=METHODS,
     choose=choose,
     describe=describe,
-    why_infeasible=why_infeasible,
+    why_infeasible=lazy(f"{_ROOM}.infeasible:why_infeasible"),
 )

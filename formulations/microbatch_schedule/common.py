@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from formulations.amounts import exactly
 from formulations.family import Answer, infeasible_by_counting
 from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
@@ -62,11 +63,8 @@ def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[ScheduleP
     if instance.deadline_s is not None:
         bound = iteration_bound(graph)
         if bound > instance.deadline_s * (1 + 2 * SLACK):
-            return Answer(
-                infeasible=True,
-                stop=Stop.PROVED,
-                reason=f"no schedule is faster than {bound:.9g} s; the deadline is {instance.deadline_s:.9g} s",
-            )
+            late = f"no schedule is faster than {exactly(bound)} s; the deadline is {exactly(instance.deadline_s)} s"
+            return Answer(infeasible=True, stop=Stop.PROVED, reason=late)
     return None
 
 

@@ -151,5 +151,5 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     methods=METHODS,
     choose=lazy(f"{_ROOM}.effort:choose"),
     describe=describe,
-    why_infeasible=lazy(f"{_ROOM}.exact:why_infeasible"),
+    why_infeasible=lazy(f"{_ROOM}.infeasible:why_infeasible"),
 )

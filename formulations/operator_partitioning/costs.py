@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.operator_partitioning import kernels
-from formulations.operator_partitioning.problem import OperatorPlan
+from formulations.operator_partitioning.problem import MEMORY_SLACK, OperatorPlan
 from instances.graph import adjacency
 from instances.operator_partitioning import OperatorInstance, Tensor, TrainingMemory
 
@@ -108,7 +108,7 @@ def memory_rules(instance: OperatorInstance) -> NDArray[np.float64]:
     training = instance.training or TrainingMemory()
     return np.array(
         [
-            math.inf if instance.memory_bytes is None else instance.memory_bytes * (1 + 1e-12),
+            math.inf if instance.memory_bytes is None else instance.memory_bytes * MEMORY_SLACK,
             instance.pooled_memory,
             instance.training is not None,
             training.microbatches,

@@ -65,8 +65,8 @@ def choose(instance: OperatorInstance, _limits: Limits, exact: bool) -> tuple[st
     if reason is None:
         count = downset_count(instance) or 0
         if exact or count <= _QUICK_DOWNSETS:
-            return "exact", f"{count} downsets: chains of them prove the optimum"
-        return "parmesan", f"{count} downsets may take minutes; --exact proves the optimum"
+            return "exact", f"{count} downsets: few enough to search all chains of them"
+        return "parmesan", f"{count} downsets may take minutes; --exact searches for a proof"
     if exact:
         return ("cpsat", reason) if model_supports(instance) is None else ("exact", reason)
     return "parmesan", reason

@@ -9,12 +9,11 @@ Source: reconstructed.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer, infeasible_by_counting
-from formulations.operator_partitioning.costs import ROUNDING, Words, load_bound
+from formulations.operator_partitioning.costs import ROUNDING, load_bound
 from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.paper import intervals, partition
 from formulations.operator_partitioning.problem import (
@@ -125,31 +124,3 @@ def _least_step(
         cap = min(largest, (best - rounds * lower) / per_byte if per_byte else 0.0) * (1 - ROUNDING)
         if cap <= 0:
             return least, Stop.PROVED
-
-
-def why_infeasible(instance: OperatorInstance, _limits: Limits, watch: Watch) -> tuple[str, dict[str, float]]:
-    """The least memory of a device that would be feasible, by halving; or what else is short."""
-    reason = shortage(instance)
-    if reason is not None:
-        return reason, {}
-    bits = all_downsets(instance, MAX_DOWNSETS)
-    if bits is None or instance.memory_bytes is None:
-        return "no more is known", {}
-    low, high = instance.memory_bytes, max(1.0, 2 * instance.memory_bytes)
-    with alarm(watch):
-        while not _fits(instance, bits, high, watch):
-            low, high = high, 4 * high
-            if watch.stopped() or high > 1e40:
-                return "no more is known", {}
-        while high - low > 1e-4 * high and not watch.stopped():
-            middle = low + (high - low) / 2
-            fits = _fits(instance, bits, middle, watch)
-            low, high = (low, middle) if fits else (middle, high)
-    return f"feasible with --memory {math.ceil(high)}", {"least_memory_bytes": float(math.ceil(high))}
-
-
-def _fits(instance: OperatorInstance, bits: Words, memory_bytes: float, watch: Watch) -> bool:
-    """Whether any (S, R) has a plan within this memory."""
-    return any(
-        Search(replace(each, memory_bytes=memory_bytes), bits, watch).feasible() for each in shaped(instance).values()
-    )

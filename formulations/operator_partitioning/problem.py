@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from formulations.family import Violation
 from instances.operator_partitioning import OperatorInstance
 
+#: A stage fits if its memory is at most that of its devices times this: float noise, far below one byte.
+MEMORY_SLACK = 1 + 1e-12
+
 
 @dataclass(frozen=True)
 class OperatorPlan:
@@ -142,6 +145,15 @@ def capacity_bytes(instance: OperatorInstance, replicas: int) -> float:
     return instance.memory_bytes * (replicas if instance.pooled_memory else 1)
 
 
+def most_memory(instance: OperatorInstance, plan: OperatorPlan) -> float:
+    """Bytes that a device of the plan's fullest stage needs."""
+    shares = plan.replicas if instance.pooled_memory else (1,) * len(plan.stages)
+    return max(
+        memory_bytes(instance, members, len(plan.stages) - stage) / shares[stage]
+        for stage, members in enumerate(plan.stages)
+    )
+
+
 def violations(instance: OperatorInstance, plan: OperatorPlan) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
@@ -238,6 +250,6 @@ def _memory(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:
     for stage, members in enumerate(plan.stages):
         needed = memory_bytes(instance, members, len(plan.stages) - stage)
         room = capacity_bytes(instance, plan.replicas[stage])
-        if needed > room * (1 + 1e-12):
+        if needed > room * MEMORY_SLACK:
             found.append(Violation("memory", f"stage {stage} needs {needed:.6g} bytes; expected at most {room:.6g}"))
     return found

@@ -9,7 +9,7 @@ Source: reconstructed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,9 +104,13 @@ class Search:
             self._watch.bound(low * (1 - ROUNDING))
         return low, int(kernels.NONE)
 
-    def feasible(self) -> bool:
-        """Whether the family has any plan."""
-        return self._test(self._ceiling(), math.inf, blind=True)[0] == int(kernels.FOUND)
+    def limit_memory(self, memory_bytes: float) -> None:
+        """Search on with another memory of a device; it may not be ``None`` in the instance."""
+        self._rules = memory_rules(replace(self._instance, memory_bytes=memory_bytes))
+
+    def any_plan(self) -> OperatorPlan | None:
+        """Some plan of the family, ``None`` if there is none or the run was stopped."""
+        return self._test(self._ceiling(), math.inf, blind=True)[1]
 
     def _halve(self, low: float, cap: float, blind: bool) -> tuple[float, int]:
         """Close in on the least threshold with a plan; no plan has less than the first value returned."""

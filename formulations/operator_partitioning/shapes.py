@@ -101,14 +101,13 @@ def answer_of(
 
 
 def shortage(instance: OperatorInstance) -> str | None:
-    """Why there is no plan, where that is plain to see; ``None`` otherwise."""
+    """Why there is no plan, whatever the memory, where that is plain to see; ``None`` otherwise."""
     count = len(instance.operators)
     if instance.num_stages is None:
-        fits = bool(shaped(instance))
-        return None if fits else f"every (S, R) has more stages than {count} operators: feasible with fewer --devices"
+        return None if shaped(instance) else f"every (S, R) has more stages than there are operators, {count}"
     if instance.num_stages > count and not instance.at_most:
-        return f"{instance.num_stages} stages need an operator each, of {count}: feasible with --stages {count}"
-    if instance.num_devices is not None and instance.num_devices < (1 if instance.at_most else instance.num_stages):
-        least = 1 if instance.at_most else instance.num_stages
-        return f"{least} stages need a device each: feasible with --devices {least}"
+        return f"{instance.num_stages} stages need an operator each, and there are {count}"
+    least = 1 if instance.at_most else instance.num_stages
+    if instance.num_devices is not None and instance.num_devices < least:
+        return f"{least} stages need a device each, and there are {instance.num_devices}"
     return None

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from formulations.amounts import exactly
 from formulations.stage_graph.problem import (
     Stage,
     StagePlan,
@@ -187,10 +188,11 @@ def shortage(instance: StageGraph) -> str:
     held = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
     largest = max(range(len(held)), key=held.__getitem__)
     if held[largest] > max(rooms):
-        name = instance.operators[largest].name
-        return f"operator {name} alone needs {held[largest]:.6g} bytes; the largest device has {max(rooms):.6g}"
+        name, need, there = instance.operators[largest].name, exactly(held[largest]), exactly(max(rooms))
+        return f"operator {name} alone needs {need} bytes; the largest device has {there}"
     if math.fsum(held) * (1 - 1e-12) > math.fsum(rooms):
-        return f"the model needs {math.fsum(held):.6g} bytes at least; all devices have {math.fsum(rooms):.6g}"
+        need, there = exactly(math.fsum(held)), exactly(math.fsum(rooms))
+        return f"the model needs {need} bytes at least; all devices have {there}"
     return ""
 
 

@@ -71,5 +71,5 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     choose=lazy("formulations.stage_partitioning.effort:choose"),
     describe=describe,
     warnings=lambda instance: instance.warnings,
-    why_infeasible=lazy("formulations.stage_partitioning.exact:why_infeasible"),
+    why_infeasible=lazy("formulations.stage_partitioning.infeasible:why_infeasible"),
 )

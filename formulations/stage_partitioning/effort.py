@@ -81,7 +81,7 @@ def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, s
     if reason is None:
         count, seconds = downset_count(instance), 15 * exact_effort(instance) / _STEPS_PER_S
         if exact or seconds <= (_PATIENCE_S if limits.time_s is None else limits.time_s):
-            return "exact", f"{count} downsets: the threshold search proves the optimum"
+            return "exact", f"{count} downsets: few enough for the exact threshold search"
         return "linearised", f"{count} downsets may take {seconds:.0f} s: linear orders give a plan and a bound"
     if exact and model_size.assignment_supports(instance) is None:
         return "cpsat", reason

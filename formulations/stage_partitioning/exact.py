@@ -8,8 +8,6 @@ the best plan. README, "The exact method", says why the labels lose nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from formulations.stage_partitioning import kernels
 from formulations.stage_partitioning.arrays import Scratch
 from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
+    Floats,
     Lattice,
     Profile,
     build_lattice,
@@ -32,9 +31,8 @@ from formulations.stage_partitioning.costs import (
 from formulations.stage_partitioning.costs import make_plan as plan_of
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
-from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate, stage_memory, suffix_sums
+from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate
 from formulations.tmpc_knapsack.decision import FOUND, decide
-from instances.parameters import MAX_COUNT
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -93,7 +91,8 @@ class Tables:
 
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
         self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
-        self.whole, self.kept, self.capacity = profile, present(profile), profile.memory
+        self.whole, self.kept = profile, present(profile)
+        self.capacities: tuple[float, ...] = (profile.memory,)  # of a choice of TMPCs, the later ones if need be
         self.most_weight = math.inf
         self.work_bound = float(lattice.work[-1]) / profile.num_devices
         self.scratch = make_scratch(profile, len(lattice.bits))
@@ -101,9 +100,13 @@ class Tables:
         self.tests = 0
 
     def limit_memory(self, memory: float) -> None:
-        """Run further tests with another memory per device (bytes; their plans may exceed it by float noise)."""
-        self.whole = self.whole._replace(memory=memory)
-        self.profile, self.capacity = self.profile._replace(memory=memory), memory * MEMORY_SLACK
+        """Run further tests as if the instance declared this memory per device (bytes).
+
+        Where a stage fits by float noise alone, its choice of TMPCs may exceed it by that.
+        """
+        most = memory * MEMORY_SLACK
+        self.whole = self.whole._replace(memory=most)
+        self.profile, self.capacities = self.profile._replace(memory=most), (most, most * MEMORY_SLACK)
         self._forget_savings()
 
     def limit_cluster(self, num_devices: int, max_s: int) -> None:
@@ -141,22 +144,28 @@ class Tables:
         resync = self.profile.resync[int(np.searchsorted(self.profile.dp_degrees, d))]
         cost = work.base[:z] + resync * work.weight[:z]
         memory = work.per_microbatch[:z] * in_flight + work.static[:z]
+        for capacity in self.capacities:
+            best = self._fastest(m, cost, memory, capacity, d * T)
+            if best is not None:
+                return work.nodes[:m].tolist(), best
+        raise AssertionError("the threshold test found a stage that has no choice of TMPCs")
+
+    def _fastest(self, m: int, cost: Floats, memory: Floats, capacity: float, most: float) -> list[int] | None:
+        """A choice for each of ``m`` assembled nodes within the capacity and a cost of ``most``, if there is one."""
+        work = self.scratch
         least = math.fsum(float(cost[work.start[v] : work.start[v + 1]].min()) for v in range(m))
-        budget = d * T * (1 + 1e-10)
+        budget = most * (1 + 1e-10)
         best: list[int] | None = None
         while True:
             # The flag is not passed on: the test has already found that a choice exists.
-            verdict = decide(m, work.start, cost, memory, self.capacity, budget, work.choice, np.zeros(1, np.uint8))
+            verdict = decide(m, work.start, cost, memory, capacity, budget, work.choice, np.zeros(1, np.uint8))
             if verdict != FOUND:
-                break
+                return best
             best = work.choice[:m].tolist()
             attained = math.fsum(float(cost[work.start[v] + x]) for v, x in enumerate(best))
-            if attained <= least * (1 + PRECISION) or math.isinf(T):
-                break
+            if attained <= least * (1 + PRECISION) or math.isinf(most):
+                return best
             budget = attained * (1 - PRECISION)
-        if best is None:
-            raise AssertionError("the threshold test found a stage that has no choice of TMPCs")
-        return work.nodes[:m].tolist(), best
 
 
 class Search(Tables):
@@ -249,109 +258,3 @@ def statistics(search: Search) -> dict[str, Any]:
         "knapsack_relaxations": relaxations,
         "knapsack_searches": knapsacks,
     }
-
-
-def why_infeasible(instance: StageInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
-    """What would make an infeasible instance feasible: fewest devices at its memory, least memory at its devices.
-
-    Both are exact for the instance with that one number changed; what the time limit cuts off is left out, and so is
-    what the method is too small for.
-    """
-    memory = known(lambda: least_memory(instance, watch), watch)
-    return explained(instance, memory, known(lambda: fewest_devices(instance, watch), watch))
-
-
-def known(find: Callable[[], float | None], watch: Watch) -> float | None:
-    """What is found; infinite if it is proved that nothing would do, ``None`` if that is open."""
-    try:
-        found = find()
-    except SizeError:
-        return None
-    return math.inf if found is None and not watch.stopped() else found
-
-
-def explained(instance: StageInstance, memory: float | None, devices: float | None) -> tuple[str, dict[str, float]]:
-    """A sentence and its figures from what is `known` of the least memory and the fewest devices."""
-    parts: list[str] = []
-    figures: dict[str, float] = {}
-    if memory == math.inf:
-        parts.append(f"no memory would do with {instance.num_devices} devices")
-    elif memory is not None:
-        figures["least_memory_bytes"] = memory
-        parts.append(f"{instance.num_devices} devices of {_whole_bytes(memory)} would do")
-    if devices == math.inf:
-        parts.append(f"no number of devices of {_whole_bytes(instance.memory_bytes)} would do")
-    elif devices is not None:
-        figures["fewest_devices"] = devices
-        parts.append(f"{devices} devices of {_whole_bytes(instance.memory_bytes)} would do")
-    return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and their memory"), figures
-
-
-def fewest_devices(instance: StageInstance, watch: Watch) -> int | None:
-    """The smallest K that makes the instance feasible; ``None`` if there is none or the run was stopped.
-
-    Raises
-    ------
-    SizeError
-        If the graph has too many downsets.
-    """
-    search = _whole(replace(instance, num_devices=unlimited_devices(instance)), watch)
-    s = search.test(math.inf, fewest=True)
-    return int(search.labels[-1, s]) if s >= 0 else None
-
-
-def least_memory(instance: StageInstance, watch: Watch) -> float | None:
-    """The smallest M in bytes that makes the instance feasible, up to 1e-9; ``None`` if none does or on a stop.
-
-    Raises
-    ------
-    SizeError
-        If the graph has too many downsets.
-    """
-    search = _whole(replace(instance, memory_bytes=math.inf), watch)
-    upper = math.inf
-    for order in linear_orders(instance):  # cheap, and often the answer already: then one test of all downsets is left
-        lattice = build_lattice(search.profile, chain_downsets(order))
-        chain = Search(search.instance, search.profile, lattice, search.flag)
-        upper = _least_memory(chain, upper) or upper
-    return _least_memory(search, upper)
-
-
-def _least_memory(search: Search, upper: float) -> float | None:
-    """As `least_memory`, for plans over the lattice of ``search``; some plan of all is known to need ``upper``."""
-    lower, known = 0.0, upper
-    while True:
-        strict = upper * (1 - PRECISION)
-        # The known upper bound is tried strictly at once: it tends to be the answer.
-        trial = strict if upper in (known, math.inf) else min((lower + upper) / 2, strict)
-        search.limit_memory(trial)
-        s = search.test(math.inf)
-        if s == -2 or upper == 0:
-            return None if upper else 0.0
-        if s >= 0:
-            plan = search.plan(s, math.inf)
-            sums = suffix_sums(plan)
-            needed = (stage_memory(search.instance, stage, s) for stage, s in zip(plan.stages, sums, strict=True))
-            upper = min(upper, max(needed))
-        elif trial == strict:
-            return None if math.isinf(upper) else upper
-        else:
-            lower = trial
-
-
-def _whole(instance: StageInstance, watch: Watch) -> Search:
-    profile = build_profile(instance, prune=True)
-    downsets = all_downsets(instance, MAX_DOWNSETS)
-    if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
-        raise SizeError("the graph has too many downsets for the exact method")
-    return Search(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
-
-
-def _whole_bytes(memory: float) -> str:
-    return f"{math.ceil(memory)} bytes" if memory >= 1000 else f"{memory:.9g} bytes"
-
-
-def unlimited_devices(instance: StageInstance) -> int:
-    """A K that no plan can exceed, every degree at its largest; or the largest that an instance may declare."""
-    largest_t = max((t for layer in instance.layers for t, found in layer.tmpcs.items() if found), default=1)
-    return min(instance.num_microbatches * largest_t, MAX_COUNT)

@@ -10,7 +10,7 @@ from formulations.family import Claim, Family, Method, Setting, lazy
 from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.errors import InstanceError
-from instances.parameters import one_of, within
+from instances.parameters import MAX_AMOUNT, one_of, within
 from instances.tmpc_knapsack import KnapsackInstance, check, to_json
 from instances.units import parse_bytes
 from solvers.outcome import Limits, Watch
@@ -63,14 +63,14 @@ def describe(instance: KnapsackInstance) -> dict[str, Any]:
 
 def choose(instance: KnapsackInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """Always the exact search: where it cannot prove its plan in time, its plan and bound are still the best."""
-    return "exact", f"{len(instance.nodes)} nodes: the compiled search proves nearly all in microseconds"
+    return "exact", f"{len(instance.nodes)} nodes: the compiled search settles nearly all in microseconds"
 
 
 def why_infeasible(instance: KnapsackInstance, _limits: Limits, _watch: Watch) -> tuple[str, dict[str, float]]:
-    """The least capacity that would be feasible: the smallest options together."""
+    """The least capacity that would be feasible, rounded up: the smallest options together."""
     sentence: str = lazy("formulations.tmpc_knapsack.costs:shortage")(instance)
-    least: float = lazy("formulations.tmpc_knapsack.costs:least_memory")(instance)
-    return sentence, {"least_capacity_bytes": least}
+    least: float = lazy("formulations.tmpc_knapsack.costs:least_capacity")(instance)
+    return sentence, {"least_capacity_bytes": least} if least <= MAX_AMOUNT else {}
 
 
 def _fits_a_model(instance: KnapsackInstance) -> str | None:

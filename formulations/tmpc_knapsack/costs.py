@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.amounts import exactly, printed, rounded_up
 from formulations.family import Answer, infeasible_by_counting
 from formulations.tmpc_knapsack.problem import MEMORY_SLACK, KnapsackPlan
+from instances.parameters import MAX_AMOUNT
 from instances.tmpc_knapsack import KnapsackInstance
 
 
@@ -46,7 +48,7 @@ def plan_of(instance: KnapsackInstance, choice: Sequence[int] | NDArray[np.int64
 
 
 def least_memory(instance: KnapsackInstance) -> float:
-    """Bytes of the smallest options together: the least capacity that is feasible."""
+    """Bytes of the smallest options together."""
     return math.fsum(min(option.memory_bytes for option in node.options) for node in instance.nodes)
 
 
@@ -60,9 +62,16 @@ def infeasible_answer(instance: KnapsackInstance) -> Answer[KnapsackPlan]:
     return infeasible_by_counting(shortage(instance))
 
 
+def least_capacity(instance: KnapsackInstance) -> float:
+    """The least rounded capacity that is feasible, in bytes."""
+    return rounded_up(least_memory(instance), MEMORY_SLACK)
+
+
 def shortage(instance: KnapsackInstance) -> str:
-    """Why an infeasible instance is infeasible, in a sentence."""
-    return (
-        f"the smallest options together need {least_memory(instance):.17g} bytes; "
-        f"the capacity is {instance.capacity_bytes:.17g}: raise it (--memory)"
-    )
+    """Why an infeasible instance is infeasible, and what would do, in a sentence."""
+    need, least = least_memory(instance), least_capacity(instance)
+    way = f"feasible with --memory {printed(least)}"
+    if least > MAX_AMOUNT:
+        way = f"no memory up to {printed(MAX_AMOUNT)} bytes would do"
+    declared = exactly(instance.capacity_bytes)
+    return f"the smallest options together need {exactly(need)} bytes and the capacity is {declared}: {way}"

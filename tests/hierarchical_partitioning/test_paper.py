@@ -13,13 +13,15 @@ from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain, ti
 from strategies import random_stage_instance, with_wide_weights
 
 import planner
-from formulations.hierarchical_partitioning import paper
-from formulations.hierarchical_partitioning.paper import solve, why_infeasible
+from formulations.amounts import step_below
+from formulations.hierarchical_partitioning import FAMILY, paper
+from formulations.hierarchical_partitioning.infeasible import why_infeasible
+from formulations.hierarchical_partitioning.paper import Search, solve
 from formulations.hierarchical_partitioning.problem import evaluate, violations
 from formulations.stage_partitioning.downsets import all_downsets
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from solvers.outcome import Limits, Status, Watch
+from solvers.outcome import Limits, Status, Stop, Watch
 
 
 def optimum(instance: HierarchicalInstance) -> float | None:
@@ -172,9 +174,51 @@ def test_what_would_make_it_feasible() -> None:
             asked += 1
             least = figures["least_memory_bytes"]
             assert optimum(replace(instance, flat=replace(instance.flat, memory_bytes=least))) is not None
-            less = replace(instance.flat, memory_bytes=least * (1 - 1e-5) - 1e-9)
+            less = replace(instance.flat, memory_bytes=step_below(least))
             assert optimum(replace(instance, flat=less)) is None
     assert asked
+
+
+def one_stage_of_two_layers() -> HierarchicalInstance:
+    """One machine that holds both layers in its only stage, which has to hold just what it needs."""
+    first = Tmpc("c0", 0.0, 3.1936995381572575, 1.997945718633929, 2.6445868512212005)
+    second = Tmpc("c0", 0.0, 0.0, 3.8435444955798395, 0.0, {0: 2.617408901313882})
+    layers = (Layer(0, {2: (first,)}), Layer("n1", {2: (second,)}))
+    flat = StageInstance("two", layers, (Edge(0, "n1", 0.5),), 3, 2.136251480602851, 2.0, 8)
+    return on_machines(flat, 3, 1, 8.0, 2.0, MemoryModel.CRUDE)
+
+
+def test_the_least_memory_is_that_of_the_only_plan() -> None:
+    starved = one_stage_of_two_layers()
+    found = planner.solve(starved, exact=True)
+    assert found.status is Status.INFEASIBLE
+    assert found.reason.endswith("; infeasible: 1 machine with 3 devices of 20.1690575 bytes would do")
+    assert found.stats["least_memory_bytes"] == 20.1690575
+    for memory, status in (("20.1690575", Status.OPTIMAL), ("20.1690574", Status.INFEASIBLE)):
+        for method in ("piper-hierarchical", "cpsat"):
+            assert planner.solve(FAMILY.read(starved, "two", {"memory": float(memory)}), method=method).status is status
+
+
+def test_memory_that_was_not_tried_to_the_end_is_not_called_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    test, told = Search.test, []
+    for most in range(60):
+        watch = Watch()
+
+        def counted(search: Search, T: float, most: int = most, watch: Watch = watch) -> int:
+            if search.tests >= most:
+                watch.stop(Stop.INTERRUPTED)
+            return test(search, T)
+
+        monkeypatch.setattr(Search, "test", counted)
+        told.append(why_infeasible(one_stage_of_two_layers(), Limits(), watch))
+        if told[-1][1]:
+            break
+    assert "would do" not in told[0][0]
+    assert any(sentence.endswith("bytes would do, maybe less") for sentence, _ in told[1:-1])
+    assert told[-1] == (
+        "infeasible: 1 machine with 3 devices of 20.1690575 bytes would do",
+        {"least_memory_bytes": 20.1690575},
+    )
 
 
 @pytest.mark.paper

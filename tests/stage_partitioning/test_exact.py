@@ -12,7 +12,8 @@ import pytest
 from oracles import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
-from formulations.stage_partitioning import costs, exact, kernels, paper
+from formulations.amounts import step_below
+from formulations.stage_partitioning import costs, exact, infeasible, kernels, paper
 from formulations.stage_partitioning.costs import build_profile, most_weight
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import evaluate, violations
@@ -198,12 +199,12 @@ def test_infeasible_instances_name_the_way_out(cases: int) -> None:
         instance = random_stage_instance(seed)
         if brute_force(instance) is not None:
             continue
-        _, figures = exact.why_infeasible(instance, Limits(), Watch())
+        _, figures = infeasible.why_infeasible(instance, Limits(), Watch())
         memory = figures.get("least_memory_bytes")
         if memory:
             seen += 1
             assert brute_force(replace(instance, memory_bytes=memory)) is not None
-            assert brute_force(replace(instance, memory_bytes=memory * (1 - 1e-8))) is None
+            assert brute_force(replace(instance, memory_bytes=step_below(memory))) is None
         devices = figures.get("fewest_devices")
         if devices is not None and devices <= 7:
             assert brute_force(replace(instance, num_devices=devices)) is not None
@@ -214,9 +215,9 @@ def test_infeasible_instances_name_the_way_out(cases: int) -> None:
 def test_what_is_too_large_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-SAT proves infeasibility of graphs with more downsets than the tables hold: then no way out is known."""
     instance = chain(4, memory_bytes=1.0)
-    assert exact.why_infeasible(instance, Limits(), Watch())[1].keys() == {"least_memory_bytes"}
-    monkeypatch.setattr(exact, "MAX_DOWNSETS", 3)
-    sentence, figures = exact.why_infeasible(instance, Limits(), Watch())
+    assert infeasible.why_infeasible(instance, Limits(), Watch())[1].keys() == {"least_memory_bytes"}
+    monkeypatch.setattr(infeasible, "MAX_DOWNSETS", 3)
+    sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
     assert "would do" not in sentence and figures == {}
 
 

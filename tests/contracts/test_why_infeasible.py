@@ -1,0 +1,416 @@
+"""What is said of an infeasible instance is so: its settings, put back as they are printed, make it feasible by brute
+force and for the exact method, and one step less of any of them does not.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import branching_cases
+import flushed_oracle
+import hierarchical_oracle
+import knapsack_oracle
+import layer_oracle
+import mesh_oracle
+import operator_oracle
+import oracles
+import pytest
+import schedule_oracle
+from strategies import random_stage_instance
+
+import planner
+from formulations import FAMILIES
+from formulations.amounts import exactly, printed, step_below
+from instances.flushed_partitioning import FlushedInstance
+from instances.hierarchical_partitioning import on_machines
+from instances.microbatch_schedule import ScheduleInstance
+from instances.operator_partitioning import OperatorInstance
+from instances.pipeline_placement import PlacementInstance, placed
+from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from planner.settings import parse
+from solvers.outcome import Limits, Status, Watch
+
+BY_NAME = {family.name: family for family in FAMILIES}
+#: More devices than this are left to the exact methods.
+FEW = 6
+
+
+class Case(NamedTuple):
+    """A random instance, and whether one has a plan (``None``: too large for brute force)."""
+
+    make: Callable[[random.Random], Any]
+    has_plan: Callable[[Any], bool | None]
+
+
+class Claim(NamedTuple):
+    """Settings that are said to do (or not to do), and those of which one step less is said not to."""
+
+    settings: dict[str, str]
+    would_do: bool = True
+    least: tuple[str, ...] = ()
+
+
+# --- random instances, most of them without a plan
+
+
+def uneven(flat: StageInstance, rng: random.Random) -> StageInstance:
+    """Sizes that are no whole numbers, of any magnitude."""
+    scale = 10.0 ** rng.choice([-3, 0, 0, 2, 9, 11])
+
+    def sized(x: Tmpc) -> Tmpc:
+        a, b = (size * scale * rng.choice([1, rng.random()]) for size in (x.activation_bytes, x.static_bytes))
+        return replace(x, activation_bytes=a, static_bytes=b)
+
+    layers = [
+        replace(layer, tmpcs={t: tuple(map(sized, xs)) for t, xs in layer.tmpcs.items()}) for layer in flat.layers
+    ]
+    memory = flat.memory_bytes * scale * rng.choice([0, rng.random(), rng.random()])
+    return replace(flat, layers=tuple(layers), memory_bytes=memory)
+
+
+def stages(rng: random.Random, **fixed: Any) -> StageInstance:
+    given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, **fixed}
+    return uneven(random_stage_instance(rng, **given), rng)
+
+
+def flushed(rng: random.Random) -> FlushedInstance:
+    made = flushed_oracle.random_flushed(rng.randrange(10**9), same_weights=rng.random() < 0.7)
+    return replace(made, flat=uneven(made.flat, rng))
+
+
+def machines(rng: random.Random) -> Any:
+    make = rng.choice([hierarchical_oracle.random_hierarchical, hierarchical_oracle.tight_graph])
+    made = make(rng.randrange(10**9))
+    return replace(made, flat=uneven(made.flat, rng))
+
+
+def operators(rng: random.Random) -> OperatorInstance:
+    made = operator_oracle.random_instance(rng, max_operators=5)
+    if made.num_stages is not None and rng.random() < 0.2:
+        made = replace(made, num_stages=made.num_stages + rng.randint(1, 4), at_most=rng.random() < 0.2)
+    elif made.num_stages is None and rng.random() < 0.5:
+        prime = rng.choice([3, 5, 7, 11])  # nearly all replicas do not divide it, so there are many stages
+        made = replace(made, num_devices=prime, step_microbatches=rng.choice([1, 4, prime]))
+    memory = rng.choice([None, 0.0, rng.uniform(0, 15), rng.uniform(0, 15)])
+    return replace(made, memory_bytes=memory)
+
+
+def placements(rng: random.Random) -> PlacementInstance:
+    while True:
+        made = replace(operator_oracle.random_instance(rng, max_operators=4), num_devices=None, at_most=False)
+        if made.num_stages is not None and made.num_stages * made.replicas <= 4:
+            break
+    made = replace(made, num_stages=made.num_stages + (rng.random() < 0.2), memory_bytes=rng.uniform(0, 15))
+    devices = (made.num_stages or 1) * made.replicas
+    matrix = tuple(tuple(0.0 if d == e else 2.0 for e in range(devices)) for d in range(devices))
+    return placed(made, matrix)
+
+
+def knapsacks(rng: random.Random) -> Any:
+    made = knapsack_oracle.random_instance(rng)
+    return replace(made, capacity_bytes=made.capacity_bytes * rng.choice([0, rng.random()]))
+
+
+def layers(rng: random.Random) -> Any:
+    """Cut costs of stages that there are, or of none."""
+    made = layer_oracle.random_instance(rng, max_layers=5, all_reduce=False)
+    more = made.num_stages + rng.randint(0, 4)
+    cuts = tuple((row * more)[: max(1, more - 1)] if len(row) > 1 else row for row in made.cut_cost_s)
+    return replace(made, num_stages=more, cut_cost_s=cuts)
+
+
+def schedules(rng: random.Random) -> ScheduleInstance:
+    made = schedule_oracle.random_instance(rng)
+    deadline = rng.choice([None, None, rng.uniform(0, 40)])
+    parts = [
+        replace(stage, activation_bytes=stage.activation_bytes * rng.choice([1, rng.random()])) for stage in made.stages
+    ]
+    return replace(made, stages=tuple(parts), deadline_s=deadline)
+
+
+def few_devices(devices: int, answer: Callable[[], Any]) -> bool | None:
+    return answer() is not None if devices <= FEW else None
+
+
+CASES = {
+    "stage_partitioning": Case(stages, lambda each: few_devices(each.num_devices, lambda: oracles.brute_force(each))),
+    "flushed_partitioning": Case(
+        flushed, lambda each: few_devices(each.flat.num_devices, lambda: flushed_oracle.brute_force(each))
+    ),
+    "hierarchical_partitioning": Case(machines, lambda each: hierarchical_oracle.BruteForce(each).solve() is not None),
+    "operator_partitioning": Case(operators, lambda each: operator_oracle.optimum(each) is not None),
+    "pipeline_placement": Case(placements, lambda each: operator_oracle.optimum(each.operators) is not None),
+    "tmpc_knapsack": Case(knapsacks, lambda each: knapsack_oracle.optimum(each) is not None),
+    "layer_assignment": Case(layers, lambda each: layer_oracle.optimum(each) is not None),
+    "microbatch_schedule": Case(schedules, lambda each: schedule_oracle.optimum(each) is not None),
+}
+
+# --- what the sentences say
+
+
+def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
+    """Every part of the sentence as a claim; a part that nobody knows is a failure."""
+    if name in ("stage_partitioning", "flushed_partitioning"):
+        flat = instance if name == "stage_partitioning" else instance.flat
+        yield from flat_claims(flat, sentence, figures)
+    elif name == "hierarchical_partitioning":
+        K2, K1 = (
+            f"{count} {noun}{'s' * (count > 1)}"
+            for count, noun in ((instance.num_machines, "machine"), (instance.devices_per_machine, "device"))
+        )
+        yield from memory_claim(sentence.removeprefix("infeasible: "), f"{K2} with {K1}", figures)
+    elif name == "microbatch_schedule":
+        samples, *ways = re.split("; feasible with |, or with ", sentence)
+        assert samples == f"infeasible: the stages need at least {figures['least_in_flight']} samples in flight"
+        for stage, least in enumerate(figures["least_in_flight"]):
+            assert not CASES[name].has_plan(with_room(instance, stage, least - 1))
+        yield from map(typed, ways)
+    elif name == "tmpc_knapsack":
+        need = math.fsum(min(x.memory_bytes for x in node.options) for node in instance.nodes)
+        told = f"the smallest options together need {exactly(need)} bytes and the capacity is "
+        declared, way = sentence.removeprefix(told).split(": feasible with ")
+        assert float(declared) == instance.capacity_bytes
+        claim = typed(way)
+        assert figures == {"least_capacity_bytes": float(claim.settings["memory"])}
+        yield claim
+    elif name == "layer_assignment":
+        most, *ways = sentence.split("; feasible with ")
+        assert most == f"infeasible: at most {figures['most_stages']} stages have a layer each"
+        assert len(instance.layer_time_s) == figures["most_stages"]
+        yield from map(typed, ways)
+    else:
+        yield from operator_claims(sentence, figures)
+
+
+def memory_claim(part: str, devices: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
+    if part == f"no memory would do with {devices}":
+        assert "least_memory_bytes" not in figures
+        yield Claim({"memory": "1e30"}, would_do=False)
+    else:
+        told = re.fullmatch(rf"{devices} of (\S+) bytes would do", part)
+        assert told, part
+        assert figures["least_memory_bytes"] == float(told[1])
+        yield Claim({"memory": told[1]}, least=("memory",))
+
+
+def flat_claims(flat: StageInstance, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
+    first, second, *others = sentence.removeprefix("infeasible: ").split("; ")
+    yield from memory_claim(first, f"{flat.num_devices} device{'s' * (flat.num_devices > 1)}", figures)
+    declared = re.escape(exactly(flat.memory_bytes))
+    told = re.fullmatch(rf"(\d+) devices? of {declared} bytes would do", second)
+    if told:
+        assert figures["fewest_devices"] == int(told[1])
+        yield Claim({"devices": told[1]}, least=("devices",))
+    else:
+        assert re.fullmatch(f"no number of devices of {declared} bytes would do", second), second
+        yield Claim({"devices": "200"}, would_do=False)
+    for other in others:
+        assert other == "so would --schedule 1f1b"
+        yield Claim({"schedule": "1f1b"})
+
+
+def with_room(instance: ScheduleInstance, stage: int, samples: int) -> ScheduleInstance:
+    """Without limits, but for the samples in flight of one stage."""
+    parts = [replace(each, in_flight=None, memory_bytes=None) for each in instance.stages]
+    parts[stage] = replace(parts[stage], in_flight=samples)
+    return replace(instance, stages=tuple(parts), deadline_s=None)
+
+
+def operator_claims(sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
+    if sentence.endswith(": no memory would do"):  # of a placement: the network says how many stages there are
+        assert "need an operator each" in sentence
+        yield Claim({"memory": "1e30"}, would_do=False)
+        return
+    short, found, way = sentence.rpartition("feasible with ")
+    assert found and (not short or SHORT.fullmatch(short))
+    claim = typed(way)
+    if not short:
+        assert figures == {"least_memory_bytes": float(claim.settings["memory"])}
+    # More stages may be feasible again, fewer devices are only looked for where their number decides on S.
+    yield claim._replace(least=("memory",) if "memory" in claim.settings else ())
+
+
+SHORT = re.compile(
+    r"(every \(S, R\) has more stages than there are operators, \d+"
+    r"|\d+ stages need an operator each, and there are \d+|\d+ stages need a device each, and there are \d+); "
+)
+
+
+def typed(text: str) -> Claim:
+    """Options as a person types them."""
+    words = re.findall(r"--(\S+)(?: (?!--)(\S+))?", text)
+    assert " ".join(f"--{name} {value}".strip() for name, value in words) == text
+    settings = {name: value or "true" for name, value in words}
+    return Claim(settings, least=tuple({"memory", "in-flight"} & settings.keys()))
+
+
+def step_less(setting: str, value: str) -> str | None:
+    """One step less, as it is printed; ``None`` where that is no value of the setting."""
+    if setting == "memory":
+        return printed(step_below(float(value))) if float(value) else None
+    return str(int(value) - 1) if int(value) > 1 else None
+
+
+# --- the examination
+
+
+def changed(name: str, instance: Any, settings: Mapping[str, str]) -> Any:
+    """The instance with settings as the command line reads them."""
+    family = BY_NAME[name]
+    return family.read(instance, "instance", parse(family.overrides, settings))
+
+
+def assert_plan(name: str, instance: Any, expected: bool) -> None:
+    """Brute force and the exact method both say whether there is a plan."""
+    known = CASES[name].has_plan(instance)
+    assert known in (expected, None), instance
+    result = planner.solve(instance, exact=True)
+    assert result.status is (Status.OPTIMAL if expected else Status.INFEASIBLE), (instance, result)
+    assert "optimum" not in result.reason
+
+
+def examine(name: str, seed: int) -> str | None:
+    """Try what is said of one random instance; which kinds of claims these were, ``None`` if it is feasible."""
+    instance = CASES[name].make(random.Random(f"{name} {seed}"))
+    if CASES[name].has_plan(instance) is not False:
+        return None
+    why = BY_NAME[name].why_infeasible
+    assert why is not None
+    sentence, figures = why(instance, Limits(), Watch())
+    assert_plan(name, instance, False)
+    kinds = []
+    for claim in claims_of(name, instance, sentence, figures):
+        assert_plan(name, changed(name, instance, claim.settings), claim.would_do)
+        for setting in claim.least:
+            smaller = step_less(setting, claim.settings[setting])
+            if smaller is not None:
+                assert_plan(name, changed(name, instance, {**claim.settings, setting: smaller}), False)
+        kinds.append(" ".join(sorted(claim.settings)) + ("" if claim.would_do else " never"))
+    return ", ".join(kinds) or "nothing"
+
+
+#: What must have been said at least once.
+KINDS = {
+    "stage_partitioning": {"memory", "memory never", "devices", "devices never"},
+    "flushed_partitioning": {"memory", "memory never", "devices", "devices never", "schedule"},
+    "hierarchical_partitioning": {"memory", "memory never"},
+    "operator_partitioning": {"memory", "stages", "memory stages", "devices", "devices stages variable-replicas"},
+    "pipeline_placement": {"memory", "memory never"},
+    "tmpc_knapsack": {"memory"},
+    "layer_assignment": {"stages", "nothing"},
+    "microbatch_schedule": {"memory", "in-flight", "deadline", "in-flight memory"},
+}
+
+
+def test_every_family_that_explains_is_examined() -> None:
+    assert {name for name, family in BY_NAME.items() if family.why_infeasible} == CASES.keys() == KINDS.keys()
+
+
+#: Seeds of what is seldom said.
+RARE = {"flushed_partitioning": (139,), "hierarchical_partitioning": (64,), "operator_partitioning": (94, 138)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_would_do_does_and_less_does_not(name: str) -> None:
+    examined(name, (*range(50), *RARE.get(name, ())))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_what_would_do_does_and_less_does_not_in_thousands(name: str, cases: int) -> None:
+    examined(name, (*range(50, cases), *RARE.get(name, ())))
+
+
+def examined(name: str, seeds: Iterable[int]) -> None:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        kinds = examine(name, seed)
+        if kinds is not None:
+            seen.update(["infeasible", *kinds.split(", ")])
+    print(name, dict(seen))
+    assert KINDS[name] <= seen.keys(), seen
+
+
+# --- what is said beside that, by families that look for no way out too
+
+
+def test_schedules_say_what_is_in_the_way() -> None:
+    """A bound on the iteration, or a stage with less room than it needs."""
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        instance = schedules(random.Random(f"schedules {seed}"))
+        free = replace(instance, deadline_s=None, objective="time")
+        if schedule_oracle.optimum(instance) is not None:
+            continue
+        reason = planner.solve(instance, method="cpsat").reason
+        late = re.search(r"no schedule is faster than (\S+) s; the deadline is (\S+) s", reason)
+        stuck = re.search(
+            r"stage (\d+) has room for (\d+) samples in flight; it gets stuck with less than (\d+)", reason
+        )
+        if late:
+            least = schedule_oracle.optimum(free)
+            assert least is not None and float(late[2]) == instance.deadline_s < float(late[1]) <= least * (1 + 1e-12)
+            seen["late"] += 1
+        if stuck:
+            stage, room, needed = map(int, stuck.groups())
+            assert room == instance.rooms[stage] * instance.stages[stage].microbatch < needed
+            assert schedule_oracle.optimum(with_room(instance, stage, needed - 1)) is None
+            seen["stuck"] += 1
+    assert min(seen["late"], seen["stuck"]) > 0, seen
+
+
+def test_stage_graphs_say_what_is_needed_at_least() -> None:
+    """A float less memory than one operator needs, or less in all than the model needs, is too little for any plan."""
+    seen: Counter[str] = Counter()
+    for seed in range(30):
+        graph = branching_cases.random_graph(seed, (4, 5), 2, series_parallel=True)
+        whole_bytes = math.fsum(4 * each.weight_bytes + each.activation_bytes for each in graph.operators)
+        instance = replace(graph, memory_bytes=whole_bytes * random.Random(f"graph {seed}").uniform(0.3, 0.49))
+        result = planner.solve(instance, method="graphpipe")
+        alone = re.search(r"alone needs (\S+) bytes; the largest device has (\S+)", result.reason)
+        whole = re.search(r"needs (\S+) bytes at least; all devices have (\S+)", result.reason)
+        for found, devices in ((alone, 1), (whole, instance.num_devices)):
+            if found is None:
+                continue
+            need, there = float(found[1]), float(found[2])
+            assert there == pytest.approx(devices * instance.memory_bytes, rel=1e-15) and there < need
+            assert result.status is Status.INFEASIBLE and "optimum" not in result.reason
+            less = math.nextafter(need, 0.0) if devices == 1 else need * (1 - 1e-9) / devices
+            assert math.isinf(branching_cases.least_of_all(replace(instance, memory_bytes=less)))
+            seen["alone" if devices == 1 else "whole"] += 1
+    assert min(seen["alone"], seen["whole"]) > 0, seen
+
+
+def test_meshes_say_whether_it_is_the_number_of_devices() -> None:
+    seen: Counter[bool] = Counter()
+    for seed in range(60):
+        instance = mesh_oracle.random_instance(random.Random(f"mesh {seed}"))
+        if mesh_oracle.optimum(instance) is not None:
+            continue
+        result = planner.solve(instance, exact=True)
+        assert result.status is Status.INFEASIBLE and "optimum" not in result.reason
+        counted = "expected degrees whose product divides" in result.reason
+        area = instance.tp_degree * instance.dp_degree
+        assert counted is (instance.rows * instance.columns % area > 0)
+        assert counted or "no exact cover exists" in result.reason
+        seen[counted] += 1
+    assert min(seen[True], seen[False]) > 0, seen
+
+
+def test_what_no_instance_may_declare_is_not_named() -> None:
+    """Sizes of up to 1e30 bytes may add up to more."""
+    rows = [[(1.0, 9e29)], [(1.0, 9e29)]]
+    sentence = planner.solve(knapsack_oracle.make(1.0, *rows)).reason
+    assert "no memory up to 1e+30 bytes would do" in sentence and "feasible" not in sentence
+    layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 0.0, 9e29, 0.0),)}) for v in range(2))
+    flat = StageInstance("vast", layers, (), 1, 1.0, 1.0, 4)
+    for instance, devices in ((flat, "1 device"), (on_machines(flat, 1, 1, 1.0, 1.0), "1 machine with 1 device")):
+        found = planner.solve(instance, exact=True)
+        assert f"no memory up to 1e+30 bytes would do with {devices}" in found.reason
+        assert "least_memory_bytes" not in found.stats
