@@ -6,6 +6,7 @@ stages on the longest path, m the micro-batches of a batch; the objective is (m 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from formulations.family import Answer
@@ -13,7 +14,7 @@ from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.modelled import prove
 from formulations.stage_partitioning import cpsat as flat_cpsat
 from formulations.stage_partitioning.assignment import Terms
-from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, allowed_dp_degrees, stage_memory
+from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
@@ -82,7 +83,7 @@ class Model(flat_cpsat.Model):
         limit = self.sizes.floor(self.terms.memory_limit)
         for d in self.terms.dp_degrees:
             y = -(-self.instance.flat.num_microbatches // d)
-            sizes = [self.sizes.floor(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) for o in self.terms.options]
+            sizes = [self.sizes.floor(self._size(o, y)) for o in range(len(self.terms.options))]
             total = sum((size * var for size, var in zip(sizes, self._choices(j), strict=True)), start=0)
             self.model.add(total <= limit).only_enforce_if(self.copies[j, d])
 
@@ -92,19 +93,37 @@ class Model(flat_cpsat.Model):
         return max(0.0, self.costs.restore((cpsat.whole(bound) - (2 * m + len(self.terms.stages))) / m))
 
     def cut_off(self, plan: StagePlan, values: Any) -> None:
-        """Forbid every stage that is too large; under GPipe at any degree that leaves it as many in flight."""
-        if self.instance.schedule is not Schedule.GPIPE:
+        """Not this combination of decisions, which only rounded bytes allowed, nor any with a stage as large."""
+        decided = [*self.choice.values(), *self.degrees.values()]
+        self.model.add_bool_or([~var for var in decided if values[var]])
+        if self.instance.schedule is Schedule.GPIPE:
+            self._cut_large(plan)
+        else:
             super().cut_off(plan, values)
-            return
-        flat = self.instance.flat
-        m = flat.num_microbatches
-        for stage in plan.stages:
-            if stage_memory(flat, stage, m) <= flat.memory_bytes * MEMORY_SLACK:
+
+    def _cut_large(self, plan: StagePlan) -> None:
+        """Of every stage that is too large under GPipe, not the fewest TMPCs that are too large together.
+
+        They are at any degree that leaves as many micro-batches to a replica.
+        """
+        m, limit = self.instance.flat.num_microbatches, self.terms.memory_limit
+        for chosen in self.terms.chosen(plan):
+            y = -(-m // chosen.dp_degree)
+            sizes = {o: self._size(o, y) for o in chosen.options}
+            fewest: list[int] = []
+            for option in sorted(sizes, key=lambda o: -sizes[o]):
+                fewest.append(option)
+                if math.fsum(sizes[o] for o in fewest) > limit:
+                    break
+            else:
                 continue
-            options = self.terms.chosen(StagePlan((stage,)))[0].options
             for (j, d), copied in self.copies.items():
-                if -(-m // d) >= -(-m // stage.dp_degree):
-                    self.model.add_bool_or([~copied, *(~self.choice[o, j] for o in options)])
+                if -(-m // d) >= y:
+                    self.model.add_bool_or([~copied, *(~self.choice[o, j] for o in fewest)])
+
+    def _size(self, option: int, in_flight: int) -> float:
+        tmpc = self.terms.options[option].tmpc
+        return tmpc.activation_bytes * in_flight + tmpc.static_bytes
 
 
 def build(instance: FlushedInstance, watch: Watch | None = None) -> Model:

@@ -179,3 +179,14 @@ def test_instances_survive_being_text_and_follow_overrides() -> None:
             FAMILY.read(content, "here", {"schedule": "dapple"})
     with pytest.raises(InstanceError, match="exactly"):
         flushed(replace(chain().flat, exactly=True))
+
+
+def test_a_stage_that_only_rounding_let_in_is_cut_off_at_once() -> None:
+    """Without any memory every TMPC is too large, whatever its few bytes are rounded to: not found plan by plan."""
+    layers = tuple(
+        Layer(v, {1: tuple(Tmpc(f"x{i}", 1.0 + i, 1.0, 0.0, 1e-6 * (1 + v + i)) for i in range(3))}) for v in range(4)
+    )
+    flat = StageInstance("starved", layers, (), 3, 0.0, 1.0, 6)
+    for schedule in Schedule:
+        found = planner.solve(flushed(flat, schedule), method="cpsat")
+        assert found.status == "infeasible" and found.stats["rounds"] <= 13, schedule

@@ -30,7 +30,7 @@ def check_exact(method: Any, instance: LayerAssignmentInstance, precision: float
     answer = solve(method, instance)
     assert answer.infeasible is (expected is None)
     if expected is None:
-        assert "--stages" in answer.reason and answer.stop is Stop.PROVED
+        assert "need a layer each" in answer.reason and answer.stop is Stop.PROVED
         return
     assert violations(instance, answer.plan) == (), instance
     objective = evaluate(instance, answer.plan)
