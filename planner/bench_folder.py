@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,12 +26,14 @@ SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
 
 
 def opened(out: str) -> Path:
-    """The folder, made if it is not there; `UsageError` if it cannot be."""
+    """The folder, made if it is not there; `UsageError` if it cannot be or may not be written."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError.at("--out", out, f"a folder that can be made ({error.strerror or error})") from None
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise UsageError.at("--out", out, "a folder that can be read and written")
     return folder
 
 
@@ -43,7 +46,7 @@ def rows_of(place: str | Path) -> list[Row]:
         If there is no such file, or a line is no row.
     """
     path = Path(place)
-    path = path / ROWS if path.is_dir() else path
+    path = path / ROWS if os.path.isdir(path) else path
     try:
         lines = read_text(path).split("\n")
     except InstanceError as error:
@@ -75,7 +78,7 @@ def kept(folder: Path) -> list[Row]:
         If the file does not hold rows, or cannot be written.
     """
     path = folder / ROWS
-    found = rows_of(path) if path.exists() else []
+    found = rows_of(path) if os.path.lexists(path) else []
     with writable(path, "--out"), path.open("ab") as file:
         whole = not file.tell() or path.read_bytes().endswith(b"\n")
     if not whole:

@@ -52,10 +52,10 @@ class Folder:
             held = any(self.path.iterdir())
         except OSError as error:
             raise UsageError.at("--out", str(self.path), f"a folder that can be written ({error.strerror})") from None
-        if not os.access(self.path, os.W_OK | os.X_OK):
+        if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
             raise UsageError.at("--out", str(self.path), "a folder that can be written")
         own = self.path / "census.json"
-        if own.is_file():
+        if os.path.isfile(own):
             content = parse_json(read_text(own), str(own))
             if not isinstance(content, dict) or content.get("fingerprint") != self._fingerprint:
                 raise UsageError.at(

@@ -34,8 +34,8 @@ def unwritable(path: str | Path, option: str, error: OSError) -> UsageError:
 
 def refuse_overwriting(out: str, *sources: str, option: str = "--out") -> None:
     """`UsageError` if ``out`` cannot be written or is one of the files that were read: before any work is done."""
-    number = _descriptor(out)
     with writable(out, option):
+        number = _descriptor(out)
         mode = _mode_or_none(out) if number is None else os.fstat(number).st_mode
     if number is not None:
         return

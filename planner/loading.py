@@ -152,11 +152,18 @@ def read_content(path: Path) -> Any:
 
 
 def published_file(name: str, inputs: str | None) -> Path | None:
-    """The published input of that name, in the folder given or named by the environment; ``None`` if there is none."""
+    """The published input of that name, in the folder given or named by the environment; ``None`` if there is none.
+
+    `UsageError` if the folder cannot be read.
+    """
     folder = inputs or os.environ.get(PUBLISHED)
     if not folder or not os.path.isdir(folder) or os.path.isabs(name):
         return None
-    homes = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())]
+    try:
+        homes = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())]
+    except OSError as error:
+        rule = f"a folder that can be read ({error.strerror or error})"
+        raise UsageError.at("--inputs" if inputs else PUBLISHED, folder, rule) from None
     return next((Path(home, name) for home in homes if os.path.isfile(os.path.join(home, name))), None)
 
 

@@ -134,20 +134,20 @@ def one_case(seed: int, folder: Path, capsys: Any, report: bool = False) -> None
     every_command(str(path), own, capsys, folder, report)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_names_are_shown_as_they_are(seed: int, tmp_path: Path, capsys: Any) -> None:
-    one_case(seed, tmp_path, capsys, report=seed < 2)
+    one_case(seed, tmp_path, capsys, report=seed == 1)
 
 
 @pytest.mark.slow
 def test_many_names_are_shown_as_they_are(cases: int, tmp_path: Path, capsys: Any) -> None:
-    for seed in range(6, 6 + cases):
+    for seed in range(3, 3 + cases):
         folder = tmp_path / str(seed)
         folder.mkdir()
         one_case(seed, folder, capsys, report=seed % 20 == 0)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_names_that_cannot_be_seen_never_reach_a_terminal(seed: int, tmp_path: Path, capsys: Any) -> None:
     """A file either has such a name refused, in one line, or shown escaped; so are names of files and settings."""
     rng = random.Random(seed)
