@@ -81,17 +81,17 @@ def describe(instance: StageGraph) -> dict[str, Any]:
 
 
 def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]:
-    """All partitions where the model is small, a proof over upsets where equal branches are rows, else CP-SAT."""
+    """All partitions where the model is small, upsets where equal branches are rows, else these and CP-SAT."""
     operators = f"{instance.num_operators} operators"
     provable = _one_size(instance) is None
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
     if provable and instance.num_operators > _SMALL and _suits(instance) is None:
-        return "cpsat" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
+        return "exact" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
     if exact:
         narrow = provable and instance.num_operators <= _NARROW and _fits_levels(instance, Watch(limits))
-        return "levels" if narrow else "cpsat", f"{operators}, {'narrow' if narrow else 'wide'}"
-    if provable and instance.num_operators <= _SMALL:
+        return "levels" if narrow else "exact", f"{operators}, {'narrow' if narrow else 'wide'}"
+    if provable and instance.num_operators <= _SMALL and _fits_levels(instance, Watch(limits)):
         return "levels", f"{operators}: all partitions, level by level"
     return "graphpipe-plus", operators
 
@@ -194,6 +194,14 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no rows",
         solve=lazy("formulations.stage_graph.proof:solve_downsets"),
         supports=_uniform,
+        effort=_effort(4),
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="levels or downsets, then cpsat on what they leave open",
+        solve=lazy("formulations.stage_graph.exact:solve"),
+        supports=_one_size,
         effort=_effort(4),
     ),
     Method(

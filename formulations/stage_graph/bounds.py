@@ -15,7 +15,7 @@ from formulations.alarm import alarm
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.downsets import Downsets, UnsuitableError, largest
 from formulations.stage_graph.problem import StagePlan, bottleneck_s, violations
-from solvers.outcome import OPTIMAL_GAP, Watch
+from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A target this much below a known plan's, relatively, is another target.
 _STEP = 1e-8
@@ -23,6 +23,8 @@ _STEP = 1e-8
 _ROUNDING = 1e-9
 #: Every stage keeps this many seconds per sample.
 _ANY_S = 1e15
+#: The method whose proof a bound by `Downsets` is.
+DOWNSETS = "downsets"
 #: Pairs of upsets for which a bound costs a few hundredths of a second.
 CHEAP_PAIRS = 200_000
 
@@ -69,8 +71,13 @@ class Proof:
         return self.infeasible or (self.plan is not None and self.value_s <= self.bound_s * (1 + OPTIMAL_GAP))
 
 
-def prove(costs: Costs, asks: Asks, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP) -> Proof:
-    """Raise the bound and improve the plan until they meet, the relaxation has no more to say, or the watch stops."""
+def prove(
+    costs: Costs, asks: Asks, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP, by: str = Prover.SEARCH
+) -> Proof:
+    """Raise the bound and improve the plan until they meet, the relaxation has no more to say, or the watch stops.
+
+    ``by``: whose proof the watch is told that it is.
+    """
     proof = replace(known)
     if proof.plan is None and not _look(costs, asks, proof, _ANY_S):
         proof.infeasible, proof.bound_s = True, known.bound_s
@@ -91,7 +98,7 @@ def prove(costs: Costs, asks: Asks, watch: Watch, known: Proof, gap: float = OPT
         if outcome:
             open_s = min(open_s, probe)
         elif not proof.stopped:
-            watch.bound(proof.bound_s)
+            watch.bound(proof.bound_s, by)
         probe = (proof.bound_s + open_s) / 2
     return proof
 
@@ -126,19 +133,25 @@ def _enough(costs: Costs, asks: Asks, proof: Proof, target_s: float, sizes: list
     return True
 
 
-def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> float:
-    """A bound on the objective that costs next to nothing: by `Downsets` where these are few, else `simple_bound`.
+def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str]:
+    """A bound on the objective that costs next to nothing, and whose it is: by `Downsets` where these are few.
 
-    An iteration takes at least as long as its slowest stage is busy.
+    Else it is `simple_bound`. An iteration takes at least as long as its slowest stage is busy.
     """
     instance = costs.instance
     samples = instance.minibatch if instance.objective == "iteration" else 1
     start = Proof(simple_bound(costs), plan, bottleneck_s(instance, plan))
     if instance.schedule != "uniform" or watch.stopped():
-        return start.bound_s * samples
+        return start.bound_s * samples, Prover.BOUNDS
     try:
         asks = Downsets(costs, watch, CHEAP_PAIRS)
     except UnsuitableError:
-        return start.bound_s * samples
+        return start.bound_s * samples, Prover.BOUNDS
     with alarm(watch):
-        return prove(costs, asks, Watch(), start, 1e-4).bound_s * samples * (1 - _ROUNDING)
+        found = prove(costs, asks, Watch(), start, 1e-4)
+    return found.bound_s * samples * (1 - _ROUNDING), whose(found, start, DOWNSETS)
+
+
+def whose(proof: Proof, start: Proof, by: str) -> str:
+    """Whose means proved what is proved: ``by``, unless the bound is still the one that the search began with."""
+    return by if proof.infeasible or proof.bound_s > start.bound_s else Prover.BOUNDS

@@ -1,7 +1,8 @@
 """Stage graphs by CP-SAT: one model (`cpsat_model`) for each micro-batch size.
 
 The sizes are taken from large to small, each below the best plan so far; between them one question without an
-objective, whether any smaller size is worth a look (`Case` with several sizes), mostly ends the search.
+objective, whether any smaller size is worth a look (`Case` with several sizes), mostly ends the search. The proof is
+the models' alone: other methods' plans may be hints and have to be beaten, bounds of others are no part of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.stage_graph import plus, proof
 from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.cpsat_devices import alike, most_s
@@ -21,11 +21,8 @@ from formulations.stage_graph.cpsat_model import Case, Model
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from instances.stage_graph import StageGraph
 from solvers import cpsat
-from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
-
-#: Smaller models need no other proof.
-_SMALL = 20
 
 
 @dataclass
@@ -34,7 +31,6 @@ class _Search:
     limits: Limits
     watch: Watch
     scale: Scale
-    low: int
     top: int
     solver: str = ""
     models: int = 0
@@ -48,9 +44,7 @@ class _Search:
 
     def size(self, size: int) -> float | None:
         """Solve one size; what no plan of that size (better than the best one) goes below, ``None`` if unknown."""
-        if self.high() < self.low:
-            return self._beaten()
-        built = Model(self.instance, Case((size,)), self.scale, self.low, self.high())
+        built = Model(self.instance, Case((size,)), self.scale, self.high())
         built.model.minimize(built.target)
         best = self.watch.best_plan
         if best is not None and best.stages[0].microbatch == size:
@@ -73,17 +67,16 @@ class _Search:
             for chosen in wrong:  # rounded sizes let in what does not fit
                 built.model.add_bool_or([each.negated() for each in chosen])
         if run.infeasible:
-            return self._beaten()
+            return self.beaten()
         return None if run.bound is None else self.seconds(run.bound)
 
     def worth(self, sizes: tuple[int, ...]) -> bool | None:
         """Whether some of these sizes may beat the best plan; ``None`` if unknown."""
-        if self.high() < self.low:
-            return False
-        run = self.run(Model(self.instance, Case(sizes), self.scale, self.low, self.high()).model, None)
+        run = self.run(Model(self.instance, Case(sizes), self.scale, self.high()).model, None)
         return False if run.infeasible else True if run.values is not None else None
 
-    def _beaten(self) -> float:
+    def beaten(self) -> float:
+        """What no plan goes below once none is better than the best one; ``inf`` if there is none at all."""
         best = self.watch.best_objective
         return math.inf if best is None else best * (1 - OPTIMAL_GAP / 2)
 
@@ -95,69 +88,61 @@ class _Search:
         """Run a model, and count its effort."""
         found = cpsat.run(model, self.limits, self.watch, on_solution=listen)
         self.models += 1
-        self.solver = found.solver
+        self.solver = found.solver or self.solver
         self.branches += int(found.stats.get("branches", 0))
         self.conflicts += int(found.stats.get("conflicts", 0))
         return found
 
 
-def solve(
-    instance: StageGraph, limits: Limits, watch: Watch, *, first: StagePlan | None = None, bound_s: float = 0.0
-) -> Answer[StagePlan]:
+def solve(instance: StageGraph, limits: Limits, watch: Watch, *, first: StagePlan | None = None) -> Answer[StagePlan]:
     """The optimum with one micro-batch size and 1F1B, on like devices or on a device graph.
 
-    ``first`` and ``bound_s`` are what is known already.
+    ``first`` is a plan that is known already.
     """
-    bound_s = max(bound_s, simple_bound(Costs(alike(instance))))
+    simple = simple_bound(Costs(alike(instance)))
+    watch.bound(simple, Prover.BOUNDS)
     if watch.stopped():
-        return Answer(first, bound_s, stop=watch.why())
-    if first is None and instance.device_graph is None:
-        start = _start(instance, limits, watch)
-        if start.infeasible or start.stop is Stop.PROVED:
-            return start
-        first, bound_s = start.plan, max(bound_s, start.bound or 0.0)
+        return Answer(first, stop=watch.why())
     if first is not None:
         watch.plan(first, evaluate(instance, first))
     top = most_s(instance)
     terms = instance.num_operators + 3 * len(instance.edges) + 2
-    scale = cost_scale(bound_s, terms, top * (instance.num_devices + 4))
-    search = _Search(instance, limits, watch, scale, max(0, scale.floor(bound_s * (1 - 1e-9))), scale.ceil(top))
-    bound = _sizes(search, bound_s)
+    scale = cost_scale(simple, terms, top * (instance.num_devices + 4))
+    search = _Search(instance, limits, watch, scale, scale.ceil(top))
+    bound = _sizes(search)
     plan, objective = watch.incumbent()
     stats = {"models": search.models, "branches": search.branches, "conflicts": search.conflicts}
-    done = bound == math.inf or (objective is not None and bound >= objective * (1 - OPTIMAL_GAP))
-    stop = Stop.PROVED if done else watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
     if bound == math.inf and plan is None:
         reason = "no partition fits into memory"
-        return Answer(infeasible=True, stop=stop, solver=search.solver, stats=stats, reason=reason)
-    bound = bound if objective is None else min(bound, objective)
-    return Answer(plan, bound=bound, stop=stop, solver=search.solver, stats=stats)
+        return Answer(
+            infeasible=True, stop=Stop.PROVED, proved_by=Prover.SOLVER, solver=search.solver, stats=stats, reason=reason
+        )
+    done = bound is not None and objective is not None and bound >= objective * (1 - OPTIMAL_GAP)
+    stop = Stop.PROVED if done else watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
+    return Answer(plan, bound, stop=stop, proved_by=Prover.SOLVER, solver=search.solver, stats=stats)
 
 
-def _start(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """A plan to begin with; of large models with branches in rows also a bound, or a proof."""
-    if instance.num_operators > _SMALL and proof.suits(instance) is None:
-        return proof.solve_downsets(instance, limits, watch)
-    return Answer(plus.solve(instance, limits, watch).plan)
+def _sizes(search: _Search) -> float | None:
+    """What no plan goes below by the models alone, ``inf`` if there is none; ``None`` if a size was left undecided.
 
-
-def _sizes(search: _Search, bound_s: float) -> float:
-    """What no plan goes below, ``inf`` if there is none; better plans go to the watch."""
+    Better plans go to the watch. So does a bound over all sizes while some are left undecided; as it takes these from
+    `simple_bound`, it is that one's.
+    """
     sizes = sorted(search.instance.microbatch_sizes, reverse=True)
-    bounds = []
+    bounds: list[float] = []
     for number, size in enumerate(sizes):
-        found, rest = search.size(size), tuple(sizes[number + 1 :])
-        bounds.append(bound_s if found is None else max(found, bound_s))
+        found = search.size(size)
+        if found is None:
+            return None
+        bounds.append(found)
+        rest = tuple(sizes[number + 1 :])
         if rest:
             simple = simple_bound(Costs(alike(replace(search.instance, microbatches=rest))))
-            search.watch.bound(min(*bounds, simple))
+            search.watch.bound(min(*bounds, simple), Prover.BOUNDS)
             if search.watch.stopped():
-                return min(*bounds, max(bound_s, simple))
-            if simple >= search._beaten():
-                bounds.append(simple)
-                break
+                return None
             if len(rest) > 1 and search.worth(rest) is False:
-                bounds.append(search._beaten())
+                bounds.append(search.beaten())
                 break
-    best = min(bounds)
-    return best if best == math.inf or search.watch.best_objective is None else min(best, search.watch.best_objective)
+    best, objective = min(bounds), search.watch.best_objective
+    return best if best == math.inf or objective is None else min(best, objective)

@@ -39,14 +39,14 @@ class Case:
 
 
 class Model:
-    """The model of a case; ``target`` is the time per sample in units of ``scale``."""
+    """The model of a case; ``target`` is the time per sample in units of ``scale``, at most ``high``."""
 
-    def __init__(self, instance: StageGraph, case: Case, scale: Scale, low: int, high: int) -> None:
+    def __init__(self, instance: StageGraph, case: Case, scale: Scale, high: int) -> None:
         self.instance, self.case, self.scale = instance, case, scale
         self.model = cp_model.CpModel()
         self.slots = range(min(instance.num_operators, instance.num_devices))
         self.degrees = range(1, min(instance.num_devices, max(case.sizes)) + 1)
-        self.target = self.model.new_int_var(low, high, "target")
+        self.target = self.model.new_int_var(0, high, "target")
         self._partition()
         self._devices()
         self.links: Links | None = link_devices(self) if instance.device_graph is not None else None

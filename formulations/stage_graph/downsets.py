@@ -6,7 +6,7 @@ that branch may as well stand still, so a stage's cost depends on both upsets al
 many micro-batches are in flight: a stage with the last operator keeps one, others at least two. With the whole
 mini-batch as the micro-batch, or half of it, that is all there is to keep, and the program is exact.
 
-With a divisor of a micro-batch size no stage is faster, it only needs less memory.
+With a divisor of a micro-batch size no stage is faster; it may only need less memory.
 
 Source: made for this project, after Piper's downsets; the symmetry is noted in the project's specification.
 """

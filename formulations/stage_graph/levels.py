@@ -20,8 +20,8 @@ from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, bits
 from formulations.stage_graph.kernels_levels import packed
-from formulations.stage_graph.problem import StagePlan, evaluate
-from formulations.stage_graph.upsets import MAX_PAIRS, Array, Chains, TooManyError
+from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.upsets import MAX_PAIRS, Array, Chains, TooManyError, best_of_sizes
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
 
@@ -115,18 +115,3 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     with alarm(watch):
         return best_of_sizes(instance, search, watch)
-
-
-def best_of_sizes(instance: StageGraph, search: Chains, watch: Watch) -> Answer[StagePlan]:
-    """The best plan over all micro-batch sizes, of a search that leaves nothing out."""
-    best, objective = None, np.inf
-    for microbatch in reversed(instance.microbatch_sizes):
-        found = search.best_at(microbatch, objective * (1 - 1e-12))
-        if found is not None and (value := evaluate(instance, found)) < objective:
-            best, objective = found, value
-            watch.plan(found, value)
-        if watch.stopped():
-            return Answer(best, stop=watch.why(), stats=search.stats())
-    if best is None:
-        return Answer(infeasible=True, stop=Stop.PROVED, stats=search.stats(), reason="no partition fits into memory")
-    return Answer(best, bound=objective * (1 - 1e-11), stop=Stop.PROVED, stats=search.stats())

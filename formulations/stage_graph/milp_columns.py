@@ -9,6 +9,7 @@ The least target comes from the finite list of what stages can take, as in ``lev
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -17,9 +18,8 @@ from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble, bits
 from formulations.stage_graph.kernels_levels import needed
-from formulations.stage_graph.levels import best_of_sizes
 from formulations.stage_graph.problem import StagePlan
-from formulations.stage_graph.upsets import Chains, TooManyError
+from formulations.stage_graph.upsets import Chains, TooManyError, best_of_sizes
 from instances.stage_graph import StageGraph
 from solvers import milp
 from solvers.outcome import Limits, Prover, Stop, Watch
@@ -62,7 +62,7 @@ class Columns(Chains):
             if self.need[number, depth] <= instance.num_devices
         }
         run = milp.run(self._model(columns), self.limits, self.watch)
-        self.solver = run.solver
+        self.solver = run.solver or self.solver
         self.search_nodes += int(run.stats.get("search_nodes", 0))
         if run.values is None:
             if not run.infeasible:  # no proof: nothing more can be said
@@ -107,14 +107,10 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     with alarm(watch):
         found = best_of_sizes(instance, search, watch)
-    counts = {"columns": len(search.masks), "models": search.rounds, "search_nodes": search.search_nodes}
-    return Answer(
-        found.plan,
-        found.bound,
-        found.infeasible,
-        found.stop,
-        Prover.SOLVER,
-        search.solver,
-        found.reason or search.failure,
-        counts,
+    return replace(
+        found,
+        proved_by=Prover.SOLVER if search.solver else Prover.SEARCH,  # no set may fit: then no model is run
+        solver=search.solver,
+        reason=found.reason or search.failure,
+        stats={"columns": len(search.masks), "models": search.rounds, "search_nodes": search.search_nodes},
     )

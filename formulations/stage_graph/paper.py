@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from formulations.alarm import alarm
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.stage_graph.bounds import cheap_bound
 from formulations.stage_graph.costs import Costs, assemble, shortage
 from formulations.stage_graph.iteration import iteration_s, objective_of
@@ -163,15 +164,17 @@ def concluded(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats:
     if not plans:
         short = shortage(instance)
         if short:
-            return Answer(infeasible=True, stop=Stop.PROVED, stats=stats, reason=short)
+            return replace(infeasible_by_counting(short), stats=stats)
         return Answer(stop=watch.why(), stats=stats, reason=_NO_PLAN)
     rows = [row(instance, plan) for plan in plans]
     quickest = min(range(len(rows)), key=lambda number: float(rows[number]["iteration_s"]))
     chosen = quickest if instance.objective == "iteration" else _better(rows)
+    bound, by = cheap_bound(Costs(instance), watch, plans[chosen])
     return Answer(
         plan=plans[chosen],
-        bound=cheap_bound(Costs(instance), watch, plans[chosen]),
+        bound=bound,
         stop=watch.why(),
+        proved_by=by,
         stats={**stats, **rows[chosen], "quickest_iteration": rows[quickest], "sweep": rows},
     )
 

@@ -169,12 +169,16 @@ class Fewest:
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:  # noqa: ARG001
     """Plans of least bottleneck, and shallower ones where these may be quicker."""
-    costs = Costs(instance)
     try:
         with alarm(watch):
-            return _small(instance, Levels(costs, watch, SMALL_PAIRS), watch)
+            return _small(instance, Levels(Costs(instance), watch, SMALL_PAIRS), watch)
     except TooManyError:
-        pass  # wide: the recursion below leaves some partitions out
+        return solve_wide(instance, watch)
+
+
+def solve_wide(instance: StageGraph, watch: Watch) -> Answer[StagePlan]:
+    """The same by the recursion alone, which leaves some partitions out."""
+    costs = Costs(instance)
     order = decompose(costs)
     try:
         searches = [Fewest(costs, order.segment, Reach.STRADDLE, watch)]
@@ -285,7 +289,7 @@ def _sweep(instance: StageGraph, search: Fewest, watch: Watch) -> Iterator[Stage
 def _targets(search: Fewest, microbatch: int, parts: list[Part]) -> tuple[Any, int]:
     """Times per sample that stages can have, ascending, and which of them there should be a plan for.
 
-    The stages of a larger micro-batch size fit at a smaller one, too: their slowest is such a time.
+    The stages of a larger micro-batch size mostly fit at a smaller one, too: their slowest is such a time.
     """
     tps, room = search.tables.at(microbatch)
     low = search.costs.compute_s(search.costs.everything, microbatch) / microbatch / search.devices * (1 - 1e-9)

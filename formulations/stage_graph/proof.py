@@ -5,12 +5,13 @@ Models without rows of operators side by side have all their upsets looked at, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph import levels, plus
-from formulations.stage_graph.bounds import Proof, prove, simple_bound
+from formulations.stage_graph.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.downsets import Downsets, UnsuitableError, shape_of
 from formulations.stage_graph.problem import StagePlan, bottleneck_s
@@ -27,20 +28,23 @@ def suits(instance: StageGraph) -> str | None:
     return None
 
 
-def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The plan of the wide recursion, then a proof, or better plans, by dynamic programming over upsets."""
+def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: str = Prover.SEARCH) -> Answer[StagePlan]:
+    """The plan of the wide recursion, then a proof, or better plans, by dynamic programming over upsets.
+
+    ``by``: what the result calls this proof; that of models of another structure is ``levels``'.
+    """
     costs = Costs(instance)
     try:
         downsets = Downsets(costs, watch)
     except UnsuitableError:
-        return levels.solve(instance, limits, watch)
+        return replace(levels.solve(instance, limits, watch), proved_by="levels")
     first = plus.solve(instance, limits, watch)
     start = Proof(simple_bound(costs), first.plan)
     if first.plan is not None:
         start.value_s = bottleneck_s(instance, first.plan)
     watch.bound(start.bound_s, Prover.BOUNDS)
     with alarm(watch):
-        proof = prove(costs, downsets, watch, start, max(limits.gap, OPTIMAL_GAP / 2))
+        proof = prove(costs, downsets, watch, start, max(limits.gap, OPTIMAL_GAP / 2), by)
     stats: dict[str, Any] = {
         **first.stats,
         "upsets": downsets.shape.num_upsets(),
@@ -48,6 +52,7 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch) -> Answer
         "proof_pairs": downsets.shape.num_pairs() * downsets.rounds,
     }
     if proof.infeasible:
-        return Answer(infeasible=True, stop=Stop.PROVED, stats=stats, reason="no partition fits into memory")
+        reason = "no partition fits into memory"
+        return Answer(infeasible=True, stop=Stop.PROVED, proved_by=by, stats=stats, reason=reason)
     stop = Stop.PROVED if proof.closed else watch.why()
-    return Answer(proof.plan, bound=proof.bound_s, stop=stop, stats=stats)
+    return Answer(proof.plan, bound=proof.bound_s, stop=stop, proved_by=whose(proof, start, by), stats=stats)

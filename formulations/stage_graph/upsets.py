@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from formulations.family import Answer
+from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs, assemble, bits
 from formulations.stage_graph.kernels_levels import needed, placed
-from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.problem import StagePlan, evaluate
 from formulations.stage_graph.tables import StageTables
 from instances.graph import downsets
-from solvers.outcome import Watch
+from instances.stage_graph import StageGraph
+from solvers.outcome import Prover, Stop, Watch
 
 Array = Any
 #: Sizes that take a second or two to lay out.
@@ -162,3 +165,19 @@ class Chains:
             else:
                 best, high = found, middle
         return best
+
+
+def best_of_sizes(instance: StageGraph, search: Chains, watch: Watch) -> Answer[StagePlan]:
+    """The best plan over all micro-batch sizes, of a search that leaves nothing out."""
+    best, objective = None, np.inf
+    watch.bound(simple_bound(search.costs), Prover.BOUNDS)
+    for microbatch in reversed(instance.microbatch_sizes):
+        found = search.best_at(microbatch, objective * (1 - 1e-12))
+        if found is not None and (value := evaluate(instance, found)) < objective:
+            best, objective = found, value
+            watch.plan(found, value)
+        if watch.stopped():
+            return Answer(best, stop=watch.why(), stats=search.stats())
+    if best is None:
+        return Answer(infeasible=True, stop=Stop.PROVED, stats=search.stats(), reason="no partition fits into memory")
+    return Answer(best, bound=objective * (1 - 1e-11), stop=Stop.PROVED, stats=search.stats())

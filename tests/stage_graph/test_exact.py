@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import random
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 from branching_cases import partitions, random_graph
 
 import planner
 from formulations.family import Answer
-from formulations.stage_graph import FAMILY, cpsat, levels, milp_columns, plus
+from formulations.stage_graph import FAMILY, cpsat, levels, milp_columns, upsets
 from formulations.stage_graph.costs import Costs, with_in_flight
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
-from instances.branching import mmt
+from instances.branching import candle_uno, mmt
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
 from planner.errors import UsageError
 from solvers.outcome import Limits, Stop, Watch
@@ -33,13 +35,7 @@ def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
     return objective
 
 
-def without_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-SAT has to find its plans by itself."""
-    monkeypatch.setattr(plus, "solve", lambda *_: Answer())
-
-
-def test_cpsat_and_columns_and_levels_agree(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_a_start(monkeypatch)
+def test_cpsat_and_columns_and_levels_agree(cases: int) -> None:
     infeasible = columns = 0
     for seed in range(cases // 3):
         instance = random_graph(seed + 4000, (1, 8), 1 + seed % 4, series_parallel=bool(seed % 2))
@@ -53,8 +49,7 @@ def test_cpsat_and_columns_and_levels_agree(cases: int, monkeypatch: pytest.Monk
     assert 0 < infeasible < cases // 4 and columns > cases // 10
 
 
-def test_sizes_that_do_not_divide_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_a_start(monkeypatch)
+def test_sizes_that_do_not_divide_each_other() -> None:
     for seed in range(6):
         instance = replace(random_graph(seed, (3, 6), 4, series_parallel=True), minibatch=12, microbatches=(2, 3, 4))
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
@@ -111,8 +106,10 @@ def test_what_exact_methods_are_chosen() -> None:
     time = AffineTime(0.0, 1.0)
     apart = StageGraph("apart", (Operator("", time, time, 1.0, 1.0),) * 22, (), 4, 1e3, 1.0, 0.0, 4)
     mixed = tuple(replace(each, weight_bytes=float(number)) for number, each in enumerate(apart.operators))
-    assert (chosen(mmt()), chosen(mmt(), False)) == ("cpsat", "downsets")
-    assert chosen(replace(apart, operators=mixed)) == "cpsat"
+    assert (chosen(mmt()), chosen(mmt(), False)) == ("exact", "downsets")
+    assert chosen(replace(apart, operators=mixed)) == "exact"
+    few = replace(apart, operators=mixed[:14])  # more upsets than are laid out
+    assert (chosen(few), chosen(few, False)) == ("exact", "graphpipe-plus")
     assert chosen(random_graph(1, (6, 6), 4, series_parallel=False)) == "levels"
     assert chosen(unlike_devices(0)) == chosen(unlike_devices(0), False) == "cpsat"
 
@@ -128,11 +125,98 @@ def test_columns_have_a_limit() -> None:
     assert answer.stop is Stop.SIZE_LIMIT and answer.plan is None
 
 
-def test_a_time_limit_keeps_plan_and_bound() -> None:
+@pytest.mark.parametrize("method", ["cpsat", "exact"])
+def test_a_time_limit_keeps_plan_and_bound(method: str) -> None:
     limits = Limits(time_s=3.0)
-    watch = Watch(limits)
-    instance = random_graph(7000, (20, 20), 6, series_parallel=False)
-    answer = cpsat.solve(instance, limits, watch)
-    assert watch.elapsed_s() < 6 and answer.plan is not None and answer.bound is not None
-    assert 0 < answer.bound <= evaluate(instance, answer.plan)
-    assert Costs(instance).work_s(Costs(instance).everything) / 6 <= answer.bound * (1 + 1e-6)
+    instance = random_graph(7002, (20, 20), 6, series_parallel=False)
+    result = planner.solve(instance, method=method, limits=limits)
+    assert result.seconds < 6 and result.bound is not None
+    assert result.objective is not None or method == "exact"  # which searches for plans before the model runs
+    assert Costs(instance).work_s(Costs(instance).everything) / 6 <= result.bound * (1 + 1e-6)
+    assert result.stop in (Stop.TIME_LIMIT, Stop.PROVED)
+
+
+OTHERS = (
+    "levels:solve",
+    "proof:solve_downsets",
+    "plus:solve",
+    "plus:solve_wide",
+    "paper:solve_graphpipe",
+    "paper:solve_pipedream",
+    "paper:solve_data_parallel",
+    "piper:solve",
+    "exact:solve",
+    "cpsat:solve",
+    "milp_columns:solve",
+)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp_columns])
+def test_models_prove_by_themselves(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [levels.solve(each, Limits(), Watch()) for each in SMALL]
+    solve = room.solve
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("another method's search")
+
+    for name in OTHERS:
+        module, _, function = name.partition(":")
+        monkeypatch.setattr(importlib.import_module(f"formulations.stage_graph.{module}"), function, refuse)
+    for instance, other in zip(SMALL, expected, strict=True):
+        watch = Watch()
+        answer = solve(instance, Limits(), watch)
+        assert value(instance, answer) == pytest.approx(value(instance, other), rel=1e-6)
+        assert answer.proved_by == "solver" and answer.solver
+        assert set(watch.bounds) <= {"bounds"}
+
+
+#: Some with a plan and one without.
+SMALL = [
+    *(random_graph(seed, (4, 6), 3, series_parallel=bool(seed % 2)) for seed in range(5)),
+    replace(random_graph(0, (4, 6), 3, series_parallel=False), memory_bytes=15.0),
+]
+
+
+@pytest.mark.parametrize("room", [cpsat, milp_columns])
+@pytest.mark.parametrize("factor", [0.0, 2.0])
+def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
+    room: ModuleType, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without it the model proves as much, and if it were false the model would know better.
+    for instance in SMALL:
+        optimum = value(instance, levels.solve(instance, Limits(), Watch()))
+        if optimum == math.inf:
+            continue
+        for module in (cpsat, upsets):
+            monkeypatch.setattr(module, "simple_bound", lambda _, optimum=optimum: factor * optimum)
+        answer = room.solve(instance, Limits(), Watch())
+        assert answer.stop is Stop.PROVED and answer.bound is not None and answer.plan is not None
+        assert optimum * (1 - 1e-6) <= answer.bound <= evaluate(instance, answer.plan) == pytest.approx(optimum, 1e-6)
+        monkeypatch.undo()
+
+
+def test_exact_says_whose_proof_it_is() -> None:
+    times = [AffineTime(0.0, 1.0 + node / 10) for node in range(14)]
+    operators = tuple(Operator("", time, time, float(node), 1.0) for node, time in enumerate(times))
+    apart = StageGraph("apart", operators, (), 2, 1e3, 1.0, 0.0, 4)  # more upsets than are laid out
+    expected = {
+        "levels": random_graph(1, (6, 6), 4, series_parallel=False),
+        "downsets": candle_uno(devices=8),
+        "cpsat": apart,
+    }
+    for by, instance in expected.items():
+        result = planner.solve(instance, method="exact")
+        assert (result.status.value, result.proved_by) == ("optimal", by)
+        assert bool(result.solver) == (by == "cpsat")
+    assert planner.solve(unlike_devices(0), method="exact").proved_by == "cpsat"
+    starved = replace(candle_uno(devices=8), memory_bytes=1.0)
+    assert planner.solve(starved, method="exact").proved_by == "downsets"
+
+
+def test_shared_proofs_are_counted_once() -> None:
+    report = planner.crosscheck(random_graph(1, (5, 5), 3, series_parallel=True))
+    proofs = {result.method: result.proved_by for result in report.results if result.stop is Stop.PROVED}
+    assert (proofs["levels"], proofs["cpsat"], proofs["milp-columns"]) == ("search", "solver", "solver")
+    assert proofs["exact"] == "levels" and set(proofs.values()) <= {"search", "solver", "levels", "downsets", "bounds"}
+    names = {by if by in ("levels", "downsets", "bounds") else method for method, by in proofs.items()}
+    assert report.independent_proofs == len(names) <= 5

@@ -43,7 +43,7 @@ def test_the_fullest_replica_counts(method: str) -> None:
 @pytest.mark.parametrize("sizes", [(3,), (1, 3)])
 def test_the_model_alone_knows_it(sizes: tuple[int, ...]) -> None:
     def fits(memory: float, degree: int) -> bool:
-        built = Model(replace(UNEVEN, memory_bytes=memory, microbatches=sizes), Case(sizes), Scale(0), 0, 100)
+        built = Model(replace(UNEVEN, memory_bytes=memory, microbatches=sizes), Case(sizes), Scale(0), 100)
         built.model.add(built.degree[0, degree] == 1)
         return not cp.run(built.model, Limits()).infeasible
 

@@ -1,0 +1,41 @@
+"""``exact``: compiled searches first, then a CP-SAT model on what they leave open.
+
+Plans go from one to the next, as a hint and as what has to be beaten; bounds do not, so the proof is one method's own
+and the result has its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from formulations.family import Answer
+from formulations.stage_graph import cpsat, levels, plus, proof
+from formulations.stage_graph.bounds import DOWNSETS, simple_bound
+from formulations.stage_graph.costs import Costs
+from formulations.stage_graph.cpsat_devices import alike
+from formulations.stage_graph.problem import StagePlan
+from instances.stage_graph import StageGraph
+from solvers.outcome import Limits, Prover, Stop, Watch
+
+#: Models with so few operators have all their partitions looked at first.
+_SMALL = 20
+
+
+def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The optimum with one micro-batch size and 1F1B, by whichever method proves it first; ``proved_by`` names it."""
+    watch.bound(simple_bound(Costs(alike(instance))), Prover.BOUNDS)
+    start = Answer[StagePlan]() if instance.device_graph is not None else _compiled(instance, limits, watch)
+    if start.stop is Stop.PROVED or watch.stopped():
+        return start
+    found = cpsat.solve(instance, limits, watch, first=start.plan)
+    return replace(found, proved_by="cpsat", stats={**start.stats, **found.stats})
+
+
+def _compiled(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """A plan, and mostly a proof, without a solver."""
+    if instance.num_operators > _SMALL and proof.suits(instance) is None:
+        return proof.solve_downsets(instance, limits, watch, by=DOWNSETS)
+    found = levels.solve(instance, limits, watch)
+    if found.stop is not Stop.SIZE_LIMIT:
+        return replace(found, proved_by="levels")
+    return plus.solve_wide(instance, watch)
