@@ -123,5 +123,5 @@ def _seconds(case: Case, ratio: Ratio, batch: int, held: int, limits: Limits, *,
     graph.pin(1, kfkb(graph.counts[1], graph.rooms[1], case.k_y))
     if pinned:
         graph.pin(0, kfkb(graph.counts[0], graph.rooms[0], case.k_x))
-    found: float | None = lazy("formulations.microbatch_schedule.cpsat:proved_seconds")(graph, limits)
+    found: float | None = lazy("formulations.microbatch_schedule.exact:proved_seconds")(graph, limits)
     return found

@@ -1,11 +1,11 @@
-"""The best of several schedules (`search`), mended and improved; for the least memory, at every size that is tried."""
+"""The best of several schedules (`search`), repaired and improved; for least memory, at every size that is tried."""
 
 from __future__ import annotations
 
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.common import figures, impossible, lower_bound, offer
-from formulations.microbatch_schedule.memory import least_memory
+from formulations.microbatch_schedule.memory import by_search, least_memory
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import search
 from formulations.simulate_graph import GraphTrace, PassGraph
@@ -23,7 +23,7 @@ def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[Sc
         return proof
     watch.bound(lower_bound(instance, graph), Prover.BOUNDS)
     if instance.objective == "memory":
-        return least_memory(instance, limits, watch)
+        return least_memory(instance, watch, by_search(instance, limits, watch), past_unknown=True)
 
     def found(trace: GraphTrace) -> None:
         offer(instance, watch, trace)

@@ -6,11 +6,12 @@ from typing import Any
 
 from formulations.amounts import exactly
 from formulations.family import Answer, infeasible_by_counting
-from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
+from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
+from formulations.microbatch_schedule.chains import chains
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
 from formulations.simulate_graph import GraphTrace, PassGraph
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Stop, Watch
+from solvers.outcome import Watch
 
 #: A deadline holds up to this part, as in the definition.
 SLACK = 1e-9
@@ -64,7 +65,7 @@ def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[ScheduleP
         bound = iteration_bound(graph)
         if bound > instance.deadline_s * (1 + 2 * SLACK):
             late = f"no schedule is faster than {exactly(bound)} s; the deadline is {exactly(instance.deadline_s)} s"
-            return Answer(infeasible=True, stop=Stop.PROVED, reason=late)
+            return infeasible_by_counting(late)
     return None
 
 

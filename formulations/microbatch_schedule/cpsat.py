@@ -2,26 +2,25 @@
 
 Durations are fixed, so a start is all there is to decide; the order of the passes of either kind is given, so what is
 decided is where backward passes go between forward passes. A schedule that comes back is run once more with its orders
-and the seconds as declared.
+and the seconds as declared. The model knows no bounds but its own; it begins with the greedy schedule.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.microbatch_schedule.bounds import chains, iteration_bound
 from formulations.microbatch_schedule.common import SLACK, offer
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.proof import prove
+from formulations.microbatch_schedule.proof import posed, prove
 from formulations.microbatch_schedule.units import Units, scaled, units
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Prover, Run, Stop, Watch
+from solvers.outcome import Limits, Prover, Run, Watch
 
 #: Up to so many open pairs of passes a variable for each is worth its price: with little room proofs take a tenth of
 #: the conflicts, with much room they take several times as long.
@@ -30,13 +29,18 @@ _DECIDED_PAIRS = 350
 
 @dataclass
 class CpsatModel:
-    """``start[p]`` of every pass and the ``iteration``, in units."""
+    """``start[p]`` of every pass and the ``iteration``, in units; ``whole`` is the graph in whole units.
+
+    ``least``: the iteration takes no fewer units, as whoever built it knows beforehand.
+    """
 
     model: cp_model.CpModel
     start: list[cp_model.IntVar]
     iteration: cp_model.IntVar
     graph: PassGraph
+    whole: PassGraph
     units: Units
+    least: int = 0
 
     def orders(self, values: Any) -> list[str]:
         """The order of each stage's passes; passes that take no whole unit may start together."""
@@ -53,7 +57,7 @@ class CpsatModel:
 def build(
     graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None, resource: str = "cap"
 ) -> CpsatModel:
-    """The model of a graph that is possible, without an objective.
+    """The model of a graph, without an objective.
 
     Parameters
     ----------
@@ -65,7 +69,7 @@ def build(
         How a stage's room is kept: ``cap`` (forward pass j + c waits for backward pass j) or ``cumulative`` (as much as
         that many micro-batches hold at once).
     """
-    unit = units(graph, iteration_bound(graph))
+    unit = units(graph)
     first = None if orders is None else run(scaled(graph, unit), orders)
     whole = scaled(graph if resource == "cap" else PassGraph(graph.instance, graph.counts), unit)
     latest = sum(whole.seconds) + len(whole.seconds) * max(lag for waits in whole.before for _, lag in waits)
@@ -73,19 +77,18 @@ def build(
         latest = first.iteration_s
     if deadline_s is not None:
         latest = min(latest, unit.within(deadline_s * (1 + 2 * SLACK)))
-    known, model = chains(whole), cp_model.CpModel()
+    model = cp_model.CpModel()
     start = [
-        model.new_int_var(int(head), max(int(head), int(latest - seconds - tail)), f"start[{number}]")
-        for number, (head, seconds, tail) in enumerate(zip(known.heads, whole.seconds, known.tails, strict=True))
+        model.new_int_var(0, max(0, int(latest - seconds)), f"start[{number}]")
+        for number, seconds in enumerate(whole.seconds)
     ]
-    least = cpsat.whole(iteration_bound(whole))
-    iteration = model.new_int_var(least, max(least, int(latest)), "iteration")
+    iteration = model.new_int_var(0, max(0, int(latest)), "iteration")
     model.add(iteration <= int(latest))
     # A pass starts when all it waits for has ended and come.
     for number, waits in enumerate(whole.before):
         for earlier, lag in waits:
             model.add(start[number] >= start[earlier] + int(whole.seconds[earlier] + lag))
-    built = CpsatModel(model, start, iteration, graph, unit)
+    built = CpsatModel(model, start, iteration, graph, whole, unit)
     pairs = sum(count * (room - 1) for count, room in zip(whole.counts, whole.rooms, strict=True))
     for stage in range(len(whole.counts)):
         _add_stage(built, whole, stage)
@@ -142,41 +145,39 @@ def _add_room(built: CpsatModel, whole: PassGraph, stage: int, latest: int) -> N
     built.model.add_cumulative(held, [1] * count, room)
 
 
-def proved_seconds(graph: PassGraph, limits: Limits) -> float | None:
-    """The seconds of the shortest iteration of a graph; ``None`` if there is none, or no proof within the limits."""
-    if not graph.is_possible():
-        return None
-    built = build(graph)
-    built.model.minimize(built.iteration)
-    outcome = cpsat.run(built.model, limits)
-    if outcome.stop is not Stop.PROVED or outcome.values is None:
-        return None
-    return run(graph, built.orders(outcome.values)).iteration_s
-
-
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch, *, resource: str = "cap") -> Answer[SchedulePlan]:
     """The best schedule, and a bound that is exact where all seconds are multiples of one decimal fraction."""
-    return prove(instance, limits, watch, _Backend(instance, limits, watch, resource))
+    return prove(instance, limits, watch, Backend(instance, limits, watch, resource))
 
 
 @dataclass
-class _Backend:
+class Backend:
+    """CP-SAT's models of one instance (`proof.Backend`)."""
+
     instance: ScheduleInstance
     limits: Limits
     watch: Watch
-    resource: str
-    version: str = field(default_factory=cpsat.version)
+    resource: str = "cap"
 
-    def minimise(self, graph: PassGraph, orders: list[str]) -> Run:
+    def build(self, graph: PassGraph, orders: list[str] | None) -> CpsatModel:
+        """The model of a question."""
+        graph, deadline = posed(self.instance, graph)
+        return build(graph, orders, deadline_s=deadline, resource=self.resource)
+
+    def hear_bound(self, built: CpsatModel, bound: float) -> None:
+        """Tell the watch of a bound on the iteration."""
+        self.watch.bound(built.units.seconds(cpsat.whole(bound)), Prover.SOLVER)
+
+    def minimise(self, graph: PassGraph, orders: list[str] | None) -> Run:
         """The shortest iteration; the watch is told."""
-        built = build(graph, orders, deadline_s=self.instance.deadline_s, resource=self.resource)
+        built = self.build(graph, orders)
         built.model.minimize(built.iteration)
 
         def listen(values: Any) -> None:
             offer(self.instance, self.watch, run(graph, built.orders(values)))
 
         def told(bound: float) -> None:
-            self.watch.bound(built.units.seconds(cpsat.whole(bound)), Prover.SOLVER)
+            self.hear_bound(built, bound)
 
         outcome = cpsat.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
         if outcome.values is not None:
@@ -185,10 +186,8 @@ class _Backend:
             told(outcome.bound)
         return outcome
 
-    def decide(self, graph: PassGraph) -> list[str] | bool | None:
+    def decide(self, graph: PassGraph) -> tuple[Run, list[str] | None]:
         """Whether the deadline can be kept, and how."""
-        built = build(graph, deadline_s=self.instance.deadline_s, resource=self.resource)
+        built = self.build(graph, None)
         outcome = cpsat.run(built.model, self.limits, self.watch)
-        if outcome.infeasible:
-            return False
-        return None if outcome.values is None else built.orders(outcome.values)
+        return outcome, None if outcome.values is None else built.orders(outcome.values)

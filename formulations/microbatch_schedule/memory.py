@@ -8,7 +8,7 @@ so the sizes are bisected.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
@@ -17,10 +17,20 @@ from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import EFFORT, search
 from formulations.simulate_graph import GraphTrace, PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
-#: Whether an iteration with these rooms keeps the deadline: its orders, ``False`` if proved not, ``None`` if unknown.
-Decide = Callable[[PassGraph], "list[str] | bool | None"]
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether an iteration with some rooms keeps the deadline (``None``: unknown), by whose means, and which solver."""
+
+    kept: bool | None
+    by: str = Prover.BOUNDS
+    solver: str = ""
+
+
+#: Answers for the rooms of a graph, and tells the watch of a schedule.
+Decide = Callable[[PassGraph], Decision]
 
 
 def sizes(instance: ScheduleInstance) -> list[float]:
@@ -46,42 +56,50 @@ def rooms(instance: ScheduleInstance, size: float) -> list[int]:
 
 
 def least_memory(
-    instance: ScheduleInstance, limits: Limits, watch: Watch, decide: Decide | None = None, **told: Any
+    instance: ScheduleInstance, watch: Watch, decide: Decide, *, past_unknown: bool = False
 ) -> Answer[SchedulePlan]:
-    """Bisect the sizes of an instance that is possible; without ``decide`` what is not found counts as too small.
-
-    ``told`` goes into the answer (the solver's name).
-    """
-    every = sizes(instance)
+    """Bisect the sizes; ``past_unknown``: what is not decided counts as too small, but for the bound."""
+    every = sizes(instance) or [0.0]
     low, high, proved, tried = 0, len(every), 0, 0  # below `low` nothing was found, below `proved` nothing is
+    by, solver = "", ""
     while low < high and not watch.stopped():
         middle = (low + high) // 2
-        graph = PassGraph(instance, rooms(instance, every[middle]))
-        tried += 1
-        answer = _attempt(instance, graph, limits, watch, decide)
-        if answer is True:
+        answer = decide(PassGraph(instance, rooms(instance, every[middle])))
+        tried, solver, by = tried + 1, answer.solver or solver, by or answer.by
+        if answer.kept:
             high = middle
             continue
-        low = middle + 1
-        if answer is False:
-            proved = max(proved, low)
-        elif decide is not None:
+        if answer.kept is False:
+            low = proved = middle + 1
+            by = answer.by
+        elif past_unknown:
+            low = middle + 1
+        else:
             break
-    if proved < len(every):
-        watch.bound(every[proved] * SAFE)
+    if proved < len(every) and by:
+        watch.bound(every[proved] * SAFE, by)
     infeasible = proved == len(every) and watch.best_plan is None
-    reason = "no schedule keeps the deadline" if infeasible else ""
-    if not infeasible and watch.best_plan is None:
-        reason = "no schedule was found that keeps the deadline"
-    stats = {**figures(instance, watch.best_plan), "sizes": len(every), "sizes_tried": tried}
-    stop = Stop.PROVED if infeasible else watch.why()
-    return Answer(watch.best_plan, watch.best_bound, infeasible, stop, reason=reason, stats=stats, **told)
+    reason = "no schedule keeps the rooms" + ("" if instance.deadline_s is None else " and the deadline")
+    if not infeasible:
+        reason = "" if watch.best_plan is not None else "no schedule was found that keeps the deadline"
+    return Answer(
+        watch.best_plan,
+        watch.best_bound,
+        infeasible,
+        Stop.PROVED if infeasible else watch.why(),
+        proved_by=by if infeasible else "",
+        solver=solver,
+        reason=reason,
+        stats={**figures(instance, watch.best_plan), "sizes": len(every), "sizes_tried": tried},
+    )
 
 
-def _attempt(
-    instance: ScheduleInstance, graph: PassGraph, limits: Limits, watch: Watch, decide: Decide | None
-) -> bool | None:
-    """Whether there is a schedule with these rooms; the watch is told of it."""
+def by_search(instance: ScheduleInstance, limits: Limits, watch: Watch, effort: int = EFFORT) -> Decide:
+    """Precedences and bounds say no, `search` says yes."""
+    return lambda graph: Decision(_searched(instance, graph, limits, watch, effort))
+
+
+def _searched(instance: ScheduleInstance, graph: PassGraph, limits: Limits, watch: Watch, effort: int) -> bool | None:
     if not graph.is_possible():
         return False
     if instance.deadline_s is None:
@@ -95,11 +113,5 @@ def _attempt(
         nonlocal kept
         kept = offer(instance, watch, trace) is not None or kept
 
-    search(graph, watch, limits.seed, found, limit, EFFORT // 4 if decide else EFFORT)
-    if kept or decide is None or watch.stopped():
-        return kept or None
-    orders = decide(graph)
-    if isinstance(orders, list):
-        found(run(graph, orders))
-        return kept or None
-    return orders
+    search(graph, watch, limits.seed, found, limit, effort)
+    return kept or None

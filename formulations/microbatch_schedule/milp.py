@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
+from formulations.microbatch_schedule.bounds import SAFE
+from formulations.microbatch_schedule.chains import Chains, chains
 from formulations.microbatch_schedule.common import SLACK, offer
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.proof import prove
+from formulations.microbatch_schedule.proof import posed, prove
+from formulations.microbatch_schedule.units import natural_seconds
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import milp
@@ -53,15 +56,16 @@ class MilpModel:
 
 
 def build(graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None) -> MilpModel:
-    """The model of a graph that is possible, with iterations as short as that of the orders, or as the deadline.
+    """The model of a graph, with iterations as short as that of the orders, and as the deadline.
 
     Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back.
     """
-    least, known = iteration_bound(graph), chains(graph)
-    unit = least / milp.NATURAL
-    latest = run(graph).iteration_s if orders is None else run(graph, orders).iteration_s
+    unit, known = natural_seconds(graph) / milp.NATURAL, _windows(graph)
+    latest = math.fsum(graph.seconds) + len(graph.seconds) * max(lag for waits in graph.before for _, lag in waits)
+    if orders is not None:
+        latest = run(graph, orders).iteration_s
     if deadline_s is not None:
-        latest = min(latest, max(least, deadline_s)) if orders is not None else max(least, deadline_s)
+        latest = min(latest, deadline_s)
     latest *= 1 + milp.ROOM
     passes = range(len(graph.stage))
     early = [known.heads[number] / unit for number in passes]
@@ -69,7 +73,7 @@ def build(graph: PassGraph, orders: list[str] | None = None, *, deadline_s: floa
     seconds = [graph.seconds[number] / unit for number in passes]
     model = pyo.ConcreteModel()
     model.start = pyo.Var(passes, bounds=lambda _, number: (early[number], max(early[number], late[number])))
-    model.iteration = pyo.Var(bounds=(least / unit, latest / unit))
+    model.iteration = pyo.Var(bounds=(0, latest / unit))
     model.precedence = pyo.ConstraintList()
     # A pass starts when all it waits for has ended and come.
     for number, waits in enumerate(graph.before):
@@ -98,6 +102,12 @@ def build(graph: PassGraph, orders: list[str] | None = None, *, deadline_s: floa
     return MilpModel(model, graph, unit)
 
 
+def _windows(graph: PassGraph) -> Chains:
+    """What must lie before and after a pass, which keeps big-Ms small; nothing where passes wait in a circle."""
+    nothing = [0.0] * len(graph.stage)
+    return chains(graph) if graph.is_possible() else Chains(nothing, nothing)
+
+
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
     """The best schedule, with a bound some 1e-7 of it below."""
     return prove(instance, limits, watch, _Backend(instance, limits, watch))
@@ -108,11 +118,15 @@ class _Backend:
     instance: ScheduleInstance
     limits: Limits
     watch: Watch
-    version: str = field(default_factory=milp.version)
 
-    def minimise(self, graph: PassGraph, orders: list[str]) -> Run:
+    def build(self, graph: PassGraph, orders: list[str] | None) -> MilpModel:
+        """The model of a question."""
+        graph, deadline = posed(self.instance, graph)
+        return build(graph, orders, deadline_s=deadline)
+
+    def minimise(self, graph: PassGraph, orders: list[str] | None) -> Run:
         """The shortest iteration; the watch is told."""
-        built = build(graph, orders, deadline_s=self.instance.deadline_s)
+        built = self.build(graph, orders)
 
         def listen(values: Any) -> None:
             offer(self.instance, self.watch, run(graph, built.orders(values)))
@@ -129,9 +143,11 @@ class _Backend:
             told(outcome.bound)
         return outcome
 
-    def decide(self, graph: PassGraph) -> list[str] | bool | None:
+    def decide(self, graph: PassGraph) -> tuple[Run, list[str] | None]:
         """Whether the deadline can be kept, and how."""
-        built = build(graph, deadline_s=self.instance.deadline_s)
+        built = self.build(graph, None)
+        if self.instance.deadline_s is None:
+            built.model.objective.set_value(0.0)  # any schedule will do
 
         def listen(values: Any) -> None:
             orders = built.orders(values)
@@ -143,8 +159,8 @@ class _Backend:
             if outcome.values is not None:
                 listen(outcome.values)
         except _Kept as kept:
-            return kept.orders
-        return False if outcome.infeasible or self._is_late(built, outcome) else None
+            return Run(Stop.COMPLETED, solver=milp.version()), kept.orders
+        return replace(outcome, infeasible=outcome.infeasible or self._is_late(built, outcome)), None
 
     def _is_beyond(self, iteration_s: float) -> bool:
         deadline = self.instance.deadline_s

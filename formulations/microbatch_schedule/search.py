@@ -1,4 +1,4 @@
-"""The best of several schedules, mended where they get stuck, and then improved along their critical paths.
+"""The best of several schedules, repaired where they get stuck, and then improved along their critical paths.
 
 Greedy both ways in time and by what still has to follow, kFkB with different k and warm-ups. Then passes of different
 kinds that are neighbours on a critical path change places while that helps; with luck from a seeded start.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from formulations.microbatch_schedule.bounds import chains
+from formulations.microbatch_schedule.chains import chains
 from formulations.microbatch_schedule.orders import kfkb_orders
 from formulations.simulate_graph import GraphTrace, PassGraph, run
 from solvers.outcome import Watch
@@ -27,7 +27,7 @@ Found = Callable[[GraphTrace], None]
 
 
 def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
-    """Schedules that start with an idea; those that got stuck are mended."""
+    """Schedules that start with an idea; those that got stuck are repaired."""
     yield run(graph)
     tails = chains(graph).tails
     yield run(graph, prefer_forward=lambda forward, backward: tails[forward] > tails[backward])

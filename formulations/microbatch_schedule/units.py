@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from formulations.microbatch_schedule.bounds import SAFE
+from formulations.microbatch_schedule.chains import chains
 from formulations.simulate_graph import PassGraph
 from solvers.scaling import cost_scale
 
@@ -42,14 +43,33 @@ class Units:
         return float(Fraction(units) * self.unit_s) * SAFE
 
 
-def units(graph: PassGraph, bound_s: float) -> Units:
-    """Units for the passes and lags of a graph, whose iteration takes at least ``bound_s``."""
+def natural_seconds(graph: PassGraph) -> float:
+    """What units are chosen by: the busiest stage's passes one after the other, or the longest chain of passes."""
+    ends = [*graph.first[1:], len(graph.seconds)]
+    busiest = max(math.fsum(graph.seconds[first:end]) for first, end in zip(graph.first, ends, strict=True))
+    if not graph.is_possible():
+        return busiest
+    known = chains(graph)
+    return max(busiest, *(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True)))
+
+
+def order_only(graph: PassGraph) -> PassGraph:
+    """The same precedences, with passes of a second each and no lags: enough where only their order is asked for."""
+    made = copy.copy(graph)
+    made.seconds = [1.0] * len(graph.seconds)
+    made.before = [[(number, 0.0) for number, _ in waits] for waits in graph.before]
+    made.after = [[(number, 0.0) for number, _ in waits] for waits in graph.after]
+    return made
+
+
+def units(graph: PassGraph) -> Units:
+    """Units for the passes and lags of a graph."""
     lags = {lag for waits in graph.before for _, lag in waits}
     exact = _decimal({*graph.seconds, *lags})
     horizon = math.fsum(graph.seconds) + len(graph.seconds) * max(lags, default=0.0)
     if exact is not None and horizon / exact < _LARGEST:
         return Units(exact, True)
-    scale = cost_scale(bound_s, 2 * len(graph.seconds), horizon)
+    scale = cost_scale(natural_seconds(graph), 2 * len(graph.seconds), horizon)
     return Units(Fraction(2) ** -scale.exponent, False)
 
 

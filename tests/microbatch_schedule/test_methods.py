@@ -9,15 +9,16 @@ from dataclasses import replace
 import pytest
 from schedule_oracle import optimum, random_instance
 
+import planner
 from formulations.microbatch_schedule import METHODS, evaluate, violations
 from formulations.microbatch_schedule import cpsat as cpsat_model
 from formulations.microbatch_schedule import milp as milp_model
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.simulate_graph import PassGraph, run
-from instances.microbatch_schedule import chain, generate
+from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, capped, chain, generate
 from instances.readers.microbatch_schedule_json import check
 from solvers import cpsat, milp
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Status, Stop, Watch
 
 LIMITS = Limits(time_s=20)
 BY_NAME = {method.name: method for method in METHODS}
@@ -40,6 +41,51 @@ def test_cp_sat_agrees_with_brute_force(cases: int) -> None:
         assert math.isclose(evaluate(instance, answer.plan), best, rel_tol=1e-9), instance
         assert answer.bound is not None and best * (1 - 1e-6) <= answer.bound <= best * (1 + 1e-12) + 1e-12, instance
     assert 0 < infeasible < cases
+
+
+@pytest.mark.parametrize(("seed", "whose"), [(1, "bounds"), (2, "cpsat")])
+def test_exact_says_whose_proof_it_is(seed: int, whose: str) -> None:
+    found = planner.solve(generate(4, 8, tight=0.5, seed=seed), method="exact", limits=LIMITS)
+    assert (found.status, found.proved_by) == (Status.OPTIMAL, whose)
+    assert bool(found.solver) == (whose == "cpsat")
+
+
+def test_exact_agrees_with_brute_force(cases: int) -> None:
+    rng = random.Random("exact")
+    for _ in range(cases):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        found = planner.solve(instance, method="exact", limits=LIMITS)
+        assert (found.status is Status.INFEASIBLE) == (best is None), instance
+        if best is not None:
+            assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best, rel=1e-9), instance
+        assert (found.proved_by == "cpsat") <= bool(found.solver), instance
+
+
+@pytest.mark.parametrize("objective", ["time", "memory"])
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_models_prove_what_bounds_prove_at_once(objective: str, method: str) -> None:
+    for instance in (
+        replace(chain(3, 4), objective=objective),
+        replace(chain(3, 4), objective=objective, deadline_s=10.0),
+        capped(chain(3, 4), 0),
+    ):
+        bound = planner.solve(instance, method="exact", limits=LIMITS)
+        assert (bound.proved_by, bound.solver) == ("bounds", "")
+        found = planner.solve(instance, method=method, limits=LIMITS)
+        assert (found.status, found.objective) == (bound.status, bound.objective)
+        assert found.proved_by == "solver" and found.solver
+
+
+def test_lags_far_longer_than_passes_keep_the_models_numbers_small() -> None:
+    """A longest chain of 2e9 s beside a stage that is busy for 30 s: units are chosen by the chain."""
+    stages = (ScheduleStage(4.0, 2.3, 2, activation_bytes=1.0), ScheduleStage(1.9, 7.4))
+    instance = ScheduleInstance("far", 4, stages, (ScheduleEdge(0, 1, 1e9 / 3, 1.0),))
+    expected = planner.solve(instance, method="exact", limits=LIMITS).objective
+    for method in ("cpsat", "milp"):
+        found = planner.solve(instance, method=method, limits=LIMITS)
+        assert found.objective == pytest.approx(expected, rel=1e-9)
+        assert (found.status, found.proved_by) == (Status.OPTIMAL, "solver")
 
 
 def test_the_milp_agrees_with_brute_force(cases: int) -> None:

@@ -25,7 +25,7 @@ def _gap(number: int, batch: int, prove_s: float) -> float:
     """How far best-of is from the optimum, or from the bound where there is no proof in time."""
     instance, limits = _tight(number, batch), Limits(time_s=prove_s)
     plan = BY_NAME["best-of"].solve(instance, Limits(), Watch(Limits())).plan
-    proof = BY_NAME["cpsat"].solve(instance, limits, Watch(limits))
+    proof = BY_NAME["exact"].solve(instance, limits, Watch(limits))
     assert plan is not None and proof.bound is not None
     return evaluate(instance, plan) / proof.bound - 1
 
@@ -48,7 +48,7 @@ def test_best_of_is_within_a_percent_on_300_graphs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("delays", "late"), [(False, 0), (True, 2)])
-def test_cp_sat_proves_12_stages_with_32_microbatches_in_10_seconds(delays: bool, late: int) -> None:
+def test_exact_proves_12_stages_with_32_microbatches_in_10_seconds(delays: bool, late: int) -> None:
     """With as much room as the depth asks for; seconds of this process, as others may run beside it.
 
     Where links take time that room is tight: one or two of 20 take longer, or are not proved in a minute.
@@ -57,7 +57,7 @@ def test_cp_sat_proves_12_stages_with_32_microbatches_in_10_seconds(delays: bool
     for seed in range(20):
         instance, limits = generate(12, 32, delays=delays, seed=seed), Limits(time_s=60)
         began = time.process_time()
-        answer = BY_NAME["cpsat"].solve(instance, limits, Watch(limits))
+        answer = BY_NAME["exact"].solve(instance, limits, Watch(limits))
         spent.append(time.process_time() - began)
         assert answer.plan is not None and answer.bound is not None
         if evaluate(instance, answer.plan) > answer.bound * (1 + 1e-6):
