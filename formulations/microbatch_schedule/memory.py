@@ -22,11 +22,15 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether an iteration with some rooms keeps the deadline (``None``: unknown), by whose means, and which solver."""
+    """Whether an iteration with some rooms keeps the deadline (``None``: unknown), by whose means, and which solver.
+
+    ``reason``: why it is unknown, in the solver's words.
+    """
 
     kept: bool | None
     by: str = Prover.BOUNDS
     solver: str = ""
+    reason: str = ""
 
 
 #: Answers for the rooms of a graph, and tells the watch of a schedule.
@@ -61,7 +65,7 @@ def least_memory(
     """Bisect the sizes; ``past_unknown``: what is not decided counts as too small, but for the bound."""
     every = sizes(instance) or [0.0]
     low, high, proved, tried = 0, len(every), 0, 0  # below `low` nothing was found, below `proved` nothing is
-    by, solver = "", ""
+    by, solver, failed = "", "", ""
     while low < high and not watch.stopped():
         middle = (low + high) // 2
         answer = decide(PassGraph(instance, rooms(instance, every[middle])))
@@ -75,13 +79,14 @@ def least_memory(
         elif past_unknown:
             low = middle + 1
         else:
+            failed = answer.reason
             break
     if proved < len(every) and by:
         watch.bound(every[proved] * SAFE, by)
     infeasible = proved == len(every) and watch.best_plan is None
     reason = "no schedule keeps the rooms" + ("" if instance.deadline_s is None else " and the deadline")
     if not infeasible:
-        reason = "" if watch.best_plan is not None else "no schedule was found that keeps the deadline"
+        reason = failed or ("" if watch.best_plan is not None else "no schedule was found that keeps the deadline")
     return Answer(
         watch.best_plan,
         watch.best_bound,

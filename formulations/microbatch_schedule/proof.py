@@ -72,7 +72,6 @@ def minimised(
             stats=outcome.stats,
         )
     stats = {**figures(instance, watch.best_plan), **outcome.stats}
-<<<<<<< HEAD
     return Answer(
         watch.best_plan,
         watch.best_bound,
@@ -81,8 +80,6 @@ def minimised(
         reason=outcome.reason,
         stats=stats,
     )
-=======
-    return Answer(watch.best_plan, watch.best_bound, stop=outcome.stop, solver=outcome.solver, stats=stats)
 
 
 def decided(
@@ -93,5 +90,4 @@ def decided(
     if outcome.infeasible:
         return Decision(False, whose, outcome.solver)
     kept = orders is not None and offer(instance, watch, run(graph, orders)) is not None
-    return Decision(True if kept else None, whose, outcome.solver)
->>>>>>> cf1d485 (Micro-batch schedules: models prove alone; the portfolio is a method of its own, exact)
+    return Decision(True if kept else None, whose, outcome.solver, outcome.reason)
