@@ -125,9 +125,11 @@ def run(
     watch = watch or Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
-    highs, columns, has_objective = _translate(model, solver)
+    highs, columns, has_objective, num_rows = _translate(model, solver)
     if watch.stopped():
         return Run(stop=watch.why())
+    if highs.getNumRow() != num_rows:  # nobody looks at what HiGHS says of rows that it refuses
+        return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
     _configure(highs, limits, options or {})
     _hint(highs, columns, hint)
     relay = _listen(highs, columns, watch, on_solution, on_bound)
@@ -165,8 +167,8 @@ class Runnable:
         return ()
 
 
-def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, dict[int, int], bool]:
-    """HiGHS's model, the column of each variable's id, and whether there is an objective.
+def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, dict[int, int], bool, int]:
+    """HiGHS's model, the column of each variable's id, whether it has an objective, and how many rows it should have.
 
     Uses the persistent interface's own steps without its ``set_instance``, which redirects stdout and stderr.
     """
@@ -182,7 +184,7 @@ def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, di
     has_objective = translator._objective is not None
     if not has_objective:
         translator.set_objective(None)
-    return highs, columns, has_objective
+    return highs, columns, has_objective, len(translator._pyomo_con_to_solver_con_map)
 
 
 def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float | int | str | bool]) -> None:

@@ -31,10 +31,10 @@ class Model(flat_cpsat.Model):
 
     def __init__(self, instance: FlushedInstance, watch: Watch) -> None:
         self.instance = instance
-        super().__init__(Terms(instance.weightless), None, watch)
         self.weighted = Terms(instance.flat)
+        super().__init__(Terms(instance.weightless), None, watch)
         m, cp = instance.flat.num_microbatches, self.model
-        most = self.costs.ceil(self._synchronisation(max(allowed_dp_degrees(instance.flat)), self._largest_weight()))
+        most = self.costs.ceil(self._longest_synchronisation())
         self.synchronisation = cp.new_int_var(0, most, "synchronisation")
         self.total = cp.new_int_var(0, (m + len(self.terms.stages)) * self.upper + m * most, "total")
         for j in self.terms.stages:
@@ -43,6 +43,12 @@ class Model(flat_cpsat.Model):
             # With that many stages on a path, a batch takes m + depth - 1 steps of the bottleneck.
             cp.add(self.total >= (m + depth - 1) * self.time + m * self.synchronisation).only_enforce_if(reached)
         cp.minimize(self.total)
+
+    def largest_sum(self, upper: float) -> float:
+        """As in the flat model, and all of the objective, with every weight synchronised at once."""
+        m = self.instance.flat.num_microbatches
+        objective = (m + len(self.terms.stages)) * upper + m * self._longest_synchronisation()
+        return max(super().largest_sum(upper), objective)
 
     def _depths(self) -> list[Any]:
         """For every depth from 1 on whether some path has that many stages; the first is always true."""
@@ -61,8 +67,9 @@ class Model(flat_cpsat.Model):
                 cp.add(level[j] <= depth - 1).only_enforce_if(~reached[depth - 1])
         return reached
 
-    def _largest_weight(self) -> float:
-        return sum(option.tmpc.weight_bytes for option in self.weighted.options)
+    def _longest_synchronisation(self) -> float:
+        weight = math.fsum(option.tmpc.weight_bytes for option in self.weighted.options)
+        return self._synchronisation(max(allowed_dp_degrees(self.instance.flat)), weight)
 
     def _synchronisation(self, d: int, weight: float) -> float:
         flat = self.instance.flat

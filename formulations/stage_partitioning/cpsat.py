@@ -45,7 +45,7 @@ class Model(cpsat.Runnable):
         self.model = cp_model.CpModel()
         num_roundings = len(terms.nodes) + len(terms.crossings) + 1  # the last one is T's own
         upper = terms.largest_time if first is None else evaluate(terms.instance, first)
-        self.costs = cost_scale(terms.lower_bound, num_roundings, _largest_row(terms, upper))
+        self.costs = cost_scale(terms.lower_bound, num_roundings, self.largest_sum(upper))
         self.sizes = _memory_scale(terms)
         self.upper = self.costs.ceil(upper)
         self.time = self.model.new_int_var(min(self.costs.floor(terms.lower_bound), self.upper), self.upper, "time")
@@ -60,6 +60,10 @@ class Model(cpsat.Runnable):
         if first is not None:
             for variable, value in self.values_of(first):
                 self.model.add_hint(variable, value)
+
+    def largest_sum(self, upper: float) -> float:
+        """What no expression of the model exceeds if T is at most ``upper``, both in the instance's time unit."""
+        return _largest_row(self.terms, upper)
 
     def _degrees(self) -> None:
         cp, terms, instance = self.model, self.terms, self.terms.instance

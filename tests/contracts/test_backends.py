@@ -407,6 +407,25 @@ def test_highs_refuses_what_it_cannot_do() -> None:
         milp.run(pyo.ConcreteModel(), Limits(), options={"no_such_option": 1})
 
 
+@pytest.mark.parametrize(("coefficient", "solved"), [(1e14, True), (1e15, False), (1e300, False)])
+def test_rows_that_highs_refuses_are_not_lost(coefficient: float, solved: bool) -> None:
+    """Pyomo hands all rows over at once and HiGHS takes none of them: what is left is another model."""
+    import pyomo.environ as pyo
+
+    from solvers import milp
+
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(range(2), domain=pyo.Binary)
+    model.one = pyo.Constraint(expr=model.taken[0] + model.taken[1] >= 1)
+    model.large = pyo.Constraint(expr=coefficient * model.taken[0] + model.taken[1] <= 1)
+    model.cost = pyo.Objective(expr=model.taken[0] + 2 * model.taken[1])
+    run = milp.run(model, Limits(time_s=10))
+    if solved:
+        assert (run.objective, run.bound, run.reason) == (2.0, 2.0, "")
+    else:
+        assert (run.values, run.bound, run.infeasible) == (None, None, False) and "1e15" in run.reason
+
+
 def test_highs_takes_a_hint() -> None:
     from solvers import milp
 

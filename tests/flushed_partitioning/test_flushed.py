@@ -98,6 +98,15 @@ def test_the_model_rounds_to_a_true_bound() -> None:
         assert 0.333333 < answer.bound <= 1 / 3 == evaluate(instance, answer.plan)
 
 
+def test_weights_that_take_ages_to_synchronise_fit_into_the_model() -> None:
+    """At 1e-6 bytes per second two replicas would take 4e9 s; one has no plan that is quicker than its 0.8 s."""
+    layer = Layer("a", {1: (Tmpc("x", 0.8, 4000.0, 0.0, 0.0),)})
+    instance = flushed(StageInstance("slow", (layer,), (), 2, 1.0, 1e-6, 4))
+    answer = cpsat.solve(instance, Limits(time_s=20), Watch())
+    assert evaluate(instance, answer.plan) == brute_force(instance)
+    assert answer.bound <= brute_force(instance)
+
+
 def test_the_model_counts_every_micro_batch_in_flight() -> None:
     """GPipe with five: at d = 2 a replica holds three, at d = 1 all five."""
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
