@@ -348,7 +348,7 @@ def test_schedules_say_what_is_in_the_way() -> None:
         free = replace(instance, deadline_s=None, objective="time")
         if schedule_oracle.optimum(instance) is not None:
             continue
-        reason = planner.solve(instance, method="cpsat").reason
+        reason = planner.solve(instance, exact=True).reason
         late = re.search(r"no schedule is faster than (\S+) s; the deadline is (\S+) s", reason)
         stuck = re.search(
             r"stage (\d+) has room for (\d+) samples in flight; it gets stuck with less than (\d+)", reason

@@ -298,3 +298,17 @@ def test_the_relaxation_of_running_sums_is_the_one_of_a_walk() -> None:
                 break
             left, spent = left - saving[r], spent + rise[r]
         assert found == pytest.approx(expected)
+
+
+def test_a_choice_keeps_to_the_memory_of_its_test_where_one_can() -> None:
+    """The fast TMPC needs a little more than what the definition's slack allows, and the search's own noise would."""
+    tmpcs = (Tmpc("fast", 1.0, 0.0, 0.0, 50 * (1 + 3e-12)), Tmpc("light", 2.0, 0.0, 0.0, 50.0))
+    other = (Tmpc("only", 1.0, 0.0, 0.0, 50.0),)
+    instance = StageInstance("two", (Layer(0, {1: tmpcs}), Layer(1, {1: other})), (), 1, math.inf, 1.0, 1)
+    profile = build_profile(instance, prune=True)
+    downsets = all_downsets(instance, 10)
+    assert downsets is not None
+    search = exact.Search(instance, profile, costs.build_lattice(profile, downsets), np.zeros(1, np.uint8))
+    for memory, expected in ((101.0, "fast"), (100.0, "light")):
+        search.limit_memory(memory)
+        assert search.plan(search.test(math.inf), math.inf).stages[0].tmpcs == {0: expected, 1: "only"}
