@@ -7,7 +7,7 @@ the least of the bounds holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from planner.run import solve
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
 
 _SETTING = "linearize"
+#: Figures of what would make an infeasible instance feasible.
+_LEAST = ("least_memory_bytes", "fewest_devices")
 
 
 def load_orders(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **overrides: Any) -> dict[str, Any]:
@@ -91,11 +93,31 @@ def _united(results: Mapping[str, Result], *, whole: bool) -> Result:
         bound=bound,
         gap=gap,
         seconds=sum(result.seconds for result in every),
-        reason="; ".join(part for part in (best.reason, f"best of {len(every)} orders: {order}") if part),
+        reason=_reason(results, order),
         options={**best.options, _SETTING: ",".join(results)},
-        stats={**best.stats, "orders": {name: result.objective for name, result in results.items()}},
+        stats={
+            **best.stats,
+            **(_figures(every) if best.objective is None else {}),
+            "orders": {name: result.objective for name, result in results.items()},
+        },
         signal=next((result.signal for result in every if result.signal), None),
     )
+
+
+def _reason(results: Mapping[str, Result], order: str) -> str:
+    """That of the best order; of each order, where none has a plan: what would help one does not help another."""
+    if results[order].objective is None:
+        return "; ".join(f"order {name}: {result.reason}" for name, result in results.items() if result.reason)
+    return "; ".join(part for part in (results[order].reason, f"best of {len(results)} orders: {order}") if part)
+
+
+def _figures(every: Sequence[Result]) -> dict[str, Any]:
+    """The least of each figure that says how little would do; absent where some order has none."""
+    return {
+        name: None if any(each.stats.get(name) is None for each in every) else min(each.stats[name] for each in every)
+        for name in _LEAST
+        if any(name in each.stats for each in every)
+    }
 
 
 def _height(objective: float | None) -> float:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 import planner
+from formulations.amounts import step_below
+from instances.stage_edits import linearised
+from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.cli import main
 from planner.errors import UsageError
 from planner.orders import best_order, load_orders, solve_orders
@@ -115,3 +118,33 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_other_commands_take_one_order() -> None:
     with pytest.raises((UsageError, ValueError), match="depth-first or lifo: only solve without --batch-size"):
         planner.load("diamond", linearize="id,lifo")
+
+
+def test_what_would_do_is_said_of_each_order() -> None:
+    """Four layers of 1, 3, 1 and 3 bytes on two devices: 4 bytes by their ids, 5 by their names."""
+    sizes = {"a": 1.0, "c": 3.0, "b": 1.0, "d": 3.0}
+    layers = tuple(
+        Layer(v, {1: (Tmpc("x", 1.0, 0.0, 0.0, size),)}, name) for v, (name, size) in enumerate(sizes.items())
+    )
+    flat = StageInstance("four", layers, (), 2, 0.0, 1.0, 4)
+
+    def run(memory: float) -> planner.Result:
+        roomy = replace(flat, memory_bytes=memory)
+        return solve_orders({name: linearised(roomy, name) for name in ("name", "id")}, method="exact")
+
+    found = run(3.5)
+    first, second = found.reason.split("; order id: ")
+    assert first.startswith("order name: ") and "2 devices of 5 bytes would do" in first
+    assert "2 devices of 4 bytes would do" in second and found.stats["least_memory_bytes"] == 4
+    assert run(4.0).status is Status.OPTIMAL and run(step_below(4.0)).status is Status.INFEASIBLE
+    # No number of devices helps either order.
+    assert "fewest_devices" not in run(2.0).stats
+
+
+def test_no_figure_holds_for_orders_of_which_one_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    starved = planner.load("diamond", memory="1B", devices=2)
+    proved = planner.solve(starved, method="exact")
+    assert "least_memory_bytes" in proved.stats
+    cut = replace(proved, stats={name: value for name, value in proved.stats.items() if name != "least_memory_bytes"})
+    one_after_the_other(monkeypatch, [proved, cut])
+    assert solve_orders({"id": starved, "lifo": starved}).stats["least_memory_bytes"] is None
