@@ -20,6 +20,10 @@ Plan = TypeVar("Plan")
 ROUNDED = frozenset({"memory"})
 
 
+#: A plan that takes less than this part of a known one is far better.
+_FAR = 0.1
+
+
 class Stopped(Exception):  # noqa: N818 - not an error: the caller asked for it
     """The watch was stopped while a model was being built."""
 
@@ -69,6 +73,7 @@ def prove(
     watch: Watch,
     *,
     reason: str = "the model has no solution",
+    to_scale: bool = False,
 ) -> Answer[Plan]:
     """Build and run a model until its best plan passes the definition's own check, or a limit.
 
@@ -84,6 +89,9 @@ def prove(
         The family's definition.
     reason
         Said of an instance that is proved infeasible.
+    to_scale
+        ``build`` makes the watch's best plan the unit of the model: where a far better one is found and the solver's
+        tolerances are too large beside it for a proof, a model is built and run anew.
 
     Raises
     ------
@@ -106,6 +114,7 @@ def prove(
     try:
         go_on(watch)
         model = build()
+        known = watch.best_objective
         while True:
             rounds += 1
             run = model.run(limits, watch, on_solution=lambda values: _ignore(hear_plan(values)), on_bound=hear_bound)
@@ -122,16 +131,24 @@ def prove(
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
     if run.bound is not None:
         hear_bound(run.bound)
+    stop, found = _why(run, watch), watch.best_objective
+    is_proved = run.stop in (Stop.PROVED, Stop.COMPLETED) and not run.reason and limits.gap <= OPTIMAL_GAP
+    if to_scale and is_proved and stop is Stop.COMPLETED and _is_far_better(found, known):
+        return prove(instance, build, evaluate, violations, limits, watch, reason=reason, to_scale=True)
     return Answer(
         plan=watch.best_plan,
         bound=None if run.infeasible else watch.best_bound,
         infeasible=run.infeasible,
         proved_by=Prover.SOLVER if run.infeasible else "",
-        stop=_why(run, watch),
+        stop=stop,
         solver=run.solver,
         reason=reason if run.infeasible else run.reason,
         stats={**run.stats, "rounds": rounds},
     )
+
+
+def _is_far_better(found: float | None, known: float | None) -> bool:
+    return found is not None and (known is None or found < _FAR * known)
 
 
 def _ignore(_: object) -> None:

@@ -69,8 +69,14 @@ def version() -> str:
     return f"HiGHS {highspy.Highs().version()} (Pyomo {pyomo.__version__})"
 
 
-def trusted(bound: float) -> float:
-    """What HiGHS's dual bound on an objective that is at least 0, and of natural size, proves: a little less."""
+def trusted(bound: float, *, to_scale: bool = False) -> float:
+    """What HiGHS's dual bound on an objective that is at least 0 proves: a little less.
+
+    Models that are built again to a better scale (``to_scale``) say nothing where the objective is far below `NATURAL`:
+    there HiGHS loses optima of models whose numbers are large.
+    """
+    if to_scale and bound < 1:
+        return 0.0
     return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound))
 
 

@@ -49,6 +49,22 @@ def with_wide_weights(flat: StageInstance, rng: random.Random, span: int) -> Sta
     return replace(flat, layers=tuple(layers))
 
 
+def with_magnitudes(instance: StageInstance, rng: random.Random) -> StageInstance:
+    """The same with a bandwidth, and half of the time with TMPCs' times, of any size."""
+    narrow = replace(instance, bandwidth=instance.bandwidth * 10.0 ** rng.uniform(-9, 3))
+    if rng.random() < 0.5:
+        return narrow
+
+    def layer(given: Layer) -> Layer:
+        resized = {
+            t: tuple(replace(tmpc, time=tmpc.time * 10.0 ** rng.uniform(-4, 4)) for tmpc in tmpcs)
+            for t, tmpcs in given.tmpcs.items()
+        }
+        return replace(given, tmpcs=resized)
+
+    return replace(narrow, layers=tuple(map(layer, instance.layers)))
+
+
 def random_stage_instance(
     seed: int | random.Random,
     *,

@@ -11,7 +11,6 @@ Source: reconstructed. Small instances only: the relaxation is weak.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
@@ -30,10 +29,6 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 #: calls feasible models infeasible in which numbers are far above the objective.
 _MOST = 2.0
 
-#: A plan that takes less than this part of the one that gave a model its unit gets a model of its own: beside the
-#: unit, HiGHS's tolerances would be too large for a proof.
-_CLOSE = 0.1
-
 Node = tuple[str, int, int]
 
 
@@ -49,7 +44,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound) * self.unit
+        return milp.trusted(bound, to_scale=True) * self.unit
 
     def decode(self, values: Any) -> Mapping:
         """The plan of a solution."""
@@ -163,9 +158,8 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     upper = watch.best_objective or 0.0
     if watch.best_bound is not None and upper <= watch.best_bound * (1 + 1e-10):
         return Answer(watch.best_plan, watch.best_bound, stop=Stop.PROVED, solver=milp.version())
-    while True:
-        answer = prove(instance, partial(build, given, upper), evaluate, violations, limits, watch)
-        found = watch.best_objective or 0.0
-        if answer.stop is not Stop.COMPLETED or answer.reason or found > _CLOSE * upper:
-            return answer
-        upper = found
+
+    def model() -> MilpModel:
+        return build(given, watch.best_objective or 0.0)
+
+    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True)

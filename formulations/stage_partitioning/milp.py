@@ -12,6 +12,7 @@ s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -28,6 +29,9 @@ from instances.stage_partitioning import StageInstance
 from solvers import milp
 from solvers.outcome import Limits, Prover, Watch
 
+#: The bounds that T lies between count as no further apart.
+_SPREAD = 10.0
+
 
 class Model(milp.Runnable):
     """The model and its variables; binary unless said otherwise.
@@ -43,9 +47,13 @@ class Model(milp.Runnable):
         self.first = first
         self.watch = watch
         upper = terms.largest_time if first is None else evaluate(terms.instance, first)
-        self.unit = (terms.lower_bound or upper or 1.0) / milp.NATURAL
+        self.unit = (max(terms.lower_bound, upper / _SPREAD) or 1.0) / milp.NATURAL
         #: T may be this large, in units.
         self.upper = upper / self.unit * (1 + milp.ROOM)
+        #: What takes longer than this on one device, in seconds, is in no stage: it counts as no longer, and what has
+        #: more bytes than this as no larger. HiGHS loses plans beside numbers that are far above all that can be.
+        self.most_s = 2 * terms.instance.num_devices * upper or math.inf
+        self.most_bytes = 2 * terms.memory_limit or math.inf
         self.model = self._variables()
         self.model.objective = pyo.Objective(expr=self.model.time)
         self.model.rows = pyo.ConstraintList()
@@ -137,15 +145,17 @@ class Model(milp.Runnable):
         """
         terms, model, S = self.terms, self.model, float(self.terms.max_s)
         limit = terms.instance.memory_bytes * MEMORY_SLACK
+        largest = len(terms.nodes) * self.most_bytes
         flights = {y: model.in_flight[j, y] for y in range(1, terms.max_s + 1)}
         self._equal([(var, 1.0) for var in flights.values()] + [(var, -1.0) for var in self._used(j)], 0.0)
         for y, flying in flights.items():
             # s <= y d, if y is in flight here.
             enough = [(model.degrees[j, t, d], -float(min(y * d, terms.max_s))) for t, d in terms.configs]
             self._at_most(self._suffix_sum(j) + enough + [(flying, S)], S)
-            most = terms.largest_memory(y)
+            most = min(terms.largest_memory(y), largest)
             if most > limit:
-                size = [(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) / most for o in terms.options]
+                bytes_ = (o.tmpc.activation_bytes * y + o.tmpc.static_bytes for o in terms.options)
+                size = [min(each, self.most_bytes) / most for each in bytes_]
                 used = [(model.choice[o, j], size[o]) for o in range(len(size))]
                 self._at_most([*used, (flying, 1 - limit / most)], 1.0)
 
@@ -157,25 +167,32 @@ class Model(milp.Runnable):
 
     def _stage_time(self, j: int) -> None:
         """Compute, boundary and synchronisation, times d, are at most d T for the degree d of the position."""
-        terms, model, unit = self.terms, self.model, self.unit
+        terms, model = self.terms, self.model
         own = [(t, d) for t, d in terms.configs]
         # slot is at most T, and 0 for degrees that the position does not have.
         self._at_most([(model.slot[j, t, d], 1.0) for t, d in own] + [(model.time, -1.0)], 0.0)
         for t, d in own:
             self._at_most([(model.slot[j, t, d], 1.0), (model.degrees[j, t, d], -self.upper)], 0.0)
-        most = terms.largest_weight
-        for d in terms.dp_degrees if most else ():
+        resync = []
+        for d in terms.dp_degrees if terms.largest_weight else ():
             # synced[j, d] >= weights / most - 1 + [the position has degree d]; no stage has more weights than most.
-            weights = [(model.choice[o, j], option.tmpc.weight_bytes / most) for o, option in enumerate(terms.options)]
+            largest = self.most_s / terms.resync(d) if terms.resync(d) else math.inf
+            most = min(terms.largest_weight, len(terms.nodes) * largest)
+            weights = [
+                (model.choice[o, j], min(x.tmpc.weight_bytes, largest) / most) for o, x in enumerate(terms.options)
+            ]
             having = [(model.degrees[j, t, dp], 1.0) for t, dp in own if dp == d]
             self._at_most([*weights, *having, (model.synced[j, d], -1.0)], 1.0)
-        compute = [(model.choice[o, j], option.tmpc.time / unit) for o, option in enumerate(terms.options)]
-        boundary = [(model.outside[c, j], crossing.time / unit) for c, crossing in enumerate(terms.crossings)]
-        resync = [(model.synced[j, d], terms.resync(d) * most / unit) for d in terms.dp_degrees]
+            resync.append((model.synced[j, d], terms.resync(d) * most / self.unit))
+        compute = [(model.choice[o, j], self._units(option.tmpc.time)) for o, option in enumerate(terms.options)]
+        boundary = [(model.outside[c, j], self._units(crossing.time)) for c, crossing in enumerate(terms.crossings)]
         self._at_most([*compute, *boundary, *resync, *[(model.slot[j, t, d], -float(d)) for t, d in own]], 0.0)
         # Implied, but not by the relaxation: device-time t p, and at least one device per boundary, is at most t d T.
-        work = [(model.choice[o, j], terms.work(o) / unit) for o in range(len(terms.options))]
+        work = [(model.choice[o, j], self._units(terms.work(o))) for o in range(len(terms.options))]
         self._at_most([*work, *boundary, *[(model.slot[j, t, d], -float(t * d)) for t, d in own]], 0.0)
+
+    def _units(self, seconds: float) -> float:
+        return min(seconds, self.most_s) / self.unit
 
     def _device_time(self) -> None:
         """All stages together use at most K devices for T each."""
@@ -205,7 +222,7 @@ class Model(milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return milp.trusted(bound) * self.unit
+        return milp.trusted(bound, to_scale=True) * self.unit
 
     def cut_off(self, plan: StagePlan, _values: Any) -> None:
         """Forbid every stage that is too large."""
@@ -243,6 +260,6 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     def model() -> Model:
         terms = Terms(instance)
         watch.bound(terms.lower_bound, Prover.BOUNDS)
-        return Model(terms, first_plan(terms, watch), watch)
+        return Model(terms, watch.best_plan or first_plan(terms, watch), watch)
 
-    return prove(instance, model, limits, watch)
+    return prove(instance, model, limits, watch, to_scale=True)

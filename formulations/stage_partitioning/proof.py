@@ -20,10 +20,15 @@ from solvers.outcome import Limits, Watch
 
 
 def prove(
-    instance: StageInstance, build: Callable[[], modelled.Model[StagePlan]], limits: Limits, watch: Watch
+    instance: StageInstance,
+    build: Callable[[], modelled.Model[StagePlan]],
+    limits: Limits,
+    watch: Watch,
+    *,
+    to_scale: bool = False,
 ) -> Answer[StagePlan]:
     """Build and run a model of an instance (`formulations.modelled.prove`)."""
-    return modelled.prove(instance, build, evaluate, violations, limits, watch)
+    return modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
 
 
 def too_large(instance: StageInstance, plan: StagePlan) -> Iterator[tuple[Stage, int]]:

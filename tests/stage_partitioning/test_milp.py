@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
-from strategies import random_stage_instance
+from strategies import random_stage_instance, with_magnitudes
 
 import solvers.milp
 from formulations.stage_partitioning import milp
@@ -36,6 +37,19 @@ def test_agrees_with_brute_force_on_more(cases: int) -> None:
     """HiGHS takes integers to within 1e-6, so about one bound in a thousand ends a little more than 1e-6 below."""
     for seed in range(100_000, 100_000 + cases):
         check_answer(milp.solve, random_stage_instance(seed, max_nodes=6, max_devices=6), gap=2e-6)
+
+
+def test_agrees_with_brute_force_at_many_magnitudes(cases: int) -> None:
+    """HiGHS loses plans beside numbers far above all that a stage may take (14), and proofs below the unit (6, 50)."""
+    for seed in (14, 50, *range(cases // 5)):
+        check_answer(milp.solve, with_magnitudes(random_stage_instance(seed), random.Random(f"magnitudes {seed}")))
+
+
+@pytest.mark.slow
+def test_agrees_with_brute_force_at_many_magnitudes_on_more(cases: int) -> None:
+    for seed in range(200_000, 200_000 + cases):
+        instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
+        check_answer(milp.solve, with_magnitudes(instance, random.Random(f"magnitudes {seed}")), gap=2e-6)
 
 
 def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
