@@ -104,7 +104,8 @@ class _Kept(FunctionCache):  # type: ignore[misc]
         try:
             try:
                 return super().load_overload(sig, target_context)
-            except (EOFError, pickle.UnpicklingError):  # damaged: it is written anew
+            # Damaged, or of an earlier version whose classes have moved: it is written anew.
+            except (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError):
                 self.flush()
         except OSError as error:
             compilation.not_kept(error)

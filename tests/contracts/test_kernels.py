@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pickle
 import pkgutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -142,16 +143,23 @@ def test_without_a_folder_for_the_cache_kernels_are_compiled_with_one_warning() 
 
 @pytest.mark.parametrize(
     "damage",
-    ["truncated", pytest.param("removed", marks=pytest.mark.slow), pytest.param("unreadable", marks=pytest.mark.slow)],
+    [
+        "truncated",
+        "outdated",
+        pytest.param("removed", marks=pytest.mark.slow),
+        pytest.param("unreadable", marks=pytest.mark.slow),
+    ],
 )
 def test_a_damaged_cache_is_written_anew(tmp_path: Path, damage: str) -> None:
     environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
     first = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()
-    for path in tmp_path.rglob("*.nbi" if damage == "truncated" else "*.nbc"):
+    for path in tmp_path.rglob("*.nbi" if damage in ("truncated", "outdated") else "*.nbc"):
         if damage == "removed":
             path.unlink()
         elif damage == "truncated":
             path.write_bytes(path.read_bytes()[:40])
+        elif damage == "outdated":  # it holds a class that this version no longer has
+            path.write_bytes(pickle.dumps(metadata.version("numba")) + b"cformulations.compiled\nGone\n.")
         else:
             path.unlink()
             path.mkdir()  # also for root, whom no permission stops
