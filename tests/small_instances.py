@@ -136,6 +136,8 @@ def _flushed(rng: random.Random) -> Any:
 
 
 def _branching(rng: random.Random) -> Any:
+    if rng.random() < 0.3:
+        return branching_cases.uneven_graph(rng.randrange(2**32), (1, 5))
     found = branching_cases.random_graph(
         rng.randrange(2**32), (1, 5), rng.randint(1, 4), series_parallel=rng.random() < 0.5
     )

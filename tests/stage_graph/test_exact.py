@@ -220,3 +220,35 @@ def test_shared_proofs_are_counted_once() -> None:
     assert proofs["exact"] == "levels" and set(proofs.values()) <= {"search", "solver", "levels", "downsets", "bounds"}
     names = {by if by in ("levels", "downsets", "bounds") else method for method, by in proofs.items()}
     assert report.independent_proofs == len(names) <= 5
+
+
+def test_borrowed_proofs_have_the_name_of_their_owner() -> None:
+    rows, apart = candle_uno(devices=8), random_graph(1, (6, 6), 4, series_parallel=False)
+    for method in ("graphpipe", "graphpipe-plus", "pipedream"):
+        result = planner.solve(rows, method=method)
+        assert (result.status.value, result.proved_by) == ("optimal", "downsets")
+    assert planner.solve(rows, method="downsets").proved_by == "search"
+    assert planner.solve(apart, method="downsets").proved_by == "levels"  # no rows
+    starved = replace(apart, memory_bytes=1.0)
+    assert planner.solve(starved, method="downsets").proved_by == "levels"
+    assert planner.solve(starved, method="graphpipe").proved_by == "bounds"
+
+
+def test_the_bound_that_all_share_is_not_put_down_to_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_graph(1, (4, 6), 3, series_parallel=True)
+    optimum = value(instance, levels.solve(instance, Limits(), Watch()))
+    size = cpsat._Search.size
+    monkeypatch.setattr(cpsat._Search, "size", lambda search, number: size(search, number) and 0.0)  # plans, no proof
+    monkeypatch.setattr(cpsat._Search, "worth", lambda *_: True)
+    monkeypatch.setattr(cpsat, "simple_bound", lambda _: optimum)
+    assert planner.solve(instance, method="cpsat").proved_by == "bounds"
+    time = AffineTime(0.0, 1.0)
+    one = StageGraph("one", (Operator("", time, time, 0.0, 1.0),), (), 1, 9.0, 1.0, 0.0, 2)
+    for method in ("downsets", "graphpipe"):  # nothing was searched
+        assert planner.solve(one, method=method).proved_by == "bounds"
+
+
+def test_where_nothing_fits_no_model_is_run() -> None:
+    starved = replace(random_graph(1, (4, 6), 3, series_parallel=True), memory_bytes=0.5)
+    answer = milp_columns.solve(starved, Limits(), Watch())
+    assert answer.infeasible and (answer.proved_by, answer.solver) == ("search", "")
