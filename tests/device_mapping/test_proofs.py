@@ -130,7 +130,7 @@ def test_milp_is_optimal_where_it_failed(instance: DeviceMapping) -> None:
 
 
 def test_milp_at_many_magnitudes(cases: int) -> None:
-    for case in range(cases // 2):
+    for case in (69, 142, 216, *range(cases // 2)):  # the first plans of these three take a thousand times the optimum
         check_milp(random_magnitudes(random.Random(f"magnitudes {case}")))
 
 
