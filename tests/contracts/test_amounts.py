@@ -7,6 +7,7 @@ import random
 import pytest
 
 from formulations.amounts import Least, exactly, least_amount, printed, rounded_up, step_below
+from planner.report import facts
 from solvers.outcome import Stop, Watch
 
 
@@ -72,3 +73,10 @@ def test_a_stop_leaves_what_is_known() -> None:
         return min(limit, 5.5)
 
     assert least_amount(fits, watch) == Least(5.5)
+
+
+def test_the_least_amounts_of_a_result_are_shown_as_they_are() -> None:
+    """Other sizes are shown to four digits, which may be too few bytes to type again."""
+    assert facts({"least_memory_bytes": 1183560576.0, "memory_bytes": 1183560576.0}) == (
+        "least_memory 1183560576 B, memory 1.102 GiB"
+    )
