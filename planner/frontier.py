@@ -10,6 +10,7 @@ from typing import Any
 
 from formulations.compilation import compiling
 from formulations.family import no_preparation
+from formulations.size import SizeError
 from planner.errors import UsageError
 from planner.loading import admitted, family_of
 from planner.run import declared, silent
@@ -88,7 +89,6 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     expect_types(limits=limits, notice=notice)
     began = time.perf_counter()
     with compiling(notice):
-        from formulations.stage_partitioning import exact
         from formulations.stage_partitioning import frontier as room
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
@@ -102,7 +102,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     with signals_stop(watch) as heard:
         try:
             returned = attend(worker, watch, limits, heard)
-        except (exact.SizeError, ValueError) as error:
+        except (SizeError, ValueError) as error:
             raise UsageError(f"{instance.name}: {error}") from None
     found = worker.outcome if returned else None
     seconds = worker.seconds if returned else watch.elapsed_s()

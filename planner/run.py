@@ -14,6 +14,7 @@ from typing import Any
 
 from formulations.compilation import compiling
 from formulations.family import Answer, Family, Method, resolve
+from formulations.size import SizeError
 from planner.dispatch import AUTO, pick
 from planner.errors import CrosscheckError
 from planner.events import Event, Listen
@@ -106,8 +107,7 @@ def run(
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
     with signals_stop(watch) as heard, compiling(notice) as compiled:
-        returned = attend(worker, watch, limits, heard)
-        answer = worker.outcome if returned else Answer(stop=watch.why())
+        returned, answer = _attended(worker, watch, limits, heard)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         plan, objective, bound = _judge(family, method, instance, answer, watch)
         stats = {**answer.stats, "compile_seconds": worker.prepare_s}
@@ -144,6 +144,18 @@ def run(
         plan=None if plan is None else family.plan_to_json(instance, plan),
         signal=heard.signal,
     )
+
+
+def _attended(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> tuple[bool, Answer[Any]]:
+    """Whether the method came back in time, and its answer; one that found no room for its tables has none."""
+    try:
+        returned = attend(worker, watch, limits, heard)
+    except (SizeError, MemoryError) as error:
+        reason = str(error) if isinstance(error, SizeError) else f"memory ran out: {error}".rstrip(": ")
+        return True, Answer(stop=Stop.SIZE_LIMIT, reason=reason)
+    if not returned:
+        watch.leave()
+    return returned, worker.outcome if returned else Answer(stop=watch.why())
 
 
 def _teller(
@@ -258,7 +270,11 @@ def _explain(
     own = Watch(rest)
     heard.watches.append(own)
     worker = Worker(lambda: resolve(explain), lambda: explain(instance, rest, own), own)
-    if not attend(worker, own, rest, heard):
+    try:
+        returned = attend(worker, own, rest, heard)
+    except (SizeError, MemoryError):
+        return "there is no room for the tables that tell what would make it feasible", {}
+    if not returned:
         return "no time was left to find what would make it feasible", {"explain_seconds": own.elapsed_s()}
     sentence, figures = worker.outcome
     return sentence, {**figures, "explain_seconds": worker.seconds}

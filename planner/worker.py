@@ -44,8 +44,10 @@ class Worker(threading.Thread):
             self.prepare_s = self._watch.elapsed_s()
             self._watch.start()
             self.prepared.set()
-            self.outcome = self._work()
-            self.seconds = self._watch.elapsed_s()
+            try:
+                self.outcome = self._work()
+            finally:
+                self.seconds = self._watch.elapsed_s()
         except BaseException as error:  # handed to the waiting thread, which raises it
             self.error = error
         finally:

@@ -198,6 +198,11 @@ class Watch:
         """The reason the run was stopped for, or ``otherwise`` if it was not."""
         return self.reason or otherwise
 
+    def leave(self) -> None:
+        """Tell nobody of anything any more: the method is left behind, and its result is made."""
+        self._listen = None
+
     def _tell(self) -> None:
-        if self._listen is not None:
-            self._listen(self.elapsed_s(), self.best_objective, self.best_bound)
+        listen = self._listen
+        if listen is not None:
+            listen(self.elapsed_s(), self.best_objective, self.best_bound)

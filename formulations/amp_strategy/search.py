@@ -32,6 +32,7 @@ from formulations.amp_strategy.problem import (
 from formulations.family import Answer, infeasible_by_counting
 from formulations.layer_assignment import exact, paper
 from formulations.layer_assignment.problem import LayerPlan
+from formulations.size import demand
 from instances.amp_strategy import AmpInstance
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
@@ -112,6 +113,7 @@ def released(instance: AmpInstance) -> Assign:
 
 def _possible(instance: AmpInstance) -> list[Degrees]:
     """All degrees that leave a layer for each stage; fewer stages, whose programs are shorter, come first."""
+    demand(40.0 * instance.num_devices, f"a placement of {instance.num_devices} devices")
     found = [degrees for degrees in strategies(instance) if degrees.pp_degree <= len(instance.layers)]
     return sorted(found, key=lambda degrees: degrees.pp_degree)
 

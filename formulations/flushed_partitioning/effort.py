@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formulations.flushed_partitioning.labels import MOST_DOWNSETS, uniform_weights
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import max_sum
 from instances.flushed_partitioning import FlushedInstance
 
@@ -13,7 +13,7 @@ def supports(instance: FlushedInstance) -> str | None:
     if not uniform_weights(instance):
         return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
     if all_downsets(instance.flat, MOST_DOWNSETS) is None:
-        return f"the graph has more than {MOST_DOWNSETS} downsets; try --linearize"
+        return f"{too_many(len(instance.flat.layers), MOST_DOWNSETS)}; try --linearize"
     return None
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from formulations.amounts import Least, least_amount
 from formulations.flushed_partitioning.labels import MOST_DOWNSETS, Search
 from formulations.flushed_partitioning.scan import Found
+from formulations.size import SizeError
 from formulations.stage_partitioning import infeasible as flat_infeasible
-from formulations.stage_partitioning.downsets import all_downsets
-from formulations.stage_partitioning.exact import SizeError
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.infeasible import known
 from formulations.stage_partitioning.problem import MEMORY_SLACK, stage_memory
 from instances.flushed_partitioning import FlushedInstance, Schedule
@@ -73,5 +73,5 @@ def _search(instance: FlushedInstance, watch: Watch) -> Search:
     """Passes over all downsets; `SizeError` if there are too many."""
     downsets = all_downsets(instance.flat, MOST_DOWNSETS)
     if downsets is None:
-        raise SizeError(f"more than {MOST_DOWNSETS} downsets")
+        raise SizeError(too_many(len(instance.flat.layers), MOST_DOWNSETS))
     return Search(instance, downsets, watch)

@@ -21,10 +21,11 @@ from formulations.flushed_partitioning.arrays import Pool, Slots
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
 from formulations.flushed_partitioning.scan import Found, scan
 from formulations.flushed_partitioning.slots import MOST_SLOTS, find_slots
+from formulations.size import SizeError, demand
 from formulations.stage_partitioning import exact as flat_exact
 from formulations.stage_partitioning.costs import Floats, Ints, Words, build_lattice, build_profile
 from formulations.stage_partitioning.costs import make_plan as plan_of
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
@@ -75,7 +76,7 @@ class Search(flat_exact.Search):
     def _find_slots(self) -> Slots:
         found = find_slots(len(self.instance.layers), self.instance.edge_indices, self.lattice.bits)
         if found is None:
-            raise flat_exact.SizeError(f"a downset has more than {MOST_SLOTS} entries of depths of their own")
+            raise SizeError(f"a downset has more than {MOST_SLOTS} entries of depths of their own")
         return found
 
     def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
@@ -90,7 +91,7 @@ class Search(flat_exact.Search):
 
         Raises
         ------
-        flat_exact.SizeError
+        SizeError
             If there are too many labels.
         """
         self.passes += 1
@@ -105,7 +106,8 @@ class Search(flat_exact.Search):
             size = 2 * len(self.pool.s)
             width = self.slots.node.shape[1]
             if size * (64 + 8 * width) > _MOST_BYTES:
-                raise flat_exact.SizeError(f"more than {size // 2} labels of {width} slots")
+                raise SizeError(f"more than {size // 2} labels of {width} slots")
+            demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} slots")
             self.pool = make_pool(size, width)
         if found == kernels.HALTED:
             return None
@@ -159,11 +161,11 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
     """Least time per sample over all plans, with a proof."""
     downsets = all_downsets(instance.flat, MOST_DOWNSETS)
     if downsets is None:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=f"the graph has more than {MOST_DOWNSETS} downsets")
+        return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MOST_DOWNSETS))
     try:
         search = Search(instance, downsets, watch)
         infeasible = scan(search, watch, limits.gap)
-    except flat_exact.SizeError as error:
+    except SizeError as error:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
     pairs, relaxed, searches, labels = search.counts.tolist()
     return Answer(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from formulations.flushed_partitioning.arrays import Slots
+from formulations.size import demand
 from formulations.stage_partitioning.costs import Words
 from formulations.stage_partitioning.downsets import position_masks
 from instances.graph import Edges, adjacency, topological_order
@@ -39,6 +40,7 @@ def find_slots(num_nodes: int, edges: Edges, bits: Words) -> Slots | None:
     most = max(len(nodes) for nodes, _ in own)
     if most > MOST_SLOTS:
         return None
+    demand(8.0 * len(own) * (most + num_nodes + 1), f"the slots of {len(own)} downsets")
     node = np.full((len(own), most), -1, np.int64)
     mask = np.zeros((len(own), num_nodes + 1), np.uint64)
     for i, (nodes, masks) in enumerate(own):

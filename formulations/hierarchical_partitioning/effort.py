@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from formulations.stage_partitioning.downsets import too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, downset_count
 from instances.hierarchical_partitioning import HierarchicalInstance
 
@@ -16,7 +17,7 @@ def supports(instance: HierarchicalInstance) -> str | None:
     """Whether the recursion can hold its table."""
     count = downset_count(instance.flat)
     if count is None:
-        return f"the graph has more than {MAX_DOWNSETS} downsets; try --linearize"
+        return f"{too_many(len(instance.flat.layers), MAX_DOWNSETS)}; try --linearize"
     most = min(instance.flat.num_microbatches, instance.flat.num_devices)
     if count * (most + 1) > MAX_LABELS:
         return f"{count} downsets times {most} micro-batches do not fit; try --microbatches or --linearize"

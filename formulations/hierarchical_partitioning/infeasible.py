@@ -15,9 +15,9 @@ import numpy as np
 from formulations.amounts import Least, least_amount
 from formulations.hierarchical_partitioning.paper import Search
 from formulations.hierarchical_partitioning.problem import most_memory
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.size import SizeError
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
-from formulations.stage_partitioning.exact import SizeError
 from formulations.stage_partitioning.infeasible import counted, known, memory_sentence
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.hierarchical_partitioning import HierarchicalInstance
@@ -46,7 +46,7 @@ def least_memory(instance: HierarchicalInstance, watch: Watch) -> Least:
     """
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     if downsets is None:
-        raise SizeError(f"the graph has more than {MAX_DOWNSETS} downsets")
+        raise SizeError(too_many(len(instance.flat.layers), MAX_DOWNSETS))
     roomy = replace(instance, flat=replace(instance.flat, memory_bytes=math.inf))
     search = Search(roomy, downsets, np.frombuffer(watch.flag, np.uint8))
 

@@ -19,6 +19,7 @@ from formulations.family import Answer
 from formulations.hierarchical_partitioning import kernels, kernels_machines
 from formulations.hierarchical_partitioning.arrays import Arcs, Links
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
+from formulations.size import SizeError, demand
 from formulations.stage_partitioning import exact as flat_exact
 from formulations.stage_partitioning.bisection import PRECISION, minimise
 from formulations.stage_partitioning.costs import (
@@ -32,7 +33,7 @@ from formulations.stage_partitioning.costs import (
     make_plan,
     most_weight,
 )
-from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
+from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import Stage
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
@@ -66,6 +67,7 @@ class Search(flat_exact.Tables):
         self.cluster, self.links = cluster, make_links(cluster, self.profile, self.lattice)
         self.weights, self.most_linked = whole_weights(cluster), math.inf
         D, K1, S = len(downsets), cluster.devices_per_machine, profile.max_s
+        demand(16.0 * D * (S + K1 + 2), f"labels of {D} downsets at {S} sums of degrees")
         self.rest, self.ends = np.empty(D, np.int64), np.empty(D, np.int64)
         self.labels = np.empty((D, S + 1), np.int32)
         self.superstage = np.empty((D, S + 1, 3), np.int32)
@@ -160,13 +162,15 @@ def whole_weights(instance: HierarchicalInstance) -> Floats:
 def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattice) -> Links:
     """What crosses the boundary of every set of nodes that a machine or a stage may hold."""
     D, P, member = len(lattice.bits), len(profile.tp_degrees), members(profile, lattice)
+    demand(8.0 * D * (member.shape[1] + len(profile.source)), f"what {D} downsets hold and cut")
     volume = np.array([edge.bytes for edge in instance.flat.edges], np.float64)
     enters = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
     starts = np.zeros(D + 1, np.int64)
     kernels.count_pairs(lattice.bits, starts)
     pairs = int(starts[-1])
     if pairs > MOST_PAIRS:
-        raise flat_exact.SizeError(f"the graph has {pairs} pairs of nested downsets; try --linearize")
+        raise SizeError(f"the graph has {pairs} pairs of nested downsets; try --linearize")
+    demand((12.0 + 8.0 * P) * pairs, f"{pairs} pairs of nested downsets")
     larger, base, crossed = np.empty(pairs, np.int32), np.empty((P, pairs)), np.empty(pairs)
     kernels.fill_pairs(
         lattice.bits, profile.source, lattice.crossing_start, lattice.crossing_edges, lattice.entering,
@@ -193,8 +197,9 @@ def make_arcs(links: Links, profile: Profile) -> Arcs:
     np.cumsum([-(-S // d2) + 1 for d2 in range(1, K2 + 1)], out=first[1:])
     keys = len(links.weight) * int(first[-1])
     if keys > MOST_LISTS:
-        raise flat_exact.SizeError(f"{keys} lists of stages do not fit; try --microbatches or --linearize")
+        raise SizeError(f"{keys} lists of stages do not fit; try --microbatches or --linearize")
     size = max(_ARCS, len(profile.tp_degrees) * int(np.diff(links.pair_start).max(initial=1)))
+    demand(17.0 * keys + 12.0 * size, f"{keys} lists of stages")
     to, degree, tensor = (np.empty(size, np.int32) for _ in range(3))
     return Arcs(
         first, np.empty(keys, np.int64), np.empty(keys, np.int64), np.empty(keys, np.bool_), to, degree, tensor,
@@ -215,7 +220,7 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     if downsets is None:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=f"the graph has more than {MAX_DOWNSETS} downsets")
+        return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MAX_DOWNSETS))
     best: Incumbent | None = None
     if len(downsets) > _CHAIN_FIRST * len(instance.flat.layers):
         for order in linear_orders(instance.flat):
@@ -226,7 +231,7 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
         return Answer(infeasible=True, stop=watch.why(), stats={"downsets": len(downsets)})
     try:
         search = Search(instance, downsets, flag)
-    except flat_exact.SizeError as error:
+    except SizeError as error:
         return Answer(plan=best[0] if best else None, bound=lower, stop=Stop.SIZE_LIMIT, reason=str(error))
     best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower)
     splits, stages, knapsacks = search.counts.tolist()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer, infeasible_by_counting
 from formulations.layer_assignment.problem import LayerPlan
+from formulations.size import demand
 from instances.layer_assignment import LayerAssignmentInstance
 
 
@@ -32,6 +33,7 @@ class Tables(NamedTuple):
 def tables(instance: LayerAssignmentInstance, all_reduce: bool = True) -> Tables:
     """The instance as arrays, with its all-reduce or without."""
     layers, stages = instance.num_layers, instance.num_stages
+    demand(16.0 * (layers + 1) * stages, "the table of cuts between all stages")
     cut = np.zeros((layers + 1, stages))
     if layers > 1 and stages > 1:
         cut[1:layers, 1:] = np.array(instance.cut_cost_s)  # one column stands for all
@@ -39,6 +41,10 @@ def tables(instance: LayerAssignmentInstance, all_reduce: bool = True) -> Tables
     if not (all_reduce and instance.ring_s_per_parameter):
         return Tables(elapsed, cut, np.zeros((0, 0)), np.zeros(0))
     return Tables(elapsed, cut, held_parameters(instance), np.array([instance.ring(stage) for stage in range(stages)]))
+
+
+#: Bytes for each pair of layers: the table, what it is summed from, and the levels that are sorted.
+_HELD_BYTES = 56
 
 
 def running_sums(values: Sequence[float]) -> NDArray[np.float64]:
@@ -56,6 +62,7 @@ def held_parameters(instance: LayerAssignmentInstance) -> NDArray[np.float64]:
     behind it, and a slow ring makes those count. Sums of more layers are never smaller, rounded as they are.
     """
     layers = instance.num_layers
+    demand(_HELD_BYTES * (layers + 1.0) ** 2, "the table of what every possible stage holds")
     held = np.zeros((layers + 1, layers + 1))
     held[:-1, 1:] = np.triu(np.broadcast_to(np.array(instance.parameters), (layers, layers)))
     held = np.cumsum(held, axis=1)
@@ -87,6 +94,7 @@ def balanced(instance: LayerAssignmentInstance) -> LayerPlan:
     their numbers within a few magnitudes.
     """
     table, stages, layers = tables(instance), instance.num_stages, instance.num_layers
+    demand(16.0 * (stages + 1) * (layers + 1), "the table of stages and layers")
     largest = np.full((stages + 1, layers + 1), np.inf)  # of the first i layers in j stages
     largest[0, 0] = 0.0
     back = np.zeros((stages + 1, layers + 1), np.int64)

@@ -23,6 +23,7 @@ from formulations.family import Answer
 from formulations.layer_assignment import kernels_paper
 from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate
+from formulations.size import demand
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -47,8 +48,10 @@ def _program(instance: LayerAssignmentInstance, watch: Watch, forgets: bool) -> 
     if infeasible is not None:
         return infeasible
     table = tables(instance, all_reduce=False)
+    demand(40.0 * len(table.elapsed) ** 2, "the table of sums of neighbouring layers")
     sums, rank = _distinct_sums(table.elapsed)
     lengths = np.zeros(instance.num_stages, np.int64)
+    demand(4.0 * instance.num_stages * len(table.elapsed) * len(sums), "the published program's table")
     back = np.zeros((instance.num_stages, len(table.elapsed), len(sums)), np.int32)
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):

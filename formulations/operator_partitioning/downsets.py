@@ -11,8 +11,9 @@ from functools import lru_cache
 import numpy as np
 
 from formulations.operator_partitioning.costs import Words
-from formulations.stage_partitioning.kernels_downsets import enumerate_downsets
-from instances.graph import Edges, topological_order
+from formulations.size import demand
+from formulations.stage_partitioning.downsets import enumerate_all
+from instances.graph import Edges, adjacency, topological_order
 from instances.operator_partitioning import OperatorInstance
 
 
@@ -23,11 +24,8 @@ def all_downsets(instance: OperatorInstance, limit: int) -> Words | None:
 
 @lru_cache(maxsize=4)  # the dispatcher counts them before a method walks over them
 def _enumerate(n: int, edges: tuple[tuple[int, int], ...], limit: int) -> Words | None:
-    below = np.zeros((n, words(n)), np.uint64)
-    for before, after in edges:
-        below[after, before >> 6] |= np.uint64(1 << (before & 63))
-    found = enumerate_downsets(n, below, limit)
-    return found if len(found) else None
+    successors, predecessors = adjacency(n, edges)
+    return enumerate_all(n, predecessors, successors, limit)  # fronted: closed under predecessors
 
 
 def quotient_edges(cluster_of: Sequence[int], edges: Edges) -> tuple[tuple[int, int], ...]:
@@ -44,6 +42,7 @@ def clustered_downsets(clusters: Sequence[Sequence[int]], edges: Edges, num_oper
 
 def order_downsets(clusters: Sequence[Sequence[int]], edges: Edges, num_operators: int) -> Words:
     """The downsets that begin a topological order of the clusters (of ready ones the first comes first)."""
+    demand(8.0 * (len(clusters) + 1) * words(num_operators), "the downsets of one order")
     order = topological_order(len(clusters), quotient_edges(membership(clusters, num_operators), edges))
     found = np.zeros((len(clusters) + 1, words(num_operators)), np.uint64)
     for position, cluster in enumerate(order):
@@ -68,6 +67,7 @@ def words(num_nodes: int) -> int:
 
 
 def _expanded(small: Words, clusters: Sequence[Sequence[int]], num_operators: int) -> Words:
+    demand(8.0 * len(small) * words(num_operators), "the downsets of the clusters")
     found = np.zeros((len(small), words(num_operators)), np.uint64)
     for cluster, members in enumerate(clusters):
         mask = np.zeros(found.shape[1], np.uint64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.exact import MAX_DOWNSETS
 from formulations.operator_partitioning.shapes import shaped
+from formulations.stage_partitioning.downsets import too_many
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
 
@@ -24,7 +25,8 @@ def downset_count(instance: OperatorInstance) -> int | None:
 def exact_supports(instance: OperatorInstance) -> str | None:
     """Whether all downsets can be enumerated."""
     if downset_count(instance) is None:
-        return f"the graph has more than {MAX_DOWNSETS} downsets; parmesan gives a plan, cpsat a proof of small ones"
+        words = too_many(len(instance.operators), MAX_DOWNSETS)
+        return f"{words}; parmesan gives a plan, cpsat a proof of small ones"
     return None
 
 

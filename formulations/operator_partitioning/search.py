@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from formulations.operator_partitioning import kernels, kernels_paper
 from formulations.operator_partitioning.costs import ROUNDING, Graph, Rows, Words, graph, memory_rules, plan_of, rows
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
+from formulations.size import demand
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Stop, Watch
 
@@ -58,6 +59,8 @@ class Search:
         self._rows: Rows = rows(instance, self._table, bits)
         self._rules = memory_rules(instance)
         self._report = np.zeros(4)
+        cells = len(self._rows.bits) * (self._stages + 1)
+        demand(8.0 * cells, f"{len(self._rows.bits)} downsets at each of {self._stages} stages")
         self._ahead = np.zeros((len(self._rows.bits), self._stages + 1))
         self._tests = 0
         self._single = all(len(tensor.targets) == 1 for tensor in instance.tensors)

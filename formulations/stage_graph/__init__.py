@@ -46,6 +46,8 @@ _FIELDS = {
 
 #: Reachability of more operators takes too much memory.
 _OPERATORS = 4_000
+#: A larger CP-SAT model takes more than ten seconds to build.
+_CPSAT_TERMS = 2e6
 #: Up to so many operators all partitions are searched without asking how wide the model is.
 _SMALL = 14
 #: Up to so many operators it pays to try and lay out all upsets.
@@ -86,7 +88,7 @@ def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]
     provable = _one_size(instance) is None
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
-    if provable and instance.num_operators > _SMALL and _suits(instance) is None:
+    if provable and instance.num_operators > _SMALL and _alike(instance) is None and _suits(instance) is None:
         return "exact" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
     if exact:
         narrow = provable and instance.num_operators <= _NARROW and _fits_levels(instance, Watch(limits))
@@ -108,6 +110,25 @@ def _one_size(instance: StageGraph) -> str | None:
     if instance.schedule != "uniform":
         return f"schedule {instance.schedule}; it proves plans with one micro-batch size only (--schedule uniform)"
     return None
+
+
+def _fits_cpsat(instance: StageGraph) -> str | None:
+    """One micro-batch size, and a model that can be built in seconds."""
+    terms = _cpsat_terms(instance)
+    too_large = f"a model of {terms:g} terms; expected at most {_CPSAT_TERMS:g}" if terms > _CPSAT_TERMS else None
+    return _one_size(instance) or too_large
+
+
+def _fits_exact(instance: StageGraph) -> str | None:
+    return _one_size(instance) or (_alike(instance) if instance.device_graph is None else _fits_cpsat(instance))
+
+
+def _cpsat_terms(instance: StageGraph) -> int:
+    """Terms of the rows on partition, depths and times; those on memory are left out where they cannot bind."""
+    operators, edges = instance.num_operators, len(instance.edges)
+    slots = min(operators, instance.num_devices)
+    degrees, depths = min(instance.num_devices, instance.minibatch), min(slots, instance.minibatch)
+    return slots * (6 * operators + 4 * edges + 2 * depths * operators + degrees * (operators + edges))
 
 
 def _uniform(instance: StageGraph) -> str | None:
@@ -201,7 +222,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="levels or downsets, then cpsat on what they leave open",
         solve=lazy("formulations.stage_graph.exact:solve"),
-        supports=_one_size,
+        supports=_fits_exact,
         effort=_effort(4),
     ),
     Method(
@@ -209,7 +230,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
         solve=lazy("formulations.stage_graph.cpsat:solve"),
-        supports=_one_size,
+        supports=_fits_cpsat,
         effort=_effort(4),
     ),
     Method(

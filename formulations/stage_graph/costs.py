@@ -80,9 +80,8 @@ class Costs:
             self.below[edge.target] |= self.below[edge.source] | 1 << edge.source
             self._in[edge.target].append((edge.source, edge.bytes_per_sample))
             self._out[edge.source].append((edge.target, edge.bytes_per_sample))
-        for node in range(count):
-            for other in bits(self.below[node]):
-                self.above[other] |= 1 << node
+        for edge in sorted(instance.edges, key=lambda each: -each.target):
+            self.above[edge.source] |= self.above[edge.target] | 1 << edge.target
         self.affine = [_affine(each.forward, each.backward) for each in instance.operators]
         self._sums: dict[int, Sums] = {}
 

@@ -14,6 +14,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.modelled import Stopped
 from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.cpsat_devices import alike, most_s
@@ -44,7 +45,7 @@ class _Search:
 
     def size(self, size: int) -> float | None:
         """Solve one size; what no plan of that size (better than the best one) goes below, ``None`` if unknown."""
-        built = Model(self.instance, Case((size,)), self.scale, self.high())
+        built = Model(self.instance, Case((size,)), self.scale, self.high(), self.watch)
         built.model.minimize(built.target)
         best = self.watch.best_plan
         if best is not None and best.stages[0].microbatch == size:
@@ -72,7 +73,8 @@ class _Search:
 
     def worth(self, sizes: tuple[int, ...]) -> bool | None:
         """Whether some of these sizes may beat the best plan; ``None`` if unknown."""
-        run = self.run(Model(self.instance, Case(sizes), self.scale, self.high()).model, None)
+        built = Model(self.instance, Case(sizes), self.scale, self.high(), self.watch)
+        run = self.run(built.model, None)
         return False if run.infeasible else True if run.values is not None else None
 
     def beaten(self) -> float:
@@ -109,7 +111,10 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch, *, first: StagePla
     terms = instance.num_operators + 3 * len(instance.edges) + 2
     scale = cost_scale(simple, terms, top * (instance.num_devices + 4))
     search = _Search(instance, limits, watch, scale, scale.ceil(top))
-    bound = _sizes(search)
+    try:
+        bound = _sizes(search)
+    except Stopped:
+        bound = None
     plan, objective = watch.incumbent()
     stats = {"models": search.models, "branches": search.branches, "conflicts": search.conflicts}
     if bound == math.inf and plan is None:

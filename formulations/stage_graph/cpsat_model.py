@@ -13,11 +13,13 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from formulations.modelled import go_on
 from formulations.stage_graph.costs import with_in_flight
 from formulations.stage_graph.cpsat_devices import Links, link_devices
 from formulations.stage_graph.downsets import largest
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
 from instances.stage_graph import StageGraph
+from solvers.outcome import Watch
 from solvers.scaling import Scale, size_scale
 
 
@@ -41,8 +43,9 @@ class Case:
 class Model:
     """The model of a case; ``target`` is the time per sample in units of ``scale``, at most ``high``."""
 
-    def __init__(self, instance: StageGraph, case: Case, scale: Scale, high: int) -> None:
-        self.instance, self.case, self.scale = instance, case, scale
+    def __init__(self, instance: StageGraph, case: Case, scale: Scale, high: int, watch: Watch | None = None) -> None:
+        """Build it; `formulations.modelled.Stopped` once ``watch`` is stopped."""
+        self.instance, self.case, self.scale, self.watch = instance, case, scale, watch or Watch()
         self.model = cp_model.CpModel()
         self.slots = range(min(instance.num_operators, instance.num_devices))
         self.degrees = range(1, min(instance.num_devices, max(case.sizes)) + 1)
@@ -61,11 +64,13 @@ class Model:
         self.within = {(v, s): model.new_bool_var(f"within_{v}_{s}") for v in nodes for s in self.slots}
         upto = {(v, s): model.new_bool_var(f"upto_{v}_{s}") for v in nodes for s in self.slots}
         for v in nodes:
+            go_on(self.watch)
             model.add(upto[v, last] == 1)
             for s in self.slots:
                 model.add(self.within[v, s] == upto[v, s] - (upto[v, s - 1] if s else 0))
         self.same: dict[tuple[int, int], Any] = {}
         for e, edge in enumerate(self.instance.edges):
+            go_on(self.watch)
             for s in self.slots:
                 model.add_implication(upto[edge.target, s], upto[edge.source, s])
                 both = self.same[e, s] = model.new_bool_var(f"same_{e}_{s}")
@@ -97,12 +102,14 @@ class Model:
         self.deep = {(s, d): model.new_bool_var(f"deep_{s}_{d}") for s in self.slots for d in self.depths[1:]}
         behind = {(v, d): model.new_bool_var(f"behind_{v}_{d}") for v in nodes for d in self.depths[1:]}
         for e, edge in enumerate(instance.edges):
+            go_on(self.watch)
             together = sum(self.same[e, s] for s in self.slots)
             for d in self.depths[1:]:
                 after = behind[edge.target, d - 1] if d > 2 else 1
                 model.add(behind[edge.source, d] >= after - together)
                 model.add_implication(behind[edge.target, d], behind[edge.source, d])
         for (s, d), deep in self.deep.items():
+            go_on(self.watch)
             for v in nodes:
                 inside = self.within[v, s]
                 model.add_bool_or(deep, inside.negated(), behind[v, d].negated())
@@ -113,6 +120,7 @@ class Model:
         for r in self.degrees:
             own = [self.case.least(self._passes(v), r) for v in range(instance.num_operators)]
             for s in self.slots:
+                go_on(self.watch)
                 for reduced_per_byte, extra in self._reduced(s, r):
                     fixed = 2 * r * instance.latency_s / instance.minibatch if r > 1 else 0.0
                     units = [
@@ -145,6 +153,7 @@ class Model:
         model, nodes = self.model, range(self.instance.num_operators)
         begun = {(s, v): model.new_bool_var(f"begun_{s}_{v}") for s in self.slots for v in nodes}
         for s in self.slots:
+            go_on(self.watch)
             for v in nodes:
                 model.add_implication(self.within[v, s], begun[s, v])
                 before = [begun[s, v - 1]] if v else []
@@ -152,6 +161,7 @@ class Model:
                     model.add_implication(each, begun[s, v])
                 model.add_bool_or(self.within[v, s], begun[s, v].negated(), *before)
         for s in self.slots[1:]:
+            go_on(self.watch)
             crossing = []
             for e, edge in enumerate(self.instance.edges):
                 crossing.append(model.new_bool_var(f"crossing_{e}_{s}"))
@@ -206,6 +216,7 @@ class Model:
                 if math.fsum(copies) + held * math.fsum([*kept, *sent]) <= min(rooms):
                     continue
                 for s in self.slots:
+                    go_on(self.watch)
                     total = sum(
                         (unit.floor(copies[v]) + held * unit.floor(kept[v])) * self.within[v, s]
                         for v in range(instance.num_operators)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from formulations.size import demand
 from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.kernels import exactly
 from formulations.stage_graph.problem import StagePlan
@@ -53,6 +54,7 @@ def room_for(states: int, most: int) -> tuple[int, int, int]:
     """The shape of an array over states and two counts from 0 to ``most``; `TooLargeError` if it would be too large."""
     if states * (most + 1) ** 2 > MAX_CELLS:
         raise TooLargeError(f"{states} states times {most + 1} squared; expected at most {MAX_CELLS}")
+    demand(40.0 * states * (most + 1) ** 2, f"{states} states times {most + 1} squared")
     return states, most + 1, most + 1
 
 

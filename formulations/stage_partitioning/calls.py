@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from formulations.stage_partitioning import kernels_calls
 from formulations.stage_partitioning.arrays import CallScratch
 from formulations.stage_partitioning.costs import Floats, Ints, Lattice, Profile, build_lattice, build_profile
-from formulations.stage_partitioning.downsets import all_downsets, position_masks
+from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, StageInstance
@@ -105,7 +105,7 @@ class Calls:
     def __init__(self, instance: StageInstance) -> None:
         downsets = all_downsets(instance, MAX_DOWNSETS)
         if downsets is None:
-            raise ValueError(f"the graph has more than {MAX_DOWNSETS} downsets; try --linearize or --first")
+            raise ValueError(f"{too_many(len(instance.layers), MAX_DOWNSETS)}; try --linearize or --first")
         self.instance = instance
         self.profile: Profile = build_profile(instance, prune=False)
         self.lattice: Lattice = build_lattice(self.profile, downsets)

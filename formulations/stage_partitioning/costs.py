@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.size import demand
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 
@@ -208,7 +209,8 @@ def restricted(profile: Profile, kept: Flags) -> Profile:
 
 def build_lattice(profile: Profile, downsets: Words) -> Lattice:
     """Sums over ``downsets`` (shape (D, words), in any order; the order of the result is the visiting order)."""
-    n = profile.num_tmpcs.shape[1]
+    n, E, P = profile.num_tmpcs.shape[1], len(profile.source), len(profile.tp_degrees)
+    demand(len(downsets) * (17.0 * n + 19.0 * E + 80.0 * P), f"the sums of {len(downsets)} downsets")
     member = np.unpackbits(downsets.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(np.float64)
     work = member @ _integer_work(profile)
     order = np.lexsort((member.sum(axis=1), work))

@@ -6,14 +6,22 @@ Source: Piper, Definition 4.1 and Fact 4.2 (differences of nested downsets are t
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
+from formulations.size import demand, room
 from formulations.stage_partitioning import kernels_downsets
-from formulations.stage_partitioning.costs import Words
+from formulations.stage_partitioning.costs import Ints, Words
 from instances.graph import Edges, adjacency, lifo_order, topological_order
 from instances.stage_partitioning import StageInstance
+
+Lists = Sequence[Sequence[int]]
+
+#: Words of 64 nodes that all downsets may take, a second to enumerate; and what the enumeration holds for each: two
+#: tables that double, the old ones beside the new.
+_MOST_WORDS, _BYTES_PER_WORD = 1 << 23, 48
 
 
 def all_downsets(instance: StageInstance, limit: int) -> Words | None:
@@ -23,13 +31,34 @@ def all_downsets(instance: StageInstance, limit: int) -> Words | None:
 
 @lru_cache(maxsize=2)  # the dispatcher counts them before a method walks over them
 def _enumerate(n: int, edges: tuple[tuple[int, int], ...], limit: int) -> Words | None:
-    successors, _ = adjacency(n, edges)
-    below = np.zeros((n, _words(n)), np.uint64)
-    for v, nodes in enumerate(successors):
-        for w in nodes:
-            below[v, w >> 6] |= np.uint64(1 << (w & 63))
-    found = kernels_downsets.enumerate_downsets(n, below, limit)
+    successors, predecessors = adjacency(n, edges)
+    return enumerate_all(n, successors, predecessors, limit)
+
+
+def enumerate_all(n: int, after: Lists, before: Lists, limit: int) -> Words | None:
+    """Every set of nodes that holds all ``after`` each of its nodes, shape (D, words); ``before`` is the reverse.
+
+    ``None`` if there are more than `most_downsets`.
+    """
+    found = kernels_downsets.enumerate_downsets(n, *_rows(after), *_rows(before), most_downsets(n, limit))
     return found if len(found) else None
+
+
+def most_downsets(n: int, limit: int) -> int:
+    """How many downsets of n nodes are enumerated: ``limit``, or as many as there is room for."""
+    return int(min(limit, _MOST_WORDS / _words(n), room() / (_BYTES_PER_WORD * _words(n))))
+
+
+def too_many(n: int, limit: int) -> str:
+    """What is said of a graph of n nodes whose downsets are not enumerated."""
+    return f"the graph has more than {most_downsets(n, limit)} downsets"
+
+
+def _rows(lists: Lists) -> tuple[Ints, Ints]:
+    """Lists one after the other, and where each begins (CSR)."""
+    start = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(each) for each in lists], out=start[1:])
+    return start, np.array([v for each in lists for v in each], np.int64)
 
 
 def linear_orders(instance: StageInstance) -> list[list[int]]:
@@ -51,6 +80,7 @@ def random_order(instance: StageInstance, rng: random.Random, stage_of: list[int
 def chain_downsets(order: list[int]) -> Words:
     """The n + 1 downsets that end pieces of one topological order, shape (n + 1, words)."""
     n = len(order)
+    demand(8.0 * (n + 1) * _words(n), "the downsets of one order")
     bits = np.zeros((n + 1, _words(n)), np.uint64)
     for position, v in enumerate(reversed(order), start=1):
         bits[position] = bits[position - 1]

@@ -6,7 +6,7 @@ Thresholds measured in November 2026 on two shared cores (one thread, numba kern
 from __future__ import annotations
 
 from formulations.stage_partitioning import model_size
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
 
@@ -41,7 +41,7 @@ def exact_supports(instance: StageInstance) -> str | None:
     """Whether the exact method can hold its table."""
     count = downset_count(instance)
     if count is None:
-        return f"the graph has more than {MAX_DOWNSETS} downsets; linearised gives a plan and a bound"
+        return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised gives a plan and a bound"
     if count * (max_sum(instance) + 1) > MAX_LABELS:
         return f"{count} downsets times {max_sum(instance)} micro-batches do not fit; try --microbatches or linearised"
     return None
@@ -57,7 +57,7 @@ def table_supports(instance: StageInstance) -> str | None:
     """Whether the published program's table dp[D][k][s] is worth starting."""
     count = downset_count(instance)
     if count is None:
-        return f"the graph has more than {MAX_DOWNSETS} downsets; linearised gives a plan and a bound"
+        return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised gives a plan and a bound"
     entries = count * (max_sum(instance) + 1) * (instance.num_devices + 1)
     if entries > MAX_TABLE:
         return f"dp[D][k][s] would have {entries:.2g} entries before pruning; at most {MAX_TABLE:.0e} are started"

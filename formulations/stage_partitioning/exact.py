@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
+from formulations.size import demand
 from formulations.stage_partitioning import kernels
 from formulations.stage_partitioning.arrays import Scratch
 from formulations.stage_partitioning.bisection import PRECISION, minimise
@@ -47,10 +48,6 @@ _SUMS = 8_000_000
 _FEWEST_SUMMED = 16
 
 
-class SizeError(Exception):
-    """The instance does not fit a method's tables; the message says what is too large."""
-
-
 def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
     """Work space for one profile over that many downsets."""
     P, S = len(profile.tp_degrees), profile.max_s
@@ -61,6 +58,7 @@ def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
     if summed < min(slots, _FEWEST_SUMMED):
         summed = 0
     slots = summed or slots
+    demand(16.0 * summed * num_downsets * steps + 20.0 * slots * options, "the orders in which memory is saved")
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),
         next_slot=np.zeros(1, np.int64),
@@ -174,6 +172,7 @@ class Search(Tables):
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
         super().__init__(instance, profile, lattice, flag)
         D, S = len(lattice.bits), profile.max_s
+        demand(14.0 * D * (S + 1), f"labels of {D} downsets at {S} sums of degrees")
         self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
         self.labels = np.empty((D, S + 1), np.int32)
         self.back_set = np.empty((D, S + 1), np.int32)

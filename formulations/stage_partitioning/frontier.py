@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.size import SizeError, demand
 from formulations.stage_partitioning import bisection, exact, kernels_frontier
 from formulations.stage_partitioning.costs import Floats, Lattice, Profile, build_lattice, build_profile
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.frontier_entries import entry_by_entry, num_entries
 from instances.stage_partitioning import StageInstance
@@ -48,7 +49,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
 
     Raises
     ------
-    exact.SizeError
+    SizeError
         If the graph has too many downsets, or the table too many entries.
     ValueError
         If the instance asks for a sum of exactly N: the table is about at most s.
@@ -63,9 +64,10 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     lattice = None if D > _ENTRIES_FROM else build_lattice(profile, downsets)
     if lattice is None or _is_blurred(profile, lattice):
         if num_entries(K, S, max(instance.tp_degrees, default=1)) > MAX_PROOFS:
-            raise exact.SizeError("the weights are too unlike for a table that large; try fewer --devices")
+            raise SizeError("the weights are too unlike for a table that large; try fewer --devices")
         entries = entry_by_entry(instance, downsets, watch)
         return entries and Frontier(*entries)
+    demand(8.0 * D * (S + 1) * (K + 1), "the table of all devices and sums")
     table = np.full((D, S + 1, K + 1), np.inf)
     table[0] = 0.0
     counts = np.zeros(3, np.int64)
@@ -106,7 +108,7 @@ def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
     """Numbers of downsets, devices and sums, if they fit."""
     downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None:
-        raise exact.SizeError(f"the graph has more than {MAX_DOWNSETS} downsets; try --linearize")
+        raise SizeError(f"{too_many(len(instance.layers), MAX_DOWNSETS)}; try --linearize")
     D, K = len(downsets), instance.num_devices
     if D > _ENTRIES_FROM:
         too_large = num_entries(K, max_s, max(instance.tp_degrees, default=1)) > MAX_PROOFS
@@ -114,7 +116,7 @@ def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
         steps = 0.5 * D * D * len(instance.tp_degrees) * max_s * K
         too_large = D * (max_s + 1) * (K + 1) > MAX_ENTRIES or steps > MAX_STEPS
     if too_large:
-        raise exact.SizeError(
+        raise SizeError(
             f"{D} downsets, {K} devices and {max_s} micro-batches are too much for a table of all of them; "
             "try --linearize, fewer --devices or --microbatches"
         )

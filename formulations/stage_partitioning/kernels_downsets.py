@@ -7,44 +7,73 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import INT, WORDS2, compile_kernels, inner, kernel
+from formulations.compiled import INT, INTS, WORDS2, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.decision import ZERO
 
 
-@kernel(INT, WORDS2, INT)
-def enumerate_downsets(num_nodes, below, limit):
+@kernel(INT, INTS, INTS, INTS, INTS, INT)
+def enumerate_downsets(num_nodes, after_start, after, before_start, before, limit):
     """All downsets as bitsets, shape (D, words); an empty array if there are more than ``limit``.
 
-    ``below`` (num_nodes, words) are the successors of every node. Breadth first by size; a hash table drops
-    repetitions.
+    ``after`` and ``before`` list the successors and the predecessors of every node (CSR). Breadth first by size; a hash
+    table drops repetitions. The nodes that may join a downset are kept beside it, so that nobody looks at the others.
     """
-    words = below.shape[1]
+    words = max(1, (num_nodes + 63) >> 6)
     size = 1024
-    found = np.zeros((size, words), np.uint64)
+    found, ready = np.zeros((size, words), np.uint64), np.zeros((size, words), np.uint64)
     table = np.full(4 * size, -1, np.int64)
     count, head = ZERO + 1, ZERO
     table[_slot(found, ZERO, table)] = 0
+    for v in range(num_nodes):
+        if after_start[v] == after_start[v + 1]:
+            _put(ready, ZERO, v)
     while head < count:
-        for v in range(num_nodes):
-            if has(found, head, v) or not _closed(below, v, found, head):
-                continue
-            if count == size:
-                size *= 2
-                found = _grown(found, size)
-                table = np.full(4 * size, -1, np.int64)
-                for r in range(count):
-                    table[_slot(found, r, table)] = r
-            for w in range(words):
-                found[count, w] = found[head, w]
-            found[count, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
-            slot = _slot(found, count, table)
-            if table[slot] < 0:
+        for word in range(words):
+            left = ready[head, word]
+            while left != 0:
+                lowest = left & (~left + np.uint64(1))
+                left ^= lowest
+                v = 64 * word + _position(lowest)
+                if count == size:
+                    size *= 2
+                    found, ready = _grown(found, size), _grown(ready, size)
+                    table = np.full(4 * size, -1, np.int64)
+                    for r in range(count):
+                        table[_slot(found, r, table)] = r
+                for w in range(words):
+                    found[count, w] = found[head, w]
+                _put(found, count, v)
+                slot = _slot(found, count, table)
+                if table[slot] >= 0:
+                    continue
                 table[slot] = count
+                for w in range(words):
+                    ready[count, w] = ready[head, w]
+                ready[count, word] ^= lowest
+                for e in range(before_start[v], before_start[v + 1]):
+                    if _closed(found, count, before[e], after_start, after):
+                        _put(ready, count, before[e])
                 count += 1
                 if count > limit:
                     return np.zeros((0, words), np.uint64)
         head += 1
     return found[:count].copy()
+
+
+@inner()
+def _put(sets, r, v):
+    sets[r, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+
+
+@inner()
+def _position(bit):
+    """Which bit of a word is set, counted from 0."""
+    position = 0
+    for width in (32, 16, 8, 4, 2, 1):
+        if bit >> np.uint64(width) != 0:
+            bit >>= np.uint64(width)
+            position += width
+    return position
 
 
 @inner()
@@ -85,10 +114,10 @@ def has(bits, i, v):
 
 
 @inner()
-def _closed(below, v, found, r):
+def _closed(found, r, v, after_start, after):
     """True if all successors of v are in downset r."""
-    for w in range(below.shape[1]):
-        if below[v, w] & ~found[r, w] != 0:
+    for e in range(after_start[v], after_start[v + 1]):
+        if not has(found, r, after[e]):
             return False
     return True
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
+from formulations.size import SizeError, demand
 from formulations.stage_partitioning import bisection, exact, kernels, kernels_downsets, kernels_paper
 from formulations.stage_partitioning.arrays import SwapOrders
 from formulations.stage_partitioning.costs import (
@@ -28,7 +29,7 @@ from formulations.stage_partitioning.costs import (
     restricted,
     usable,
 )
-from formulations.stage_partitioning.downsets import all_downsets, position_masks
+from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.operations import appendix_d
 from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
@@ -66,7 +67,7 @@ class Program:
     def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8], upper: float) -> None:
         downsets = all_downsets(instance, MAX_DOWNSETS)
         if downsets is None:
-            raise exact.SizeError(f"the graph has more than {MAX_DOWNSETS} downsets")
+            raise SizeError(too_many(len(instance.layers), MAX_DOWNSETS))
         self.instance, self.rule, self.flag = instance, rule, flag
         self.profile = build_profile(instance, prune=False)
         if rule == kernels_paper.EXACT:  # the heuristics' choices depend on TMPCs that they do not take
@@ -185,7 +186,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
         cutoff = evaluate(instance, start)
         watch.plan(start, cutoff)
         done = program.run(cutoff * (1 + bisection.PRECISION))
-    except exact.SizeError as reason:
+    except SizeError as reason:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(reason), options=options)
     if done is None:
         return Answer(bound=bound, stop=watch.why(), options=options, stats=statistics(program))
@@ -235,6 +236,7 @@ def swap_orders(profile: Profile) -> SwapOrders:
     """The orders of all degrees where they can be used."""
     use = (profile.uniform > 0) & (profile.num_tmpcs.max(axis=1) <= 2)
     P, n, Y = len(use), profile.num_tmpcs.shape[1], profile.max_s + 2
+    demand(20.0 * P * Y * n, "the orders of swaps")
     orders = SwapOrders(
         use.astype(np.int64),
         np.zeros((P, Y), np.int64),
@@ -266,7 +268,8 @@ def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
     sizes[0] = 0
     offset = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     if sizes.sum() > MAX_ENTRIES:
-        raise exact.SizeError(f"the table dp[D][k][s] would have {sizes.sum():.3g} entries")
+        raise SizeError(f"the table dp[D][k][s] would have {sizes.sum():.3g} entries")
+    demand(8.0 * float(sizes.sum()), "the table dp[D][k][s]")
     return Table(low, width, offset, np.full(int(sizes.sum()), np.inf), np.empty(D, np.int64), np.empty(D, np.int64))
 
 

@@ -20,8 +20,10 @@ from numba import njit
 import formulations.compiled  # noqa: F401 - hears what Numba compiles
 import planner
 from formulations.family import Answer, lazy
+from formulations.size import SizeError
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.run import prover, run
+from planner.worker import any_left_behind
 from solvers.outcome import Watch
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
@@ -119,6 +121,43 @@ def test_a_method_that_hangs_is_left_behind_with_its_plan(limit: float) -> None:
     assert time.perf_counter() - began < 1.1 * limit + 1
     assert (result.objective, result.bound, result.stop) == (4.0, 1.0, Stop.TIME_LIMIT)
     assert result.stats["left_behind"] is True
+
+
+def test_a_method_that_was_left_behind_tells_of_nothing_any_more() -> None:
+    go_on, heard = threading.Event(), []
+
+    def late(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
+        watch.plan(counting.everything(instance), float(len(instance.numbers)))
+        go_on.wait(10)
+        watch.bound(1.0)
+        return Answer()
+
+    method = replace(counting.FAMILY.method("exact"), solve=late)
+    result = run(counting.FAMILY, method, FEASIBLE, Limits(time_s=0.1), {}, listen=heard.append)
+    assert result.stats["left_behind"] is True and len(heard) == 1
+    go_on.set()
+    while any_left_behind():
+        time.sleep(0.01)
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SizeError("a table would need 1e+12 bytes"), "a table would need 1e+12 bytes"),
+        (MemoryError("Unable to allocate 298. GiB"), "memory ran out: Unable to allocate 298. GiB"),
+        (MemoryError(), "memory ran out"),
+    ],
+)
+def test_a_method_that_finds_no_room_ends_with_what_it_has(error: Exception, words: str) -> None:
+    def large(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
+        watch.plan(counting.everything(instance), float(len(instance.numbers)))
+        raise error
+
+    method = replace(counting.FAMILY.method("exact"), solve=large)
+    result = run(counting.FAMILY, method, FEASIBLE, Limits(), {})
+    assert (result.status, result.stop, result.objective) == (Status.FEASIBLE, Stop.SIZE_LIMIT, 4.0)
+    assert result.reason == words
 
 
 def test_compilation_counts_neither_as_seconds_nor_against_the_limit() -> None:

@@ -15,6 +15,7 @@ from oracles import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 import planner
+from formulations.size import SizeError
 from formulations.stage_partitioning import exact, frontier, kernels_frontier
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
@@ -67,7 +68,7 @@ def test_weights_too_unlike_for_running_sums(cases: int) -> None:
         flat = random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4)
         entries_agree(with_wide_weights(flat, random.Random(seed), 12))
     huge = (Layer(v, {1: (Tmpc("only", 1.0, weight, 1.0, 1.0),)}) for v, weight in enumerate((1e18, 1.0)))
-    with pytest.raises(exact.SizeError, match="weights are too unlike"):
+    with pytest.raises(SizeError, match="weights are too unlike"):
         frontier.frontier(StageInstance("unlike", tuple(huge), (), 512, 1000.0, 1.0, 512), Watch())
 
 
@@ -75,7 +76,7 @@ def test_entries_are_counted_before_they_are_proved(monkeypatch: pytest.MonkeyPa
     assert [frontier.num_entries(K, S, t) for K, S, t in ((4, 4, 1), (4, 2, 1), (4, 4, 4), (4, 4, 2))] == [4, 2, 10, 8]
     monkeypatch.setattr(frontier, "_ENTRIES_FROM", 0)
     monkeypatch.setattr(frontier, "MAX_PROOFS", 3)
-    with pytest.raises(exact.SizeError, match="too much for a table"):
+    with pytest.raises(SizeError, match="too much for a table"):
         frontier.frontier(replace(tiny(), num_devices=4), Watch())
 
 
@@ -163,9 +164,9 @@ def test_corners_say_all_the_table_says() -> None:
 
 
 def test_what_is_too_large_is_refused() -> None:
-    with pytest.raises(exact.SizeError, match="--linearize"):
+    with pytest.raises(SizeError, match="--linearize"):
         frontier.frontier(chain(20, 12, 8), Watch())
-    with pytest.raises(exact.SizeError, match="--devices"):
+    with pytest.raises(SizeError, match="--devices"):
         frontier.frontier(chain(4, 100_000, 50_000), Watch())
     with pytest.raises(ValueError, match="--exactly"):
         frontier.frontier(replace(chain(3, 4, 4), exactly=True), Watch())
@@ -178,7 +179,7 @@ def test_each_size_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
             patched.setattr(frontier, name, most)
             assert frontier.frontier(tiny(), Watch()) is not None
             patched.setattr(frontier, name, most - 1)
-            with pytest.raises(exact.SizeError, match="too much for a table"):
+            with pytest.raises(SizeError, match="too much for a table"):
                 frontier.frontier(tiny(), Watch())
 
 

@@ -1,0 +1,139 @@
+"""Absurd sizes: every method answers or refuses in a line, within seconds and two gibibytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absurd_sizes import ABSURD, branches, layers, stages, strategies
+
+import planner
+from formulations import FAMILIES, size
+from formulations.modelled import Stopped
+from formulations.size import SizeError, demand
+from formulations.stage_graph.cpsat_model import Case, Model
+from planner import Limits, Status, Stop
+from solvers.outcome import Watch
+from solvers.scaling import Scale
+
+TESTS = Path(__file__).parents[1]
+LIMIT = 2**31
+
+#: Every method of an instance under a limit of memory, each in a second; what each said, one to a line.
+_ALL = """
+import json, os, resource, sys
+import planner
+from absurd_sizes import ABSURD
+from planner import Limits, UsageError
+from planner.loading import family_of
+
+family_name, number, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+instance = ABSURD[family_name][number]()
+family = family_of(instance)
+family.load()
+for method in family.methods:
+    method.load()
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for method in (None, *(method.name for method in family.methods)):
+    try:
+        result = planner.solve(instance, method=method, limits=Limits(time_s=1.0))
+    except UsageError as error:
+        print(json.dumps([method, "refused", str(error), 0.0]), flush=True)
+        continue
+    print(json.dumps([method, result.status, result.stop, result.seconds]), flush=True)
+os._exit(0)  # methods that were left behind are still at work
+"""
+
+
+def child(code: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    """A fresh process."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "number"), [(name, number) for name, made in ABSURD.items() for number in range(len(made))]
+)
+def test_every_method_answers_or_refuses_in_two_gibibytes(family: str, number: int) -> None:
+    done = child(_ALL, family, number, LIMIT)
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(said) == 1 + len(next(each.methods for each in FAMILIES if each.name == family))
+    for method, status, words, seconds in said:
+        assert "\n" not in words and seconds < 5.0, (method, status, words, seconds)
+    assert "Traceback" not in done.stderr
+
+
+def test_every_family_has_absurd_instances() -> None:
+    assert set(ABSURD) == {family.name for family in FAMILIES}
+
+
+@pytest.mark.parametrize(
+    ("make", "method"),
+    [
+        (lambda: layers(20_000, 2_000, 64), "parameters"),
+        (lambda: strategies(300, 200_000, "megatron"), "megatron"),
+        (lambda: stages(2_000, 1, 15_000, 15_000), "exact"),
+        (lambda: stages(2_000, 1, 900, 900), "piper"),
+    ],
+)
+def test_a_refusal_says_how_many_bytes_would_be_needed(
+    make: Callable[[], Any], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(size, "_unused", lambda: 2.0**26)
+    result = planner.solve(make(), method=method, limits=Limits(time_s=20))
+    assert (result.status, result.stop, result.objective) == (Status.UNKNOWN, Stop.SIZE_LIMIT, None)
+    assert re.search(r"would need \S+ bytes; expected at most 3.36e\+07", result.reason)
+
+
+def test_room_is_what_the_machine_and_the_limits_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "_unused", lambda: 1000.0)
+    demand(500.0, "a table")
+    with pytest.raises(SizeError, match="a table would need 501 bytes; expected at most 500"):
+        demand(501.0, "a table")
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(size, "_unused", lambda: 1e15)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (used + 2_000_000 * (which == resource.RLIMIT_AS), -1))
+    assert 0 <= size.room() <= 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("family", "number"), [("operator_partitioning", 1), ("stage_graph", 0), ("stage_partitioning", 1)]
+)
+def test_choosing_and_refusing_are_quick(family: str, number: int) -> None:
+    """Also where no method is made for the instance: 20,000 operators, or a million devices."""
+    instance = ABSURD[family][number]()
+    own = next(each for each in FAMILIES if each.name == family)
+    own.load()
+    began = time.process_time()
+    for exact in (False, True):
+        assert own.choose(instance, Limits(time_s=5.0), exact)
+    for method in own.methods:
+        method.supports(instance)
+        method.effort(instance)
+    assert time.process_time() - began < 4.0
+
+
+def test_building_the_cpsat_model_of_a_large_stage_graph_is_given_up_in_time() -> None:
+    """Its rows take ten seconds; each loop looks at the watch."""
+    instance, watch = branches(400, 4, 32), Watch(Limits(time_s=0.5))
+    began = time.process_time()
+    with pytest.raises(Stopped):
+        Model(instance, Case((64,)), Scale(0), 100, watch)
+    assert time.process_time() - began < 2.0
