@@ -59,8 +59,14 @@ def read_line(file: BinaryIO, where: str) -> bytes:
 #: Longer integers are no floats, or close to the largest.
 _FLOAT_DIGITS = 308
 
-#: What a JSON text is made of, as far as its numbers are to be found: strings, numbers, constants, brackets.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:\d[\d.eE+-]*|Infinity|NaN)|[][{}:,]', re.DOTALL)
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+#: The marks of a JSON text from which the place of a number follows: a key, a bracket or comma, a number that may be
+#: beyond floats. All else is passed over, short numbers too.
+_MARK = re.compile(
+    rf'(?:[^][{{}},"0-9NI-]++|{_STRING}(?!\s*:)|-?\d[\d.]{{0,299}}+(?![\d.eE+-]))*+'
+    rf"(?:({_STRING})\s*:|([][{{}},])|(-?(?:\d[\d.eE+-]*|Infinity|NaN)))",
+    re.DOTALL,
+)
 
 
 def parse_json(text: str, where: str) -> Any:
@@ -123,22 +129,21 @@ def _bad_number(text: str, where: str) -> InstanceError:
 
 def _first_bad(text: str) -> tuple[str, int, str]:
     """Field, place and spelling of the first number of a JSON text that no float holds."""
-    location: list[int | str] = []  # of the value that comes next
-    key = ""
-    for token in _TOKEN.finditer(text):
-        found = token[0]
-        if found == "[":
+    location: list[int | str] = []  # of the value that comes next; keys as they are spelled
+    for mark in _MARK.finditer(text):
+        key, sign, number = mark.groups()
+        if key:
+            location[-1] = key
+        elif number:
+            if _is_long(number) or not math.isfinite(float(number)):
+                keys = [json.loads(part, strict=False) if isinstance(part, str) else part for part in location]
+                return path(keys), mark.start(3), number
+        elif sign == "[":
             location.append(0)
-        elif found == "{":
+        elif sign == "{":
             location.append("")
-        elif found in "]}":
+        elif sign != ",":
             location.pop()
-        elif found == "," and isinstance(location[-1], int):
+        elif isinstance(location[-1], int):
             location[-1] += 1
-        elif found == ":":
-            location[-1] = json.loads(key, strict=False)
-        elif found[0] == '"':
-            key = found
-        elif found != "," and (_is_long(found) or not math.isfinite(float(found))):
-            return path(location), token.start(), found
     raise AssertionError("called for a text that has such a number")

@@ -182,6 +182,15 @@ def test_a_valid_instance_is_solved() -> None:
     assert planner.solve(stages(), exact=True).objective == 2.0
 
 
+def test_integers_where_floats_are_declared_become_floats() -> None:
+    given = stages(memory_bytes=10, bandwidth=2**63, time=1)
+    admitted = planner.loading.admitted(given)
+    assert admitted == given
+    numbers = (admitted.memory_bytes, admitted.bandwidth, admitted.layers[0].tmpcs[1][0].time)
+    assert [type(number) for number in numbers] == [float, float, float]
+    assert type(given.bandwidth) is int
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "load": planner.load,
     "load inputs": lambda value: planner.load("chain8", inputs=value),

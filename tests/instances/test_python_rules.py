@@ -1,0 +1,131 @@
+"""Rules that only instances built in Python can break: indices, orders, parts that must agree; of every family."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from fuzzing import documented
+
+import planner
+from formulations import FAMILIES
+from instances.errors import InstanceError
+
+
+@cache
+def example(name: str) -> Any:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "example.json"
+        path.write_text(json.dumps(documented()[name]))
+        return planner.load(path)
+
+
+def first(parts: tuple[Any, ...], **changes: Any) -> tuple[Any, ...]:
+    return (replace(parts[0], **changes), *parts[1:])
+
+
+def operators(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda placement: replace(placement, operators=change(placement.operators))
+
+
+OPERATORS = "operator_partitioning"
+GRAPH = "stage_graph"
+MACHINES = "hierarchical_partitioning"
+FLUSHED = "flushed_partitioning"
+MAPPING = "device_mapping"
+PLACEMENT = "pipeline_placement"
+LAYERS = "layer_assignment"
+MESH = "mesh_tiling"
+STRATEGY = "amp_strategy"
+SCHEDULE = "microbatch_schedule"
+KNAPSACK = "tmpc_knapsack"
+
+WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
+    (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=(0,))), "tensors[0].targets is (0,)"),
+    (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=(1, 9))), "tensors[0].targets is (1, 9)"),
+    (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=(1, 1))), "each once"),
+    (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=())), "at least one operator"),
+    (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, source=-1)), "tensors[0].source is -1"),
+    (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, source=9)), "tensors[0].source is 9"),
+    (OPERATORS, lambda x: replace(x, operators=()), "operators is []"),
+    (OPERATORS, lambda x: replace(x, num_stages=None, num_devices=4), "step_microbatches is missing"),
+    (OPERATORS, lambda x: replace(x, num_stages=None, step_microbatches=4), "num_devices is missing"),
+    (GRAPH, lambda x: replace(x, edges=first(x.edges, source=2, target=0)), "edges[0] is '2 -> 0'"),
+    (GRAPH, lambda x: replace(x, edges=first(x.edges, target=3)), "edges[0].target is 3"),
+    (GRAPH, lambda x: replace(x, ids=("a",)), "len(ids) is 1; expected 0 or 3"),
+    (GRAPH, lambda x: replace(x, ids=("a", "b", "a")), "operators[2].id is 'a'"),
+    (GRAPH, lambda x: replace(x, operators=first(x.operators, forward=3.0)), "operators[0].forward is 3.0"),
+    (
+        GRAPH,
+        lambda x: replace(
+            x, operators=first(x.operators, backward=replace(x.operators[0].backward, samples=(2, 1, 4)))
+        ),
+        "operators[0].backward is '(2, 3) before (1, 5)'",
+    ),
+    (GRAPH, lambda x: replace(x, schedule="any"), "schedule is 'any'"),
+    (MACHINES, lambda x: replace(x, num_machines=3), "flat.num_devices is 64; expected 24"),
+    (MACHINES, lambda x: replace(x, outer_bandwidth=1.0), "flat.bandwidth is 25000000000.0; expected 1"),
+    (MACHINES, lambda x: replace(x, memory_model="none"), "memory_model is 'none'"),
+    (MACHINES, lambda x: replace(x, flat=None), "flat is None; expected an instance of StageInstance"),
+    (
+        MACHINES,
+        lambda x: replace(x, flat=replace(x.flat, edges=())),
+        "flat: layers[0].tmpcs.1[0].sync_backward_bytes is 1",
+    ),
+    (FLUSHED, lambda x: replace(x, flat=replace(x.flat, exactly=True)), "exactly is True"),
+    (FLUSHED, lambda x: replace(x, flat=replace(x.flat, memory_bytes=math.inf)), "flat.memory_bytes is inf"),
+    (FLUSHED, lambda x: replace(x, schedule="gpipe"), "schedule is 'gpipe'; expected 1f1b or gpipe"),
+    (MAPPING, lambda x: replace(x, bandwidth_bytes_per_s=((0.0, 1.0), (2.0, 0.0))), "the matrix is symmetric"),
+    (MAPPING, lambda x: replace(x, bandwidth_bytes_per_s=x.bandwidth_bytes_per_s[:1]), "the matrix is square"),
+    (MAPPING, lambda x: replace(x, replicas=2), "expected 4: stages x replicas"),
+    (MAPPING, lambda x: replace(x, objective="auto"), "objective is 'auto'"),
+    (PLACEMENT, operators(lambda x: replace(x, replicas=3)), "devices is 2; expected 6"),
+    (PLACEMENT, operators(lambda x: replace(x, at_most=True)), "at_most is True"),
+    (PLACEMENT, operators(lambda x: replace(x, tensors=first(x.tensors, targets=(0,)))), "operators: tensors[0]"),
+    (PLACEMENT, operators(lambda x: replace(x, operators=first(x.operators, compute_s=-1.0))), "compute_s is -1.0"),
+    (LAYERS, lambda x: replace(x, tied=first(x.tied, layers=(-1,))), "tied[0].layers[0] is -1"),
+    (LAYERS, lambda x: replace(x, tied=first(x.tied, layers=(3,))), "tied[0].layers is [3]"),
+    (LAYERS, lambda x: replace(x, layer_time_s=()), "layer_time_s is []"),
+    (LAYERS, lambda x: replace(x, layer_time_s=[1.0, 1.0, 1.0]), "layer_time_s is [1.0, 1.0, 1.0]; expected a tuple"),
+    (MESH, lambda x: replace(x, inter_bytes_per_s=(1.0,)), "len(inter_bytes_per_s) is 1; expected 2"),
+    (MESH, lambda x: replace(x, ordered=1), "ordered is 1; expected true or false"),
+    (MESH, lambda x: replace(x, rows=2**15 + 1), "at most 65536 devices"),
+    (
+        STRATEGY,
+        lambda x: replace(x, layers=first(x.layers, forward_s={"new": {1: 1.0}})),
+        "layers[0].forward_s.old is []",
+    ),
+    (
+        STRATEGY,
+        lambda x: replace(x, layers=first(x.layers, forward_s={"new": {"1": 1.0}})),
+        "layers[0].forward_s.new is '1'",
+    ),
+    (STRATEGY, lambda x: replace(x, released_framing=(1,)), "released_framing"),
+    (SCHEDULE, lambda x: replace(x, edges=first(x.edges, source=1)), "edges[0].target is 1; expected another stage"),
+    (SCHEDULE, lambda x: replace(x, stages=first(x.stages, forward_s=0.0)), "stages[0].forward_s is 0.0"),
+    (SCHEDULE, lambda x: replace(x, minibatch=3), "stages[1].microbatch is 2; expected a divisor"),
+    (KNAPSACK, lambda x: replace(x, nodes=(x.nodes[0], x.nodes[0])), "nodes[1].id is 1; expected an id other than"),
+    (KNAPSACK, lambda x: replace(x, nodes=first(x.nodes, options=())), "nodes[0].options is []"),
+    (KNAPSACK, lambda x: replace(x, origin={"seed": math.nan}), "origin.seed is nan"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "words"), WRONG)
+def test_a_wrong_instance_is_refused_by_the_rule_it_breaks(name: str, change: Callable[[Any], Any], words: str) -> None:
+    instance = change(example(name))
+    with pytest.raises(InstanceError) as caught:
+        planner.solve(instance)
+    assert str(caught.value).startswith("instance: ") and words in str(caught.value)
+
+
+def test_every_family_is_here() -> None:
+    assert {family.name for family in FAMILIES} - {name for name, _, _ in WRONG} == {
+        "stage_partitioning"
+    }  # test_fuzz_python
