@@ -19,13 +19,16 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 _GROUP_S, _HALVINGS = 2.0, 24
 
 
-def begin(instance: DeviceMapping, limits: Limits, watch: Watch) -> Deciders:
-    """The gap between consecutive mappings and no bound."""
+def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str, *, bounded: bool = True) -> Deciders:
+    """The gap between consecutive mappings and no bound.
+
+    ``prover``: whose proof a model's refutation is; ``bounded``: shared bounds are asked first.
+    """
     given = arrays(instance)
-    gap = Gap(given, watch, objective_values(given), limits.gap)
+    gap = Gap(given, watch, objective_values(given), limits.gap, prover)
     for plan in (stage_major(instance), pipeline_major(instance)):
         gap.offer(plan)
-    return Deciders(given, gap, limits)
+    return Deciders(given, gap, limits, bounded=bounded)
 
 
 def raise_bound(deciders: Deciders) -> dict[str, float]:
@@ -57,7 +60,7 @@ def _by_halving(gap: Gap, decide: Decide) -> float:
         target = gap.target(low, high, 0.5)
         if target is None or gap.watch.stopped() or high - low < 1e-6 * high:
             break
-        if gap.decide(decide, target, _GROUP_S) is Verdict.REFUTED:
+        if gap.decide(decide, target, _GROUP_S) in (Verdict.REFUTED, Verdict.EXCLUDED):
             low = gap.lower
         else:
             high = target
@@ -68,7 +71,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     """The better consecutive mapping with the best bound that no exact model is needed for."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    deciders = begin(instance, limits, watch)
+    deciders = begin(instance, limits, watch, Prover.BOUNDS)
     found = raise_bound(deciders)
     return answer(deciders, watch.why(Stop.COMPLETED), found)
 
@@ -80,7 +83,7 @@ def answer(deciders: Deciders, stop: Stop, found: dict[str, float]) -> Answer[Ma
         watch.best_plan,
         watch.best_bound,
         stop=Stop.PROVED if deciders.gap.closed else stop,
-        solver=deciders.version,
+        solver=deciders.solver,
         stats={
             **dict(sorted(deciders.gap.counts.items())),
             "branches": deciders.branches,

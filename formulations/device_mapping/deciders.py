@@ -21,7 +21,7 @@ from ortools.sat.python import cp_model
 from formulations.device_mapping.arrays import Arrays, Floats, plan_of
 from formulations.device_mapping.bounds import Domains, rings_fit
 from formulations.device_mapping.columns import LONGEST, ColumnModel, TooManyCyclesError
-from formulations.device_mapping.flow import FlowModel
+from formulations.device_mapping.flow import Budgets, FlowModel
 from formulations.device_mapping.level import LevelModel, Places, TooManyError, devices_as_places
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.proof import Decide, Gap, Verdict
@@ -39,18 +39,19 @@ _MOST_LITERALS, _MOST_ARCS = 120_000, 400_000
 
 
 class Deciders:
-    """What a run keeps from target to target: the gap, limits, and the symmetries of the topology."""
+    """What a run keeps from target to target: the gap, limits, and the symmetries of the topology.
 
-    def __init__(self, arrays: Arrays, gap: Gap, limits: Limits) -> None:
-        self.arrays, self.gap, self.limits = arrays, gap, limits
+    ``bounded``: cores, components and arc consistency are asked before a model is built, and shrink it; without them
+    a refutation is the solver's alone.
+    """
+
+    def __init__(self, arrays: Arrays, gap: Gap, limits: Limits, *, bounded: bool = True) -> None:
+        self.arrays, self.gap, self.limits, self.bounded = arrays, gap, limits, bounded
         self.few = len(arrays.levels) <= FEW_LEVELS
         self._orbits = orbits(arrays)
         self.branches = self.conflicts = 0
-
-    @property
-    def version(self) -> str:
-        """Name and version of the solver."""
-        return cpsat.version()
+        #: Name and version of the solver, once it has run.
+        self.solver = ""
 
     def choose(self) -> dict[str, Decide]:
         """The deciders that fit the instance, by name, in the order in which they should be asked."""
@@ -82,14 +83,14 @@ class Deciders:
 
     def level_at(self, arrays: Arrays, places: Places | None, target: float, seconds: float) -> Verdict:
         """The level model; plans count where the places are the instance's own devices."""
-        domains = Domains(self.arrays, target)
-        if not domains.possible or (arrays.has_rings and not rings_fit(self.arrays, target)):
-            return Verdict.REFUTED
+        domains = Domains(self.arrays, target) if self.bounded else None
+        if domains is not None and not (domains.possible and self._rings_fit(target)):
+            return Verdict.EXCLUDED
         places = places or devices_as_places(arrays)
         if len(places.capacity) * arrays.num_devices > _MOST_LITERALS:
             return Verdict.BEYOND
         try:
-            model = LevelModel(arrays, places, target, domains.allowed if places.single else None)
+            model = LevelModel(arrays, places, target, domains.allowed if domains and places.single else None)
         except TooManyError:
             return Verdict.BEYOND
         run = self._run(model.cp, target, seconds)
@@ -106,8 +107,8 @@ class Deciders:
 
     def columns(self, target: float, seconds: float) -> Verdict:
         """An exact cover by cycles, rings alone."""
-        if not rings_fit(self.arrays, target):
-            return Verdict.REFUTED
+        if not self._rings_fit(target):
+            return Verdict.EXCLUDED
         try:
             model = ColumnModel(self.arrays, target)
         except TooManyCyclesError:
@@ -120,8 +121,8 @@ class Deciders:
 
     def rings(self, target: float, seconds: float) -> Verdict:
         """Cycles as sets of links, rings alone; short cycles are cut off as they come."""
-        if not rings_fit(self.arrays, target):
-            return Verdict.REFUTED
+        if not self._rings_fit(target):
+            return Verdict.EXCLUDED
         if num_links(self.arrays, target) > _MOST_LITERALS:
             return Verdict.BEYOND
         model = RingModel(self.arrays, target)
@@ -135,6 +136,10 @@ class Deciders:
                 self._offer_rings([stage[0] for stage in cycles])
                 return Verdict.MET
 
+    def _rings_fit(self, target: float) -> bool:
+        """Whether shared bounds, if they are asked, leave room for the rings."""
+        return not (self.bounded and self.arrays.has_rings) or rings_fit(self.arrays, target)
+
     def _offer_rings(self, rows: list[list[int]]) -> None:
         """Devices by stage in the order of their rings."""
         order = list(range(self.arrays.replicas))
@@ -143,9 +148,9 @@ class Deciders:
 
     def flow(self, target: float, seconds: float) -> Verdict:
         """The layered flow."""
-        domains = Domains(self.arrays, target)
+        domains = Domains(self.arrays, target) if self.bounded else Budgets(self.arrays, target)
         if not domains.possible:
-            return Verdict.REFUTED
+            return Verdict.EXCLUDED
         if sum(int(arcs.sum()) for arcs in domains.arcs) > _MOST_ARCS:
             return Verdict.BEYOND
         model = FlowModel(self.arrays, target, domains)
@@ -164,6 +169,7 @@ class Deciders:
         end = computed() + seconds
         part = Part(self.gap.watch, moot=lambda: self._moot(target) or computed() >= end)
         run = cpsat.run(model, replace(self.limits, threads=1, gap=0.0), part)
+        self.solver = run.solver or self.solver
         self.branches += int(run.stats.get("branches", 0))
         self.conflicts += int(run.stats.get("conflicts", 0))
         return run

@@ -28,6 +28,8 @@ _FIRST_SHARE, _FIRST_S = 0.15, 10.0
 _FIRST_LEVELS, _FIRST_TRIES, _TRIES = 2, 12, 60
 #: Seconds of computing in which a model has to find a better plan, or there is more annealing first.
 _IMPROVE_S = 20.0
+#: Whose proof it is where models close the gap.
+_MODELS = "cpsat"
 #: How often a thread looks whether it should go on, in seconds.
 _POLL_S = 0.05
 
@@ -36,7 +38,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     """The best plan and bound; proved where they meet."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    deciders = begin(instance, limits, watch)
+    deciders = begin(instance, limits, watch, _MODELS)
     if limits.threads > 1:
         with _beside(deciders, None, lambda part: _improve(deciders, limits, part)) as thread:
             found = raise_bound(deciders)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.arrays import Arrays, loosened
+from formulations.device_mapping.arrays import Arrays, Mask, loosened
 from formulations.device_mapping.bounds import Domains
 
 #: Units of a budget: costs are rounded down to this part of the target.
@@ -31,10 +31,27 @@ Edge = tuple[int, int, float]
 Arcs = dict[tuple[int, int], Any]
 
 
+class Budgets:
+    """What a target leaves without any reasoning: arcs that cost no more alone than either end may spend.
+
+    ``allowed[s, d]`` and ``arcs[e][d, d']`` as in `bounds.Domains`; ``possible`` is for the model to say.
+    """
+
+    possible = True
+
+    def __init__(self, arrays: Arrays, target: float) -> None:
+        left = loosened(target) - arrays.compute
+        self.allowed: Mask = np.repeat((left >= 0)[:, None], arrays.num_devices, axis=1)
+        self.arcs: list[Mask] = [
+            (arrays.speed > 0) & (volume * arrays.seconds_per_byte <= min(left[a], left[b]))
+            for a, b, volume in arrays.edges
+        ]
+
+
 class FlowModel:
     """The model of one target; ``impossible`` if arc consistency refutes it."""
 
-    def __init__(self, arrays: Arrays, target: float, domains: Domains | None = None) -> None:
+    def __init__(self, arrays: Arrays, target: float, domains: Domains | Budgets | None = None) -> None:
         self.arrays = arrays
         self.cp = cp_model.CpModel()
         domains = domains or Domains(arrays, target)
@@ -57,7 +74,7 @@ class FlowModel:
         """Arc variables."""
         return sum(len(arcs) for arcs in self.arcs)
 
-    def _arcs(self, number: int, domains: Domains) -> Arcs:
+    def _arcs(self, number: int, domains: Domains | Budgets) -> Arcs:
         a, b, _ = self.arrays.edges[number]
         mask = domains.arcs[number] & domains.allowed[a][:, None] & domains.allowed[b][None, :]
         pairs = zip(*np.nonzero(mask), strict=True)
@@ -82,7 +99,7 @@ class FlowModel:
                     if s == stage:
                         self.cp.add_exactly_one([*here.get(device, []), one.negated()])
 
-    def _close(self, domains: Domains) -> None:
+    def _close(self, domains: Domains | Budgets) -> None:
         """Around every triangle of the chordal stage graph two arcs imply the third."""
         given = self.arrays
         triangles, extra = chords(given.num_stages, [(a, b) for a, b, _ in given.edges])

@@ -120,6 +120,7 @@ class _Interval:
 
     def update(self, outcomes: list[Outcome]) -> None:
         """Narrow the interval by a batch of searches."""
+        before = self.proved
         for outcome in outcomes:
             self.searches += 1
             self.timed_out += not outcome.complete
@@ -131,7 +132,8 @@ class _Interval:
                 self.plan, self.high = outcome.plan, outcome.seconds
         self.low = min(self.low, self.high)
         self._watch.plan(self.plan, self.high)
-        self._watch.bound(self.proved)
+        if self.proved > before:
+            self._watch.bound(self.proved)
 
     def told(self) -> str:
         """How much of the lower end of the interval is no proof."""

@@ -17,12 +17,14 @@ import numpy as np
 
 from formulations.device_mapping.arrays import Arrays, Floats
 from formulations.device_mapping.problem import Mapping, evaluate
-from solvers.outcome import OPTIMAL_GAP, Watch
+from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A plan this close to a bound, relatively, is not asked to be improved.
 CLOSE = OPTIMAL_GAP / 2
 #: Values that differ by less, relatively, are one.
 _SAME = 1e-10
+#: A target above 0, relatively to the best plan, that stands for 0.
+_LEAST = 1e-12
 #: The objective's values are listed if there are at most so many sums.
 _MOST_VALUES = 300_000
 #: Seconds of computing for a target at first, and how they grow when all targets are open.
@@ -32,10 +34,15 @@ _NARROW = 2e-4
 
 
 class Verdict(Enum):
-    """What came of a target; ``OPEN``: time ran out, ``BEYOND``: the decider cannot tell, nor of higher targets."""
+    """What came of a target.
+
+    ``EXCLUDED``: refuted by a shared bound, ``OPEN``: time ran out, ``BEYOND``: the decider cannot tell, nor of higher
+    targets.
+    """
 
     MET = "met"
     REFUTED = "refuted"
+    EXCLUDED = "excluded"
     OPEN = "open"
     BEYOND = "beyond"
 
@@ -65,13 +72,18 @@ def objective_values(arrays: Arrays) -> Floats | None:
 
 @dataclass
 class Gap:
-    """The best plan's objective and the best bound of a run, and the targets in between."""
+    """The best plan's objective and the best bound of a run, and the targets in between.
+
+    ``prover``: whose proof a refuted target is.
+    """
 
     arrays: Arrays
     watch: Watch
     values: Floats | None = None
     gap: float = OPTIMAL_GAP
+    prover: str = Prover.SOLVER
     counts: Counter[str] = field(default_factory=Counter)
+    refuter: str = ""
 
     @property
     def upper(self) -> float:
@@ -95,21 +107,24 @@ class Gap:
         self.watch.plan(plan, objective)
         return objective
 
-    def refute(self, target: float) -> None:
-        """No plan meets the target: the next value is the bound."""
+    def refute(self, target: float, by: str | None = None) -> None:
+        """No plan meets the target: the next value is the bound, by whoever refuted it (default: the last one)."""
         bound = target
         if self.values is not None:
             above = bisect_right(self.values, target * (1 + _SAME))
             following = float(self.values[above]) if above < len(self.values) else target
             bound = max(bound, min(following * (1 - 2 * _SAME), self.upper))
-        self.watch.bound(bound)
+        self.refuter = by or self.refuter
+        self.watch.bound(bound, self.refuter or Prover.BOUNDS)
 
     def decide(self, decide: Decide, target: float, seconds: float) -> Verdict:
         """Ask for a target, count the answer, and report a refuted one as a bound."""
         verdict = decide(target, seconds)
         self.counts[f"targets_{verdict.value}"] += 1
         if verdict is Verdict.REFUTED:
-            self.refute(target)
+            self.refute(target, self.prover)
+        elif verdict is Verdict.EXCLUDED:
+            self.refute(target, Prover.BOUNDS)
         return verdict
 
     def target(self, low: float, high: float, part: float) -> float | None:
@@ -119,14 +134,17 @@ class Gap:
             last = bisect_left(self.values, high * (1 - CLOSE))
             if first >= last:
                 return None
-            return float(self.values[min(last - 1, first + int(part * (last - first)))]) * (1 + _SAME)
+            value = float(self.values[min(last - 1, first + int(part * (last - first)))])
+            return max(value * (1 + _SAME), _LEAST * high)
         if high - low <= CLOSE * high:
             return None
         return float(min(high * (1 - CLOSE), max(low + part * (high - low), low * (1 + CLOSE / 10))))
 
 
-def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
+def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> None:
     """Decide targets until the gap is closed, the watch stops, or what is left is beyond the decider.
+
+    ``part``: how far above the bound the first target lies; the lowest one is for bounds that a plan may attain.
 
     Where a target runs out of time, others are tried: just below the best plan (if nobody else does that, `alone`),
     and on both sides of those that ran out of time, as there may be easier ones.
@@ -134,7 +152,6 @@ def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
     patience, ceiling, asked = _PATIENCE_S, float("inf"), float("inf")
     unknown: tuple[float, float] | None = None  # least and greatest of the targets that ran out of time
     downwards = True
-    part = 0.0  # the first target is the lowest: a bound that a plan attains is the end
     while not gap.closed and not gap.watch.stopped():
         low, high, seconds = gap.lower, min(gap.upper, ceiling), patience
         if unknown is not None and (unknown[0] >= high or unknown[1] <= low):
@@ -142,9 +159,13 @@ def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
         if unknown is None:
             target = gap.target(low, high, part)
             if target is None:
-                if ceiling >= gap.upper:
-                    gap.refute(high * (1 - CLOSE))
-                return
+                if ceiling < gap.upper:
+                    return
+                # No value lies in between; a solver that proves alone has still to refute something.
+                target = high * (1 - CLOSE)
+                if gap.refuter or gap.prover != Prover.SOLVER:
+                    gap.refute(target)
+                    return
         elif alone and high < asked and ceiling >= gap.upper:
             target, asked, seconds = gap.target(low, high, 1.0), high, _GROWTH * patience
         else:
