@@ -131,7 +131,11 @@ def _rendered(
 
 
 def _visible(value: Any) -> Any:
-    """A text of which every line is printable; anything else as it is."""
+    r"""A text of which every line is printable; anything else as it is.
+
+    >>> _visible("two\n\u202elines"), _visible(2)
+    ('two\n\\u202elines', 2)
+    """
     return "\n".join(map(printable, value.split("\n"))) if isinstance(value, str) else value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,10 @@ def every_command(file: str, own: list[str], capsys: Any, folder: Path, report: 
         shown = capsys.readouterr()
         clean(shown.out + shown.err)
         assert own[0] in shown.out or command[0] == "check"
-    clean((folder / "bench" / "table.md").read_text())
+    table = (folder / "bench" / "table.md").read_text()
+    clean(table)
+    cells = [re.sub(r"\\.", "", line).count("|") for line in table.splitlines() if line.startswith("|")]
+    assert len(cells) >= 3 and set(cells) == {10}
     pytest.importorskip("matplotlib")
     for suffix in ("svg", "png"):
         assert main(["solve", file, "--plot", str(folder / f"plan.{suffix}")]) == 0

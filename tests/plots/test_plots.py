@@ -155,3 +155,29 @@ def test_without_a_plan_there_is_no_picture_and_a_word_about_it(tmp_path: Path, 
     target = tmp_path / "plan.png"
     assert main(["solve", "chain8", "--memory", "1B", "--plot", str(target)]) == 4
     assert "--plot" in capsys.readouterr().err and not target.exists()
+
+
+def test_names_and_units_are_no_formulas(tmp_path: Path) -> None:
+    """A formula that matplotlib cannot read would be an error; so would a sign that no font has be a warning."""
+    from planner.plots.files import save, svg
+    from planner.plots.panel import Panel
+
+    odd = "$\\frac \N{GRINNING FACE}"
+
+    def draw(axes: Any) -> None:
+        plots.bars(axes, [odd, odd], [1.0, 2.0], odd, limit=3.0, xlabel=odd)
+        axes.text(0, 0, odd)
+        axes.plot([0], [0], label=odd)
+        axes.legend()
+
+    panel = Panel(odd, draw)
+    assert "frac" in svg(panel)
+    for suffix in ("png", "svg", "pdf"):
+        save([panel, panel], str(tmp_path / f"picture.{suffix}"), odd)
+        assert (tmp_path / f"picture.{suffix}").stat().st_size > 1000
+
+
+@pytest.fixture(autouse=True)
+def _no_warning(recwarn: pytest.WarningsRecorder) -> Any:
+    yield
+    assert [str(each.message) for each in recwarn if "Glyph" in str(each.message)] == []

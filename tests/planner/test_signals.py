@@ -1,0 +1,106 @@
+"""What the command line does about signals, in this process: when it ends, and who gets to know."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import Counting
+
+import planner
+from planner import signals
+from planner.census import census
+from planner.comparison import crosscheck
+from planner.streams import Lasting
+from solvers.outcome import Stop
+
+PROBLEM = Counting("few", (1, 2, 3, 4), 5)
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The numbers of the signals for which the process would have ended."""
+    ended: list[int] = []
+    before = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(signals, "_attention", signals._Attention())
+    signals.listen(ended.append)
+    yield ended
+    for each, handler in before:
+        signal.signal(each, handler)
+
+
+def send(number: int = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
+    signal.sigpending()  # a call in which Python looks for signals
+
+
+def test_a_signal_ends_the_process_unless_it_is_held(listening: list[int]) -> None:
+    send(signal.SIGTERM)
+    assert listening == [signal.SIGTERM]
+    signals.listen(listening.append)
+    with signals.held():
+        with signals.held():
+            send()
+        assert listening == [signal.SIGTERM] and signals.noted() == signal.SIGINT
+        send()
+        assert listening == [signal.SIGTERM, signal.SIGINT]
+    assert len(listening) == 2
+
+
+def test_a_signal_that_is_ignored_stays_ignored(listening: list[int]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.listen(listening.append)
+    send()
+    assert listening == []
+
+
+def test_a_noted_signal_stops_the_run_that_comes_next_and_all_after_it(listening: list[int]) -> None:
+    with signals.held():
+        send()
+        result = planner.solve(PROBLEM, method="patient")
+        assert (result.stop, result.signal) == (Stop.INTERRUPTED, signal.SIGINT)
+        assert len(crosscheck(PROBLEM, methods=["patient", "greedy"]).results) == 1
+    assert listening == []
+
+
+def test_a_signal_of_a_run_ends_a_command_that_holds_nothing(listening: list[int]) -> None:
+    signals.note(signal.SIGINT)
+    assert listening == [signal.SIGINT]
+
+
+def test_a_noted_signal_ends_a_census_between_chunks(listening: list[int], tmp_path: Path) -> None:
+    def listen(done: int, _chunks: int) -> None:
+        if done == 2:
+            send()
+
+    with signals.held():
+        found = census(planner.load("chain8"), out=str(tmp_path), listen=listen, sample=3)
+    assert found.signal == signal.SIGINT and 2 <= found.chunks_done < found.chunks
+    assert found.crosscheck is None and found.end_to_end is None and listening == []
+
+
+def test_a_signal_during_a_write_counts_when_the_line_is_out(
+    listening: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    stream = Lasting(writer)
+    os.set_blocking(writer, False)
+    while select.select((), (writer,), (), 0)[1]:
+        os.write(writer, b"x" * 4096)
+
+    def drained(*_: Any) -> None:
+        """In place of waiting: the signal comes, then the reader takes what there is."""
+        send()
+        os.read(reader, 1 << 20)
+
+    monkeypatch.setattr("planner.streams.select.select", drained)
+    assert stream.write(b"a whole line\n") == 13 and stream.failure is None
+    assert os.read(reader, 1 << 20).endswith(b"a whole line\n")
+    assert listening == [signal.SIGINT]
+    stream.close()
+    os.close(reader)
