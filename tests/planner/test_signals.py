@@ -17,9 +17,10 @@ from planner import signals
 from planner.census import census
 from planner.comparison import crosscheck
 from planner.streams import Lasting
-from solvers.outcome import Stop
+from solvers.outcome import Limits, Stop
 
 PROBLEM = Counting("few", (1, 2, 3, 4), 5)
+LIMITS = Limits(time_s=5)
 
 
 @pytest.fixture
@@ -62,9 +63,9 @@ def test_a_signal_that_is_ignored_stays_ignored(listening: list[int]) -> None:
 def test_a_noted_signal_stops_the_run_that_comes_next_and_all_after_it(listening: list[int]) -> None:
     with signals.held():
         send()
-        result = planner.solve(PROBLEM, method="patient")
+        result = planner.solve(PROBLEM, method="patient", limits=LIMITS)
         assert (result.stop, result.signal) == (Stop.INTERRUPTED, signal.SIGINT)
-        assert len(crosscheck(PROBLEM, methods=["patient", "greedy"]).results) == 1
+        assert len(crosscheck(PROBLEM, methods=["patient", "greedy"], limits=LIMITS).results) == 1
     assert listening == []
 
 
