@@ -26,14 +26,12 @@ SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
 
 
 def opened(out: str) -> Path:
-    """The folder, made if it is not there; `UsageError` if it cannot be or may not be written."""
+    """The folder, made if it is not there; `UsageError` if it cannot be."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError.at("--out", out, f"a folder that can be made ({error.strerror or error})") from None
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise UsageError.at("--out", out, "a folder that can be read and written")
     return folder
 
 

@@ -20,6 +20,12 @@ ARGUMENTS = ["bench", "chain8", "diamond", "--methods", "exact,equi", "--seeds",
 ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)
 
 
+def test_names_in_a_table_of_markdown_are_no_markdown() -> None:
+    odd = "a|b [x](y) <i> `c` \\ *_d_* e_f \u202e\n"
+    line = bench_folder.markdown([replace(ROW, instance=odd)]).splitlines()[2]
+    assert line.startswith("| a\\|b \\[x\\](y) \\<i\\> \\`c\\` \\\\ \\*\\_d\\_\\* e_f \\\\u202e\\\\n |  | exact | ")
+
+
 def test_a_folder_of_rows_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "rows"
     assert main([*ARGUMENTS, "--out", str(out)]) == 0

@@ -104,3 +104,10 @@ def test_limits_that_solvers_do_not_know_are_refused(command: list[str], given: 
     assert given[0][2:] in capsys.readouterr().err
     if given[0] == "--seed":
         assert main(["bench", "chain8", "--seeds", f"0,{given[1]}"]) == 2
+
+
+def test_a_proof_is_enough_for_any_gap(capsys: Any) -> None:
+    """The exact method's bound lies a rounding below its plan, which is optimal as the interface says."""
+    assert main(["solve", "chain8", "--exact", "--gap", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "optimal" and 0 < found["gap"] < 1e-6

@@ -162,7 +162,7 @@ def test_names_and_units_are_no_formulas(tmp_path: Path) -> None:
     from planner.plots.files import save, svg
     from planner.plots.panel import Panel
 
-    odd = "$\\frac \N{GRINNING FACE}"
+    odd = "$\\frac$ \N{GRINNING FACE}"
 
     def draw(axes: Any) -> None:
         plots.bars(axes, [odd, odd], [1.0, 2.0], odd, limit=3.0, xlabel=odd)
