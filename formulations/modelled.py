@@ -132,7 +132,7 @@ def prove(
     if run.bound is not None:
         hear_bound(run.bound)
     stop, found = _why(run, watch), watch.best_objective
-    is_proved = run.stop in (Stop.PROVED, Stop.COMPLETED) and not run.reason and limits.gap <= OPTIMAL_GAP
+    is_proved = run.stop in (Stop.PROVED, Stop.COMPLETED) and not run.reason
     if to_scale and is_proved and stop is Stop.COMPLETED and _is_far_better(found, known):
         return prove(instance, build, evaluate, violations, limits, watch, reason=reason, to_scale=True)
     return Answer(

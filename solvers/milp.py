@@ -38,6 +38,9 @@ ROOM = 1e-3
 #: the incumbent by less than 1e-6).
 _RELATIVE, _ABSOLUTE = 5e-7, 1e-6
 
+#: An objective below this part of `NATURAL` is far below it.
+_FAR = 0.05
+
 #: Options for models in which sizes matter: else a row is met to a millionth of its natural size.
 TIGHT: Mapping[str, float | int | str | bool] = {"mip_feasibility_tolerance": 1e-9}
 
@@ -75,7 +78,7 @@ def trusted(bound: float, *, to_scale: bool = False) -> float:
     Models that are built again to a better scale (``to_scale``) say nothing where the objective is far below `NATURAL`:
     there HiGHS loses optima of models whose numbers are large.
     """
-    if to_scale and bound < 1:
+    if to_scale and bound < _FAR * NATURAL:
         return 0.0
     return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound))
 

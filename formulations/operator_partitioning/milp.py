@@ -11,7 +11,6 @@ from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
 from formulations.operator_partitioning import assignment
 from formulations.operator_partitioning.assignment import Column, Row
-from formulations.operator_partitioning.costs import load_bound
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance
@@ -43,7 +42,7 @@ class MilpModel(milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound) * self.unit / self.replicas
+        return milp.trusted(bound, to_scale=True) * self.unit / self.replicas
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
         """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any as large."""
@@ -52,18 +51,23 @@ class MilpModel(milp.Runnable):
         self.model.rows.add(pyo.quicksum(self.model.chosen[numbers[name]] for name in row.terms) <= row.limit)
 
 
-def build(instance: OperatorInstance) -> MilpModel:
-    """The model; its numbers are those of the instance but for their scale."""
+def build(instance: OperatorInstance, known: float | None = None) -> MilpModel:
+    """The model; its numbers are those of the instance but for their scale. ``known``: the seconds of some plan.
+
+    A load that no plan as fast as the known one has counts as no larger.
+    """
     rows = assignment.build(instance)
     names = list(rows.columns)
     place = {name: number for number, name in enumerate(names)}
     free = instance.num_devices is not None
     replicas = 1 if free else instance.replicas
     top = assignment.largest_load(instance)
-    unit = top / milp.NATURAL or 1.0
+    unit = (known * replicas if known else top) / milp.NATURAL or 1.0
+    if known:
+        top = min(top, known * (instance.num_devices or replicas) * (1 + milp.ROOM))
     model = pyo.ConcreteModel()
     model.chosen = pyo.Var(range(len(names)), domain=pyo.Binary)
-    model.slowest = pyo.Var(bounds=(load_bound(instance) * replicas / unit, None))
+    model.slowest = pyo.Var(bounds=(0, None))
     model.rows = pyo.ConstraintList()
 
     def total(terms: Any, scale: float = 1.0) -> Any:
@@ -78,12 +82,13 @@ def build(instance: OperatorInstance) -> MilpModel:
             scale = _scale(row)
             model.rows.add(total(row.terms, scale) <= row.limit / scale + _SPARE)
     for s, load in enumerate(rows.loads):
+        load = {name: min(seconds, 2 * top) for name, seconds in load.items()}
         if not free:
             model.rows.add(total(load, unit) <= model.slowest)
             continue
         for name, count in assignment.replica_counts(instance, s):
             # No load is above the largest one, so without this number of replicas the row says nothing.
-            slack = milp.NATURAL * (1 - model.chosen[place[name]])
+            slack = top / unit * (1 - model.chosen[place[name]])
             model.rows.add(total(load, unit) <= count * model.slowest + slack)
     model.objective = pyo.Objective(expr=model.slowest)
     return MilpModel(instance, model, names, unit, replicas)
@@ -98,4 +103,8 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     reason = shortage(instance)
     if reason is not None:
         return infeasible_by_counting(reason)
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason="no assignment fits")
+
+    def model() -> MilpModel:
+        return build(instance, watch.best_objective)
+
+    return prove(instance, model, evaluate, violations, limits, watch, reason="no assignment fits", to_scale=True)

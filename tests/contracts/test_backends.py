@@ -111,8 +111,8 @@ def test_bounds_are_rounded_to_what_they_prove() -> None:
     for bits in range(1, 63):  # beyond 2^53 a float may be above the whole number that it stands for
         for number in (rng.getrandbits(bits) for _ in range(20)):
             assert number * (1 - 2.0**-50) - 1 < whole(float(number)) <= number
-    assert trusted(0.0) == trusted(1e-7) == trusted(0.99, to_scale=True) == 0.0
-    assert trusted(1.0, to_scale=True) == trusted(1.0) > 0.999
+    assert trusted(0.0) == trusted(1e-7) == trusted(49.0, to_scale=True) == 0.0
+    assert trusted(50.0, to_scale=True) == trusted(50.0) > 49.99
     assert all(value * (1 - 1e-6) < trusted(value) < value - 1e-6 for value in (10.0, 1e3, 1e6))
 
 
