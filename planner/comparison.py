@@ -119,6 +119,8 @@ def crosscheck(
     expect_types(limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended)
     if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
         raise UsageError.at("methods", methods, "a sequence of names, or None")
+    if methods is not None and not methods:
+        raise UsageError.at("methods", "empty", "one name or more")
     instance = admitted(instance)
     family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)

@@ -152,3 +152,10 @@ def test_the_limit_holds_for_each_method() -> None:
 def test_every_claim_is_compared_with_every_plan(problem: Callable[..., Any]) -> None:
     claims = [claim("a", 1.0, 0.5), claim("b", 2.0, 1.5), claim("c", None, None, Status.INFEASIBLE)]
     assert len(contradictions(claims)) == 3  # b's bound against a's plan, c against both
+
+
+def test_no_method_at_all_agrees_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="methods is 'empty'; expected one name or more"):
+        planner.crosscheck(planner.load("chain8"), methods=[])
+    assert main(["crosscheck", "chain8", "--methods", ","]) == 2
+    assert capsys.readouterr().out == ""
