@@ -85,21 +85,21 @@ def test_every_family_has_absurd_instances() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "method"),
+    ("make", "method", "table"),
     [
-        (lambda: layers(20_000, 2_000, 64), "parameters"),
-        (lambda: strategies(300, 200_000, "megatron"), "megatron"),
-        (lambda: stages(2_000, 1, 15_000, 15_000), "exact"),
-        (lambda: stages(2_000, 1, 900, 900), "piper"),
+        (lambda: layers(20_000, 2_000, 64), "parameters", "what every possible stage holds"),
+        (lambda: strategies(300, 200_000, "megatron"), "megatron", "a placement of 1600000 devices"),
+        (lambda: stages(2_000, 1, 15_000, 15_000), "exact", "the sums of 2001 downsets"),
+        (lambda: stages(60, 1, 60_000, 60_000), "exact", "labels of 61 downsets at 60000 sums of degrees"),
     ],
 )
 def test_a_refusal_says_how_many_bytes_would_be_needed(
-    make: Callable[[], Any], method: str, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], Any], method: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(size, "_unused", lambda: 2.0**26)
     result = planner.solve(make(), method=method, limits=Limits(time_s=20))
     assert (result.status, result.stop, result.objective) == (Status.UNKNOWN, Stop.SIZE_LIMIT, None)
-    assert re.search(r"would need \S+ bytes; expected at most 3.36e\+07", result.reason)
+    assert re.search(rf"{table} would need \S+ bytes; expected at most 3.36e\+07", result.reason)
 
 
 def test_room_is_what_the_machine_and_the_limits_leave(monkeypatch: pytest.MonkeyPatch) -> None:

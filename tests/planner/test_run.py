@@ -180,6 +180,25 @@ def test_importing_counts_neither_as_seconds_nor_against_the_limit(
     assert result.seconds < 0.3
 
 
+def test_what_a_choice_imports_counts_neither_as_seconds_nor_against_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The method would stop at once, had the import taken its time."""
+    (tmp_path / "chosen_slowly.py").write_text("import time\ntime.sleep(0.4)\nfrom counting import choose\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    family = replace(counting.FAMILY, choose=lazy("chosen_slowly:choose"))
+    monkeypatch.setattr("planner.run.family_of", lambda _: family)
+    limits: list[float | None] = []
+
+    def told(*arguments: Any) -> Any:
+        limits.append(arguments[3].time_s)
+        return run(*arguments)
+
+    monkeypatch.setattr("planner.run.run", told)
+    assert planner.solve(FEASIBLE, limits=Limits(time_s=0.3)).status is Status.OPTIMAL
+    assert limits[0] is not None and limits[0] > 0.2
+
+
 def test_the_limit_starts_after_compilation() -> None:
     result = planner.solve(FEASIBLE, method="slow-start", limits=Limits(time_s=0.3))
     assert result.stop is Stop.TIME_LIMIT
