@@ -153,6 +153,10 @@ def _rows(instance: AmpInstance, record: dict[StrategyPlan, float], top: int) ->
     ]
 
 
+#: The proof of a strategy's best layers is another problem's; all strategies are tried, or left out by a bound.
+_WHOSE = "layer_assignment/exact"
+
+
 def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
     """All degrees and placements, most promising first, each with the best layer assignment for its whole time.
 
@@ -183,10 +187,11 @@ def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: 
             record[found.plan] = evaluate(instance, found.plan)
             watch.plan(found.plan, record[found.plan])
     best = min(record, key=record.__getitem__) if record else None
-    watch.bound(bound)
+    watch.bound(bound, _WHOSE)
     return Answer(
         best,
         bound,
+        proved_by=_WHOSE,
         stop=watch.why(Stop.PROVED),
         stats={"strategies": len(pairs), "pruned": pruned, "ranked": _rows(instance, record, top)},
         options={"top": top},

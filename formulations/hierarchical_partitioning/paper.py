@@ -39,6 +39,8 @@ from formulations.stage_partitioning.problem import Stage
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.outcome import Limits, Stop, Watch
 
+#: Whose proof the bound and the infeasibility of the flat problem are.
+_FLAT = "stage_partitioning/exact"
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
 
@@ -228,12 +230,13 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
             best = minimise(chain, watch, limits.gap, start=best, chain=True)[0]
     lower, infeasible = flat_bound(instance, limits, watch)
     if infeasible:
-        return Answer(infeasible=True, stop=watch.why(), stats={"downsets": len(downsets)})
+        return Answer(infeasible=True, stop=watch.why(), proved_by=_FLAT, stats={"downsets": len(downsets)})
     try:
         search = Search(instance, downsets, flag)
     except SizeError as error:
+        watch.bound(lower, _FLAT)
         return Answer(plan=best[0] if best else None, bound=lower, stop=Stop.SIZE_LIMIT, reason=str(error))
-    best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower)
+    best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower, lower_by=_FLAT)
     splits, stages, knapsacks = search.counts.tolist()
     return Answer(
         plan=best[0] if best else None,

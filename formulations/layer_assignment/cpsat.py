@@ -96,7 +96,7 @@ def _slowest(
 ) -> Linear:
     """At least the time of every stage."""
     times = [scale.floor(time) for time in instance.layer_time_s]
-    slowest = model.new_int_var(max(max(times), -(-sum(times) // instance.num_stages)), sum(times), "slowest")
+    slowest = model.new_int_var(0, sum(times), "slowest")
     for here, after in itertools.pairwise(begun):
         assigned = [here[layer] - after[layer] for layer in range(instance.num_layers)]
         model.add(slowest >= sum(time * layer for time, layer in zip(times, assigned, strict=True)))

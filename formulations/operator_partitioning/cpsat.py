@@ -52,8 +52,8 @@ class CpsatModel(cpsat.Runnable):
         self.model.add(_sum(self.columns, {name: int(factor) for name, factor in row.terms.items()}) <= int(row.limit))
 
 
-def build(instance: OperatorInstance, lower: float = 0.0) -> CpsatModel:
-    """The model; costs are rounded down to units, sizes and limits too. ``lower`` is a bound in seconds."""
+def build(instance: OperatorInstance) -> CpsatModel:
+    """The model; costs are rounded down to units, sizes and limits too."""
     rows = assignment.build(instance)
     model = cp_model.CpModel()
     columns = {name: model.new_bool_var("_".join(map(str, name))) for name in rows.columns}
@@ -67,11 +67,10 @@ def build(instance: OperatorInstance, lower: float = 0.0) -> CpsatModel:
         terms = {name: unit.floor(value) for name, value in row.terms.items()}
         model.add(_sum(columns, terms) <= unit.ceil(row.limit))
     free = instance.num_devices is not None
-    replicas = 1 if free else instance.replicas
     terms_each = max((len(load) for load in rows.loads), default=1) + (instance.num_devices or 0)
     top = assignment.largest_load(instance)
     scale = cost_scale(load_bound(instance), terms_each, top * (1 + (instance.num_devices or 0)))
-    slowest = model.new_int_var(max(0, scale.floor(lower * replicas * (1 - 1e-9))), scale.ceil(top), "slowest")
+    slowest = model.new_int_var(0, scale.ceil(top), "slowest")
     for s, load in enumerate(rows.loads):
         cost = _sum(columns, {name: scale.floor(value) for name, value in load.items()})
         if not free:
@@ -94,6 +93,4 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
         return infeasible_by_counting(reason)
     lower = load_bound(instance)
     watch.bound(lower, Prover.BOUNDS)
-    return prove(
-        instance, lambda: build(instance, lower), evaluate, violations, limits, watch, reason="no assignment fits"
-    )
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason="no assignment fits")

@@ -20,7 +20,7 @@ from formulations.operator_partitioning.costs import ROUNDING, Graph, Rows, Word
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
 from formulations.size import demand
 from instances.operator_partitioning import OperatorInstance
-from solvers.outcome import Stop, Watch
+from solvers.outcome import Prover, Stop, Watch
 
 #: Thresholds are told apart to this relative precision.
 PRECISION = 1e-10
@@ -75,6 +75,8 @@ class Search:
         """
         self._best, self._value, self._tell = None, math.inf, tell
         self._ahead[:] = 0.0
+        if tell:
+            self._watch.bound(lower * (1 - ROUNDING), Prover.BOUNDS)
         if plan is not None:
             self._keep(plan)
         if self._best is None:
@@ -102,9 +104,10 @@ class Search:
         value = float(best[-1, self._stages])
         if value < math.inf:
             self._keep(chained(self._instance, self._rows, before))
-        low = max(low, min(value, ceiling) * (1 - PRECISION / 10))
+        found = min(value, ceiling) * (1 - PRECISION / 10)
         if self._tell:
-            self._watch.bound(low * (1 - ROUNDING))
+            self._watch.bound(found * (1 - ROUNDING))
+        low = max(low, found)
         return low, int(kernels.NONE)
 
     def limit_memory(self, memory_bytes: float) -> None:

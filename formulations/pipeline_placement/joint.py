@@ -72,14 +72,14 @@ class Joint(cpsat.Runnable):
 
 
 def build(instance: PlacementInstance, lower: float, upper: float | None = None) -> Joint:
-    """The model; ``lower`` is a bound and ``upper`` the time of a plan, in seconds, if there is one."""
+    """The model; ``lower`` is a bound, for the units alone, and ``upper`` the time of a plan, in seconds, if any."""
     built = Joint(instance)
     top = _largest(instance) if upper is None else upper * (1 + 1e-9)
     terms = len(instance.operators.operators) + 2 * len(instance.operators.tensors) * instance.num_stages
     # Every variable of seconds and every term of a sum may be as large as the slowest stage.
     built.scale = cost_scale(lower, 2 * terms, top * (terms + 2 * instance.num_devices * (instance.num_stages + 2)))
     built.top = built.scale.ceil(top) + 1
-    built.slowest = built.model.new_int_var(max(0, built.scale.floor(lower)), built.top - 1, "slowest")
+    built.slowest = built.model.new_int_var(0, built.top - 1, "slowest")
     _partition(built)
     _place(built)
     crossing = _crossings(built) if instance.objective != "allreduce" else {}

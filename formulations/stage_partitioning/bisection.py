@@ -46,19 +46,21 @@ def minimise(
     start: tuple[P, float] | None = None,
     *,
     lower: float = 0.0,
+    lower_by: str = Prover.BOUNDS,
     chain: bool = False,
 ) -> tuple[tuple[P, float] | None, float | None, bool]:
     """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
 
-    ``start`` is a plan and ``lower`` a bound that are known already. ``chain`` says that the lattice is only one linear
-    order: its bounds are not the problem's, and 1e-4 is enough.
+    ``start`` is a plan and ``lower`` a bound (proved by ``lower_by``) that are known already. ``chain`` says that the
+    lattice is only one linear order: its bounds are not the problem's, and 1e-4 is enough.
     The lower bound is raised in growing steps to a first plan; then the interval is bisected, and a test just below
     the incumbent, at every third turn and at the end, is the proof.
     """
+    whose = lower_by if lower > search.work_bound else Prover.BOUNDS
     best, lower = start, max(lower, search.work_bound)
     precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
     if not chain:
-        watch.bound(lower, Prover.BOUNDS)
+        watch.bound(lower, whose)
     step = 0.01
     strict = best[1] * (1 - precision) if best else 0.0  # a failed test here ends the search
     while best is None or lower < min(strict, best[1]):

@@ -48,7 +48,7 @@ class Model(cpsat.Runnable):
         self.costs = cost_scale(terms.lower_bound, num_roundings, self.largest_sum(upper))
         self.sizes = _memory_scale(terms)
         self.upper = self.costs.ceil(upper)
-        self.time = self.model.new_int_var(min(self.costs.floor(terms.lower_bound), self.upper), self.upper, "time")
+        self.time = self.model.new_int_var(0, self.upper, "time")
         self.model.minimize(self.time)
         self._degrees()
         self._nodes()

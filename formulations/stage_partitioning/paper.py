@@ -177,7 +177,10 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     first = exact.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), Silent(watch))
     options = {"knapsack": rule}
     if first.plan is None:
-        return Answer(infeasible=first.infeasible, stop=first.stop, reason=first.reason, options=options)
+        whose = "exact" if first.infeasible else ""
+        return Answer(
+            infeasible=first.infeasible, stop=first.stop, proved_by=whose, reason=first.reason, options=options
+        )
     try:
         program = Program(instance, RULES[rule], flag, evaluate(instance, first.plan))
         bound = float(program.lattice.work[-1]) / instance.num_devices

@@ -55,7 +55,7 @@ def build(instance: KnapsackInstance) -> CpsatModel:
     # Total memory is within the capacity.
     memory, limit = sizes(instance)
     flat_memory = [size for options in memory for size in options]
-    unit = size_scale(flat_memory, limit, math.fsum(max(options) for options in memory))
+    unit = size_scale(flat_memory, limit, math.fsum(flat_memory))  # CP-SAT adds up all options of a node
     model.add(
         cp_model.LinearExpr.weighted_sum(flat, [unit.floor(size) for size in flat_memory]) <= unit.floor(limit)
     ).with_name("memory")
@@ -63,8 +63,7 @@ def build(instance: KnapsackInstance) -> CpsatModel:
     # Least total time, counted from the fastest options, whose total is a lower bound.
     least = fastest(instance)
     extra = [option.time - best for node, best in zip(instance.nodes, least, strict=True) for option in node.options]
-    largest = math.fsum(max(option.time for option in node.options) for node in instance.nodes)
-    scale = cost_scale(math.fsum(least), len(instance.nodes), largest)
+    scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
     return CpsatModel(instance, model, chosen, scale)
 

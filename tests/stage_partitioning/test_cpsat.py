@@ -113,3 +113,8 @@ def test_twelve_nodes_of_the_published_bert(published: Path) -> None:
     answer = cpsat.solve(instance, limits, Watch(limits))
     assert answer.stop is Stop.PROVED and answer.plan is not None
     assert evaluate(instance, answer.plan) == pytest.approx(0.044080964758555094, rel=1e-6)
+
+
+def test_no_formula_bounds_the_time_from_below() -> None:
+    """The bound that the units are chosen by is no constraint: the proof is the solver's."""
+    assert cpsat.build(long_chain()).time.proto.domain[0] == 0

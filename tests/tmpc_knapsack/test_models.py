@@ -139,3 +139,11 @@ def test_stopped_before_it_starts_it_claims_nothing(room: ModuleType) -> None:
     watch.stop(Stop.INTERRUPTED)
     answer = room.solve(generate(5), Limits(), watch)
     assert (answer.plan, answer.infeasible, answer.stop) == (None, False, Stop.INTERRUPTED)
+
+
+def test_sums_of_all_options_stay_within_64_bits() -> None:
+    """CP-SAT adds up all options of a node, though one of them is chosen."""
+    sizes = (2.32388495796e18, 4.59968960107e18, 3.39016267069e18, 4.03362023775e18)
+    times = (4e18, 4.1e18, 4.2e18, 4.3e18)
+    instance = make(4.6e18, tuple(zip(times, sizes, strict=True)))
+    assert cpsat.solve(instance, Limits(), Watch()).plan.choice == {0: "a"}
