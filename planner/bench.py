@@ -27,7 +27,7 @@ class Row:
 
     ``case`` is the file or catalog name that was asked for, ``instance`` what the instance is called;
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
-    ``speedup`` is ``reference_s / seconds``.
+    ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`), absent in older rows.
     """
 
     case: str
@@ -50,6 +50,7 @@ class Row:
     date: str = ""
     machine: str = ""
     versions: Mapping[str, str] | None = None
+    proved_by: str | None = None
     signal: int | None = None
 
     @property
@@ -70,7 +71,8 @@ class Row:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Row:
         """The row of a JSON line; ``KeyError`` if a field is missing, ``TypeError`` if it is of another type."""
-        known = {each.name: content[each.name] for each in fields(cls) if each.name != "signal"}
+        known = {each.name: content[each.name] for each in fields(cls) if each.name not in ("signal", "proved_by")}
+        known["proved_by"] = content.get("proved_by")
         for name, value in known.items():
             _refuse_other_type(name, value)
         return cls(**{**known, "all_seconds": tuple(known["all_seconds"])})
@@ -87,6 +89,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "compile_seconds": _NUMBER,
     **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s"), (*_NUMBER, type(None))),
     "versions": (dict, type(None)),
+    "proved_by": (str, type(None)),
 }
 
 
@@ -175,6 +178,7 @@ class _Planned:
             date=today(),
             machine=machine(),
             versions=versions(),
+            proved_by=None if last.proved_by is None else str(last.proved_by),
             signal=last.signal,
         )
 

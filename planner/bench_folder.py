@@ -111,6 +111,8 @@ def markdown(rows: Sequence[Row]) -> str:
         settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
         figures = [f"{row.seconds:.3g}", number(row.objective), number(row.bound), percent(row.gap)]
         status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
+        if row.stop == "proved" and row.proved_by:
+            status += f" by {row.proved_by}"
         lines.append(_line([row.instance, settings, row.method, str(row.seed), *figures, status]))
     return "\n".join([*lines, "", *_provenance(rows), ""])
 

@@ -24,9 +24,9 @@ from planner.result import Result
 from planner.run import silent
 from planner.terminal import printable
 from planner.versions import machine, today, versions
-from solvers.outcome import OPTIMAL_GAP, Limits, Status
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
 
-_COLUMNS = ("method", "claim", "status", "stop", "seconds", "objective", "bound", "gap", "solver")
+_COLUMNS = ("method", "claim", "status", "stop", "proved by", "seconds", "objective", "bound", "gap", "solver")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ def _verdict(report: Report, best: Result | None) -> str:
 
 
 def _cells(result: Result) -> list[Cell]:
-    words = [result.method, result.claim, result.status.value, result.stop.value]
+    whose = str(result.proved_by) if result.proved_by and result.stop is Stop.PROVED else ""
+    words = [result.method, result.claim, result.status.value, result.stop.value, whose]
     figures = [(f"{result.seconds:.4g}", result.seconds), *((number(v), v) for v in (result.objective, result.bound))]
     cells = [Cell(word, word) for word in words]
     cells += [Cell(text, "" if value is None else repr(value)) for text, value in figures]

@@ -102,3 +102,11 @@ def test_the_suite_of_everything_is_the_catalog() -> None:
     cases = SUITES["all"](None)
     assert [case.instance for case in cases] == list(catalog())
     assert all(case.methods == (EVERY,) for case in cases)
+
+
+def test_rows_and_tables_say_whose_proof_it_is() -> None:
+    told = replace(ROW, proved_by="bounds").to_json()
+    assert Row.from_json(json.loads(json.dumps(told))).proved_by == "bounds"
+    assert "optimal by bounds" in bench_folder.markdown([replace(ROW, proved_by="bounds")])
+    older = {name: value for name, value in ROW.to_json().items() if name != "proved_by"}
+    assert Row.from_json(json.loads(json.dumps(older))).proved_by is None

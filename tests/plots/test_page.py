@@ -81,6 +81,7 @@ def test_the_page_tells_what_the_methods_found(path: Path) -> None:
     assert "Proved optimal: 0.0273 s." in text
     assert [method for method in ("exact", "piper", "cpsat") if method in page.cells] == ["exact", "piper", "cpsat"]
     assert page.cells.count("0.0273") >= 3
+    assert "proved by" in text and {"search", "solver"} <= set(page.cells)
     assert "planner crosscheck chain8 --memory 40MB --methods exact,piper,cpsat --seed 3 --threads 1" in text
     assert re.search(r"\d{4}-\d\d-\d\d", text) and "ortools" in text
 
