@@ -14,15 +14,16 @@ from dataclasses import dataclass
 #: All rounding together stays below this part of the known lower bound.
 PRECISION = 1e-7
 
-#: Integer sums of a model must stay below this (CP-SAT's domains are 64 bits, with room for its own arithmetic).
-LARGEST = 2**62
+#: Integer sums of a model must stay below this. CP-SAT's domains are 64 bits, but its own arithmetic needs room: with
+#: sums up to 2^60 it called feasible models infeasible (tests/stage_partitioning/test_cpsat.py).
+LARGEST = 2**56
 
 
 @dataclass(frozen=True)
 class Scale:
     """Units of 2^-``exponent``: a quantity x becomes ``floor(x * 2^exponent)``.
 
-    ``precise`` tells whether the rounding is within `PRECISION`; if 2^62 forbids that, a result has its true gap.
+    ``precise`` tells whether the rounding is within `PRECISION`; if `LARGEST` forbids that, a result has its true gap.
     """
 
     exponent: int
@@ -61,7 +62,7 @@ def cost_scale(lower_bound: float, num_terms: int, largest_sum: float) -> Scale:
 
 
 def size_scale(sizes: Iterable[float], limit: float, largest_sum: float) -> Scale:
-    """A scale for additive sizes under a limit: exact units where all sizes are integers and 2^62 allows it.
+    """A scale for additive sizes under a limit: exact units where all sizes are integers and `LARGEST` allows it.
 
     Round sizes and the limit with ``floor``: whatever fits then still fits, and little more does; the plan that
     comes back is checked. Fractional sizes get the limit 40 binary digits.

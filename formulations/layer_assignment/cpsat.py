@@ -128,7 +128,7 @@ def _all_reduce(
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
-    """The best assignment; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the costs."""
+    """The best assignment; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the costs."""
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible

@@ -145,7 +145,7 @@ def _scale(instance: MeshInstance, places: Placements, sending: dict[tuple[int, 
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:
-    """The best tiling; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the costs."""
+    """The best tiling; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the costs."""
     places = Placements(instance)
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:

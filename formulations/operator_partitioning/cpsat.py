@@ -87,7 +87,7 @@ def _sum(columns: dict[Column, Any], terms: dict[Column, int]) -> Any:
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
-    """The best plan; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the costs."""
+    """The best plan; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the costs."""
     reason = shortage(instance)
     if reason is not None:
         return infeasible_by_counting(reason)

@@ -69,5 +69,5 @@ def build(instance: KnapsackInstance) -> CpsatModel:
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
-    """The best choice; the bound is within 1e-7 of it unless 62 bits are too few for the spread of the times."""
+    """The best choice; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the times."""
     return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=shortage(instance))
