@@ -57,7 +57,7 @@ BAD = [
     ((*OPTION, "time"), "2", "nodes[1].options[0].time is '2'"),
     ((*OPTION, "time"), True, "nodes[1].options[0].time is True"),
     ((*OPTION, "memory_bytes"), -0.5, "nodes[1].options[0].memory_bytes is -0.5"),
-    ((*OPTION, "memory_bytes"), 10**400, "nodes[1].options[0].memory_bytes is 1000"),
+    ((*OPTION, "memory_bytes"), 10**400, "nodes[1].options[0].memory_bytes is an integer of 1329 bits"),
     ((*OPTION, "memory_bytes"), ..., "nodes[1].options[0].memory_bytes is missing"),
     ((*OPTION, "memory"), 3, "nodes[1].options[0].memory is 3; expected no such field"),
     ((*OPTION, "id"), 5, "nodes[1].options[0].id is 5"),
