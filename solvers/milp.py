@@ -251,9 +251,9 @@ def _listen(
 
 
 def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:
-    """Run HiGHS; where it fails, or presolve only shrugs, once more without presolve and with another seed.
+    """Run HiGHS; where it fails, or presolve decides nothing, once more without presolve and with another seed.
 
-    It shrugs in two ways: with "unbounded or infeasible", and, where a hint is optimal and presolve refutes anything
+    It does so in two ways: with "unbounded or infeasible", and, where a hint is optimal and presolve refutes anything
     better, with "optimal" and no bound. It fails where its own check finds its solution a rounding error outside its
     tolerances ("Solve error").
     """
