@@ -41,6 +41,9 @@ COARSE = 0.01
 #: Stages slower than the first plan by this part of it stay in the model, so that its solver has something to decide.
 WIDER = 0.02
 
+#: Times that differ by this part of themselves are the same: the sums of one stage in two orders.
+SAME = 1e-9
+
 #: More devices than any instance has: a state that is not reached.
 UNREACHED = 2**40
 
@@ -140,8 +143,9 @@ class Reach:
 
         def time(in_flight: int) -> float:
             found = self.prices.price(block, t, d, in_flight, self.target)
-            return math.inf if found is None else found[0]
+            return math.inf if found is None or found[0] > most_s else found[0]
 
+        most_s = self.target * (1 + SAME)  # prices are searched with room for the rounding of far larger sums
         times = [0.0] * (most + 1)
         times[1], times[most] = time(1), time(most)
         ranges = [(1, most)]

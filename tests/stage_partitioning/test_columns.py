@@ -215,3 +215,12 @@ def test_a_plan_comes_from_the_pass_itself() -> None:
         plan: StagePlan | None = watch.best_plan
         assert reach.possible is (plan is not None)
         assert plan is None or evaluate(instance, plan) <= reach.target
+
+
+def test_stages_far_slower_than_all_plans_hide_none() -> None:
+    # Two replicas of these weights take 5e11 s: sums with such times are rounded by more than a stage takes.
+    layers = tuple(Layer(f"{v}", {1: (Tmpc("x", 0.5, 1e12, 0.0, 0.0),)}) for v in range(3))
+    instance = StageInstance("far", layers, (), num_devices=2, memory_bytes=1e13, bandwidth=1.0, num_microbatches=2)
+    answer = columns.solve(instance, Limits(), Watch())
+    assert answer.bound == pytest.approx(1.0, rel=1e-5)
+    assert answer.plan is not None
