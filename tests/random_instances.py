@@ -2,21 +2,22 @@
 
 ``python tests/random_instances.py --jobs 2 --count 100000 --seed 0`` prints a row for each family and leaves an
 instance for every contradiction in the folder of ``--out``. A run that was killed goes on where it was: give the same
-``--seed`` and ``--out``, and another folder after a change of the code. The exit code is 5 if there are contradictions.
+``--seed`` and ``--out``, and another folder after a change of the code. The exit code is 5 if there are contradictions,
+and 128 + signal after Ctrl-C or SIGTERM, which print the table so far.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
+import os
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -28,8 +29,10 @@ from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
 from planner.comparison import contradictions, write_reproducer
 from planner.errors import CrosscheckError
+from planner.executors import Opened, completed, place
 from planner.result import Result
 from planner.run import agree, exceeds, run
+from planner.signals import held, listen, noted
 from solvers.outcome import Limits, Status, Stop
 
 NAMES = tuple(family.name for family in FAMILIES)
@@ -63,9 +66,9 @@ class Tally:
             setattr(self, name, getattr(self, name) + value)
 
     @classmethod
-    def read(cls, told: dict[str, Any]) -> Tally:
+    def read(cls, row: dict[str, Any]) -> Tally:
         """The tally of a row."""
-        return cls(**{**told, "runs": Counter(told["runs"]), "proofs": Counter(told["proofs"])})
+        return cls(**{**row, "runs": Counter(row["runs"]), "proofs": Counter(row["proofs"])})
 
 
 @cache
@@ -134,7 +137,7 @@ def _results(family: Family[Any, Any], instance: Any, seed: str) -> tuple[list[R
             results.append(run(family, method, instance, LIMITS, {}))
         except CrosscheckError as error:
             wrong.append(str(error))
-        except Exception as error:  # a method that fails is a finding as well, and the others are still to be heard
+        except Exception as error:  # a method that fails is a finding as well, and the others run all the same
             wrong.append(f"{method.name} fails: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
     return results, wrong
 
@@ -164,31 +167,30 @@ def chunks(families: Sequence[str], count: int) -> list[Chunk]:
 
 
 def run_all(families: Sequence[str], count: int, seed: int, jobs: int, out: Path) -> dict[str, Tally]:
-    """All chunks; those that the folder ``out`` holds already are read from there."""
+    """All chunks, until a signal is noted; those that the folder ``out`` holds already are read from there."""
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"seed-{seed}.jsonl"
     known = dict(_read(file))
     totals = {name: Tally() for name in families}
-    waiting = []
-    for chunk in chunks(families, count):
-        if chunk in known:
-            totals[chunk[0]].add(known[chunk])
-        else:
-            waiting.append(chunk)
-    done = began = 0.0
+    every = chunks(families, count)
+    for chunk in every:
+        totals[chunk[0]].add(known.get(chunk, Tally()))
+    waiting = [chunk for chunk in every if chunk not in known]
+    tasks = [(name, seed, first, size, str(out)) for name, first, size in waiting]
+    began = time.perf_counter()
     with file.open("a") as rows:
         rows.write("\n")  # what a killed run left of its last row stays a row of its own
-        began = time.perf_counter()
-        for chunk, tally in _worked(waiting, seed, jobs, str(out)):
-            rows.write(json.dumps({"chunk": chunk, **vars(tally)}) + "\n")
+        for done, (position, tally) in enumerate(completed(_opened(jobs), examine_chunk, tasks), start=1):
+            if noted() is not None:  # the signal may have cut the methods of this chunk short
+                break
+            rows.write(json.dumps({"chunk": waiting[position], **vars(tally)}) + "\n")
             rows.flush()
-            totals[chunk[0]].add(tally)
-            done += 1
+            totals[waiting[position][0]].add(tally)
             for sentence in tally.wrong:
                 print(sentence, file=sys.stderr)
             if done % 50 == 0:
                 left = (time.perf_counter() - began) / done * (len(waiting) - done)
-                print(f"{done:.0f} of {len(waiting)} chunks, {left / 60:.1f} min left", file=sys.stderr)
+                print(f"{done} of {len(waiting)} chunks, {left / 60:.1f} min left", file=sys.stderr)
     return totals
 
 
@@ -202,29 +204,18 @@ def _read(file: Path) -> Iterator[tuple[Chunk, Tally]]:
         yield (name, first, count), Tally.read(row)
 
 
-def _worked(waiting: Sequence[Chunk], seed: int, jobs: int, out: str) -> Iterator[tuple[Chunk, Tally]]:
-    """The chunks as they are done, each process at work on one."""
-    if jobs == 1:
-        for name, first, count in waiting:
-            yield (name, first, count), examine_chunk(name, seed, first, count, out)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        left = iter(waiting)
-        running: dict[Future[Tally], Chunk] = {}
-        while True:
-            while len(running) < 2 * jobs and (chunk := next(left, None)) is not None:
-                running[pool.submit(examine_chunk, chunk[0], seed, chunk[1], chunk[2], out)] = chunk
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                try:
-                    yield running[future], future.result()
-                except BrokenProcessPool:
-                    raise SystemExit(
-                        f"a process died in one of {sorted(running.values())}; --jobs 1 shows where"
-                    ) from None
-                del running[future]
+def _opened(jobs: int) -> Opened:
+    """Where chunks run. A process that dies is a finding as well: it is said each time that others take its place."""
+    opened, again = place(jobs), False
+
+    def open_again() -> AbstractContextManager[Executor]:
+        nonlocal again
+        if again:
+            print("a process died; what it did not finish is done again (--jobs 1 shows where)", file=sys.stderr)
+        again = True
+        return opened()
+
+    return open_again
 
 
 def table(totals: dict[str, Tally]) -> str:
@@ -245,8 +236,8 @@ def table(totals: dict[str, Tally]) -> str:
                 for key, n in tally.proofs.items()
                 if key.startswith(f"{method} by ")
             }
-            told = ", ".join(f"{n} by {whose}" for whose, n in sorted(by.items()))
-            lines.append(f"  {method}: {sum(by.values())} of {runs} proved ({told or 'none'})")
+            shares = ", ".join(f"{n} by {whose}" for whose, n in sorted(by.items()))
+            lines.append(f"  {method}: {sum(by.values())} of {runs} proved ({shares or 'none'})")
     return "\n".join(lines)
 
 
@@ -267,12 +258,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     families = given.families.split(",")
     if unknown := set(families) - set(NAMES):
         parser.error(f"no families: {', '.join(sorted(unknown))}; expected some of {', '.join(NAMES)}")
-    totals = run_all(families, given.count, given.seed, given.jobs, Path(given.out))
+    with held():
+        totals = run_all(families, given.count, given.seed, given.jobs, Path(given.out))
     print(table(totals))
     wrong = [sentence for tally in totals.values() for sentence in tally.wrong]
     print("\n".join(["", *wrong]) if wrong else "\nno contradictions")
-    return 5 if wrong else 0
+    signal = noted()
+    if wrong or signal is None:
+        return 5 if wrong else 0
+    return 128 + signal
 
 
 if __name__ == "__main__":
+    listen(lambda number: os._exit(128 + number))
     sys.exit(main())

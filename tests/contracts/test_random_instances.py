@@ -6,6 +6,11 @@ The command line of `random_instances` does the same by the hundred thousand.
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,9 +41,9 @@ def test_no_claims_exclude_each_other_by_the_thousand(name: str, cases: int) -> 
 @EVERY_FAMILY
 def test_instances_follow_from_their_numbers_and_differ(name: str) -> None:
     family = family_named(name)
-    told = [json.dumps(family.to_json(random_case(name, 0, number))) for number in range(40)]
-    assert told == [json.dumps(family.to_json(random_case(name, 0, number))) for number in range(40)]
-    assert len(set(told)) > 20
+    made = [json.dumps(family.to_json(random_case(name, 0, number))) for number in range(40)]
+    assert made == [json.dumps(family.to_json(random_case(name, 0, number))) for number in range(40)]
+    assert len(set(made)) > 20
     assert any(known_optimum(name, random_case(name, 0, number))[0] for number in range(40))
 
 
@@ -120,6 +125,37 @@ def test_two_processes_do_what_one_does(tmp_path: Path, capsys: pytest.CaptureFi
     )
     shown = capsys.readouterr().out.split("no contradictions\n")
     assert _without_seconds(shown[0]) == _without_seconds(shown[1])
+
+
+def _started(folder: Path, jobs: int) -> subprocess.Popen[str]:
+    """A long run on its own, with a row in its file already."""
+    given = ["--count", "100000", "--families", "tmpc_knapsack", "--jobs", str(jobs), "--out", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, random_instances.__file__, *given],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    rows = folder / "seed-0.jsonl"
+    while not rows.exists() or not rows.read_text().strip():
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+def test_the_processes_of_a_killed_run_end_with_it(tmp_path: Path) -> None:
+    with _started(tmp_path, 2) as process:
+        process.kill()
+        process.communicate(timeout=30)  # its workers hold the pipe open until they are gone, too
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_prints_the_table_so_far(jobs: int, tmp_path: Path) -> None:
+    with _started(tmp_path, jobs) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in err
+    done = [json.loads(row) for row in (tmp_path / "seed-0.jsonl").read_text().split("\n") if row]
+    assert done and out.splitlines()[1].split()[:2] == ["tmpc_knapsack", str(20 * len(done))]
+    assert all(row["unproved"] == 0 for row in done) and "no contradictions" in out
 
 
 def test_families_go_on_together() -> None:
