@@ -65,23 +65,23 @@ def least_memory(
     """Bisect the sizes; ``past_unknown``: what is not decided counts as too small, but for the bound."""
     every = sizes(instance) or [0.0]
     low, high, proved, tried = 0, len(every), 0, 0  # below `low` nothing was found, below `proved` nothing is
-    by, solver, failed = "", "", ""
+    by, solver, failed = str(Prover.BOUNDS), "", ""  # whatever is scheduled holds the smallest size
     while low < high and not watch.stopped():
         middle = (low + high) // 2
         answer = decide(PassGraph(instance, rooms(instance, every[middle])))
-        tried, solver, by = tried + 1, answer.solver or solver, by or answer.by
+        tried, solver = tried + 1, answer.solver or solver
         if answer.kept:
             high = middle
             continue
         if answer.kept is False:
             low = proved = middle + 1
-            by = answer.by
+            by = answer.by  # of the largest size that is too small
         elif past_unknown:
             low = middle + 1
         else:
             failed = answer.reason
             break
-    if proved < len(every) and by:
+    if proved < len(every):
         watch.bound(every[proved] * SAFE, by)
     infeasible = proved == len(every) and watch.best_plan is None
     reason = "no schedule keeps the rooms" + ("" if instance.deadline_s is None else " and the deadline")

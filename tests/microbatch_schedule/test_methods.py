@@ -14,6 +14,7 @@ from formulations.microbatch_schedule import METHODS, evaluate, violations
 from formulations.microbatch_schedule import cpsat as cpsat_model
 from formulations.microbatch_schedule import milp as milp_model
 from formulations.microbatch_schedule.bounds import iteration_bound
+from formulations.microbatch_schedule.memory import Decision, least_memory, rooms, sizes
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate
 from instances.readers.microbatch_schedule_json import check
@@ -72,7 +73,24 @@ def test_models_prove_what_bounds_prove_at_once(objective: str, method: str) -> 
         assert (bound.proved_by, bound.solver) == ("bounds", "")
         found = planner.solve(instance, method=method, limits=LIMITS)
         assert (found.status, found.objective) == (bound.status, bound.objective)
-        assert found.proved_by == "solver" and found.solver
+        smallest = objective == "memory" and found.status is Status.OPTIMAL  # of all sizes: nothing was refuted
+        assert found.proved_by == ("bounds" if smallest else "solver") and found.solver
+
+
+@pytest.mark.parametrize("refuted", [False, None])
+def test_the_least_memory_is_proved_by_who_refutes_smaller_sizes(refuted: bool | None) -> None:
+    instance = replace(generate(3, 6, seed=1), objective="memory")
+    every = sizes(instance)
+    for least, size in enumerate(every):
+        needed, watch = rooms(instance, size), Watch(LIMITS)
+
+        def decide(graph: PassGraph, needed: list[int] = needed) -> Decision:
+            enough = all(room >= least for room, least in zip(graph.rooms, needed, strict=True))
+            return Decision(True, "who keeps") if enough else Decision(refuted, "who refutes")
+
+        least_memory(instance, watch, decide)
+        by = "who refutes" if least and refuted is False else "bounds"
+        assert watch.bounds == {by: pytest.approx(every[0 if by == "bounds" else least])}
 
 
 def test_lags_far_longer_than_passes_keep_the_models_numbers_small() -> None:
