@@ -20,6 +20,7 @@ from formulations.hierarchical_partitioning.paper import Search, solve
 from formulations.hierarchical_partitioning.problem import evaluate, violations
 from formulations.stage_partitioning.downsets import all_downsets
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.parameters import MAX_AMOUNT
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Status, Stop, Watch
 
@@ -33,6 +34,25 @@ def optimum(instance: HierarchicalInstance) -> float | None:
     objective = evaluate(instance, answer.plan)
     assert answer.bound <= objective * (1 + 1e-12) and objective <= answer.bound * (1 + 1e-8) + 1e-12
     return objective
+
+
+def test_an_infeasible_instance_is_the_proof_of_whose_tests_found_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flat problem's, if that has no plan either: then no test of the recursion runs; else the recursion's own."""
+    provers = set()
+    infeasible = [found for found in map(random_hierarchical, range(60)) if BruteForce(found).solve() is None]
+    for instance in infeasible:
+        unlimited = instance.memory_model is MemoryModel.NONE
+        flat = replace(instance.inner, memory_bytes=MAX_AMOUNT) if unlimited else instance.inner
+        found = planner.solve(instance, method="piper-hierarchical")
+        by_flat = planner.solve(flat, method="exact").status is Status.INFEASIBLE
+        assert found.proved_by == ("stage_partitioning/exact" if by_flat else "search")
+        assert ("tests" in found.stats) == (not by_flat)
+        provers.add(found.proved_by)
+    assert len(provers) == 2
+    monkeypatch.setattr(paper, "flat_bound", lambda *_: (0.0, False))
+    for instance in infeasible:  # what is borrowed spares tests; the recursion proves it without, too
+        found = planner.solve(instance, method="piper-hierarchical")
+        assert (found.status, found.proved_by) == (Status.INFEASIBLE, "search")
 
 
 def same(one: float | None, other: float | None) -> bool:
