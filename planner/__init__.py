@@ -10,10 +10,13 @@ Everything a command of ``planner`` does is one call here. Names are imported wh
 (<Status.OPTIMAL: 'optimal'>, True)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing takes longer to import than all that the command line needs to hear signals
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from planner.checking import Verdict, check
     from planner.comparison import Report, crosscheck
     from planner.errors import CrosscheckError, UsageError
@@ -50,6 +53,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name from the module that defines it."""
+    from importlib import import_module
+
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,9 +14,13 @@ from typing import BinaryIO
 
 from planner.errors import UsageError
 from planner.rows import split_row
+from planner.signals import noted
 
 #: Links that are followed on the way to a descriptor, as many as Linux follows.
 _MOST_LINKS = 40
+#: Seconds in which somebody may begin to read a named pipe that is written into.
+READER_S = 2.0
+_POLL_S = 0.02
 
 
 @contextmanager
@@ -87,7 +92,24 @@ def sink(path: str) -> BinaryIO | None:
         return None
     if stat.S_ISBLK(mode):
         raise OSError(errno.EPERM, "a disk is not written over")
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY), "wb")
+    return os.fdopen(_opened(path), "wb")
+
+
+def _opened(path: str) -> int:
+    """A device or a pipe to write into; one that nobody reads is waited for, but not for ever."""
+    until = time.perf_counter() + READER_S
+    while True:
+        try:
+            number = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if noted() is not None or time.perf_counter() > until:
+                raise OSError(errno.ENXIO, "nobody reads it") from None
+            time.sleep(_POLL_S)
+        else:
+            os.set_blocking(number, True)
+            return number
 
 
 def _descriptor(path: str) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from planner import destinations
 from planner.cli import main
 from planner.destinations import refuse_overwriting
 from planner.errors import UsageError
@@ -87,6 +88,35 @@ def test_a_pipe_is_written_into(name: str, tmp_path: Path, capsys: Any) -> None:
     reader.join(timeout=20)
     capsys.readouterr()
     assert heard and len(heard[0]) > 100 and stat.S_ISFIFO(os.stat(out).st_mode)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_pipe_that_nobody_reads_is_one_line(
+    name: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destinations, "READER_S", 0.1)
+    command, out = given(name, tmp_path / "pipe")
+    os.mkfifo(out)
+    late = threading.Timer(10, lambda: Path(out).read_bytes())  # who waits for ever is waited for no longer
+    late.start()
+    try:
+        assert main(command) == 2
+    finally:
+        late.cancel()
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1].endswith("expected a file that can be written (nobody reads it)")
+    assert shown.out or name in FILE_ONLY or name.startswith("events")
+
+
+def test_a_pipe_is_waited_for_until_its_reader_comes(tmp_path: Path, capsys: Any) -> None:
+    command, out = given("plan", tmp_path / "pipe")
+    os.mkfifo(out)
+    heard: list[bytes] = []
+    late = threading.Timer(1.0, lambda: heard.append(Path(out).read_bytes()))
+    late.start()
+    assert main(command) == 0
+    late.join(timeout=20)
+    assert capsys.readouterr().out and json.loads(heard[0])["stages"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -228,6 +258,7 @@ def test_disks_of_many_sizes(cases: int, tmp_path: Path, capsys: Any) -> None:
 #: Runs commands one after the other; prints codes and lines.
 _SERIES = """
 import contextlib, io, json, sys
+from planner import destinations
 from planner.cli import main
 for line in sys.argv[1:]:
     said = io.StringIO()

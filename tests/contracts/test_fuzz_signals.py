@@ -108,6 +108,61 @@ def test_a_signal_during_imports_is_one_object(number: int, code: int) -> None:
         assert out == (INTERRUPTED if given else "")
 
 
+#: Sends a signal while a module is imported.
+_WHILE_IMPORTING = """
+import os, sys
+
+class Sender:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), {number:d})
+
+sys.meta_path.insert(0, Sender())
+from planner.__main__ import main
+main()
+"""
+#: Sends a signal when the interpreter ends: the last line is out, and Python has its own handlers back.
+_AT_THE_END = """
+import os, sys
+from planner.__main__ import main
+
+class Sender:
+    def __del__(self, kill=os.kill, own=os.getpid()):
+        kill(own, {number:d})
+
+sender = Sender()
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("module", ["planner.signals", "planner.streams", "planner.cli"])
+def test_a_signal_while_the_first_modules_are_imported(module: str, number: int, code: int) -> None:
+    script = _WHILE_IMPORTING.format(module=module, number=number)
+    for given in (["--json"], []):
+        done = subprocess.run(
+            [sys.executable, "-c", script, "list", *given], capture_output=True, text=True, timeout=20, check=False
+        )
+        assert (done.returncode, done.stderr, done.stdout) == (code, "", INTERRUPTED if given else "")
+
+
+def test_little_is_imported_before_signals_are_heard() -> None:
+    """What a person waits for before Ctrl-C is ours: the interpreter's own start, and next to nothing."""
+    script = "import sys; before = set(sys.modules); import planner.__main__; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, timeout=20, check=True)
+    assert {name for name in done.stdout.split() if "planner" in name} == {"planner", "planner.__main__"}
+    assert not {"typing", "re", "importlib"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_last_line_changes_nothing(number: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_THE_END.format(number=number), "make", "nosuch"],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A command in a shell, where PLANNER stands for the command line."""
     text = command.replace("PLANNER", f"{sys.executable} -m planner")
