@@ -30,7 +30,9 @@ def example(tmp_path: Path) -> Callable[[str], Path]:
     """The file of an instance that is printed among the findings, by its name."""
 
     def write(name: str) -> Path:
-        shown = [text for text in re.findall(r"```json\n(.*?)```", FINDINGS, flags=re.DOTALL) if f'"{name}"' in text]
+        shown = [
+            text for text in re.findall(r"```json\n(.*?)```", FINDINGS, flags=re.DOTALL) if f'"name": "{name}"' in text
+        ]
         assert len(shown) == 1 and f"`{name}.json`" in FINDINGS
         file = tmp_path / f"{name}.json"
         file.write_text(shown[0])
@@ -97,6 +99,11 @@ def test_equation_3_in_three_operators(
     """Its own best cut is strictly worse where a shared tensor is sent once."""
     found = planner.solve(planner.load(example("shared"), **count), method=choice)
     assert found.objective == seconds and (choice == "dp" or found.status == "optimal")
+
+
+@pytest.mark.parametrize(("method", "seconds"), [("amp-released", 6.0), ("amp", 5.0), ("exact", 5.0)])
+def test_the_released_program_is_not_the_papers(method: str, seconds: float, example: Callable[[str], Path]) -> None:
+    assert planner.solve(planner.load(example("layers")), method=method).objective == seconds
 
 
 def by_schedule(tight: float, seeds: Sequence[int]) -> dict[str, list[float]]:

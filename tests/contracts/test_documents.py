@@ -7,12 +7,16 @@ import importlib
 import json
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
 import planner
 from formulations import FAMILIES
+from planner.claims import CLAIMS
+from planner.cli import application
 from planner.loading import recognised
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +77,36 @@ def test_the_readme_names_every_method() -> None:
             family = cells[0].strip("`") or family
             shown |= {(family, name, cells[2]) for name in re.findall(r"`(.*?)`", cells[1])}
     assert shown == {(family.name, method.name, method.claim.value) for family in FAMILIES for method in family.methods}
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The words of every ``planner`` command in backticks that is written out."""
+    code = re.findall(r"`(planner [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [shlex.split(" ".join(command.split())) for command in code]
+
+
+def test_commands_of_the_findings_are_commands() -> None:
+    """They name subcommands, options, methods and claims that exist."""
+    commands = commands_of((ROOT / "docs" / "findings.md").read_text())
+    applications = {name: typer.main.get_command(application(name)) for name in {words[1] for words in commands}}
+    methods = {method.name for family in FAMILIES for method in family.methods}
+    for _, name, *words in commands:
+        command = applications[name].commands[name]  # type: ignore[attr-defined]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, words
+        assert {words[i + 1] for i, word in enumerate(words) if word == "--method"} <= methods, words
+        assert name != "reproduce" or words[0] in {claim.name for claim in CLAIMS}, words
+    assert len(commands) > 40
+
+
+def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
+    """A sentence of the paper in quotation marks, or a word that no claim is at stake; a command or a test."""
+    for section in (ROOT / "docs" / "findings.md").read_text().split("\n## ")[1:]:
+        title = section.partition("\n")[0]
+        plain = re.sub(r"`[^`]*`", "", re.sub(r"```.*?```", "", section, flags=re.DOTALL)).replace("\n", " ")
+        quoted = "aper" in plain and re.search(r'"[A-Z1][^"]{40,}[.\])]"', plain)
+        assert quoted or re.search(r"No (sentence of the paper|paper's claim)", plain), title
+        assert re.search(r"`(planner|pytest) |`tests/", section), title
 
 
 def test_the_check_script_runs_the_readme() -> None:
