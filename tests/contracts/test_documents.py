@@ -106,7 +106,7 @@ def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
         plain = re.sub(r"`[^`]*`", "", re.sub(r"```.*?```", "", section, flags=re.DOTALL)).replace("\n", " ")
         quoted = "aper" in plain and re.search(r'"[A-Z1][^"]{40,}[.\])]"', plain)
         assert quoted or re.search(r"No (sentence of the paper|paper's claim)", plain), title
-        assert re.search(r"`(planner|pytest) |`tests/", section), title
+        assert re.search(r"`(planner|pytest)\s|`tests/", section), title
 
 
 def test_the_check_script_runs_the_readme() -> None:
