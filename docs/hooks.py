@@ -34,9 +34,9 @@ def methods(name: str) -> str:
 def figure(instance: str, settings: dict[str, Any]) -> str:
     """Pictures of the best plan found for an instance, as part of the page."""
     import planner
-    from planner.loading import family_of
-    from planner.plots.files import svg
-    from planner.plots.panels import panels
+    from planner.inputs.loading import family_of
+    from planner.show.plots.files import svg
+    from planner.show.plots.panels import panels
 
     loaded = planner.load(instance, **settings)
     result = planner.solve(loaded, limits=planner.Limits(time_s=_TIME_S))

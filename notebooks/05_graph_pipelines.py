@@ -24,8 +24,8 @@ import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
-from planner.loading import family_of
-from planner.reproduce import reproduce
+from planner.claims.reproduce import reproduce
+from planner.inputs.loading import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 DEVICES = 16 if FULL else 4

@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
-from planner.loading import family_of
+from planner.inputs.loading import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from planner.checking import Verdict, check
     from planner.comparison import Report, crosscheck
     from planner.errors import CrosscheckError, UsageError
-    from planner.loading import load
+    from planner.inputs.loading import load
     from planner.result import Result
     from planner.run import solve
+    from planner.show import plots
     from solvers.outcome import Limits, Status, Stop
 
 _HOMES = {
     "planner.checking": ("Verdict", "check"),
     "planner.comparison": ("Report", "crosscheck"),
     "planner.errors": ("CrosscheckError", "UsageError"),
-    "planner.loading": ("load",),
+    "planner.inputs.loading": ("load",),
     "planner.result": ("Result",),
     "planner.run": ("solve",),
     "solvers.outcome": ("Limits", "Status", "Stop"),
@@ -47,14 +48,20 @@ __all__ = [
     "check",
     "crosscheck",
     "load",
+    "plots",
     "solve",
 ]
+
+#: Public modules that have their home elsewhere.
+_MODULES = {"plots": "planner.show.plots"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from the module that defines it."""
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

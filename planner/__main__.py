@@ -16,13 +16,14 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 def main() -> None:
     """Run the command line and leave the process, even if a method does not."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    from planner import signals, streams
+    from planner import signals
+    from planner.show import streams
 
     out = streams.kept()
     signals.listen(lambda number: streams.end(number, out))
     atexit.register(_ignore)  # as the last of all: Python would give signals their usual meaning back
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    from planner.cli import main as command_line
+    from planner.cli.app import main as command_line
     from planner.worker import any_left_behind
 
     code = streams.settled(command_line(), out)

@@ -10,9 +10,9 @@ from typing import Any
 
 from formulations.family import Violation
 from instances.errors import InstanceError
-from planner.loading import admitted, family_of
-from planner.reading import parse_json, read_text
-from planner.settings import expect_types
+from planner.inputs.loading import admitted, family_of
+from planner.inputs.reading import parse_json, read_text
+from planner.inputs.settings import expect_types
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from typing import Any
 
 from formulations.compilation import compiling
 from formulations.family import Family, Method
-from planner.destinations import writable
 from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
-from planner.files import plain, write_atomically
-from planner.loading import admitted, family_of
+from planner.inputs.destinations import writable
+from planner.inputs.files import plain, write_atomically
+from planner.inputs.loading import admitted, family_of
+from planner.inputs.settings import expect_types, method_options
 from planner.result import Result
 from planner.run import exceeds, run, silent
-from planner.settings import expect_types, method_options
 from planner.versions import versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
 

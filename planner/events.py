@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from planner.destinations import unwritable
 from planner.errors import UsageError
-from planner.files import opened_to_grow, plain
+from planner.inputs.destinations import unwritable
+from planner.inputs.files import opened_to_grow, plain
 from planner.result import Result
 from solvers.outcome import relative_gap
 

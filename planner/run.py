@@ -18,9 +18,9 @@ from formulations.size import SizeError
 from planner.dispatch import AUTO, pick
 from planner.errors import CrosscheckError
 from planner.events import Event, Listen
-from planner.loading import admitted, family_of
+from planner.inputs.loading import admitted, family_of
+from planner.inputs.settings import expect_types, method_options
 from planner.result import Result
-from planner.settings import expect_types, method_options
 from planner.worker import Heard, Worker, attend, signals_stop
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 

@@ -106,19 +106,19 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="consecutive",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 7: consecutive mapping, the replicas of a stage together",
-        solve=lazy("formulations.device_mapping.consecutive:solve_consecutive"),
+        solve=lazy("formulations.device_mapping.baselines:solve_consecutive"),
     ),
     Method(
         name="consecutive-pipeline-first",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 7: p2p-first, the stages of a replica together",
-        solve=lazy("formulations.device_mapping.consecutive:solve_pipeline_first"),
+        solve=lazy("formulations.device_mapping.baselines:solve_pipeline_first"),
     ),
     Method(
         name="random",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 5.2: the best of some random mappings",
-        solve=lazy("formulations.device_mapping.consecutive:solve_random"),
+        solve=lazy("formulations.device_mapping.baselines:solve_random"),
         options=(Setting("mappings", parse_count, "random mappings that are tried", metavar="N", default="100"),),
     ),
     Method(
@@ -149,7 +149,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="anneal",
         claim=Claim.HEURISTIC,
         source="swaps of devices towards falling targets (compiled)",
-        solve=lazy("formulations.device_mapping.anneal:solve"),
+        solve=lazy("formulations.device_mapping.annealing.near:solve"),
         options=(
             Setting("levels", parse_count, "levels of effort, each of four times the last", metavar="N", default="4"),
         ),
@@ -158,7 +158,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="bounds",
         claim=Claim.HEURISTIC,
         source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
-        solve=lazy("formulations.device_mapping.bounding:solve"),
+        solve=lazy("formulations.device_mapping.bounds.ordered:solve"),
     ),
     Method(
         name="exact",

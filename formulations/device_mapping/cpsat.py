@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from formulations.device_mapping.bounding import answer, begin
+from formulations.device_mapping.bounds.ordered import answer, begin
 from formulations.device_mapping.problem import Mapping
-from formulations.device_mapping.proof import close
+from formulations.device_mapping.targets import close
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Prover, Stop, Watch

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from formulations.device_mapping import anneal, deep
-from formulations.device_mapping.bounding import answer, begin, raise_bound
-from formulations.device_mapping.deciders import Deciders
+from formulations.device_mapping.annealing import far, near
+from formulations.device_mapping.bounds.ordered import answer, begin, raise_bound
+from formulations.device_mapping.choice import Deciders
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
-from formulations.device_mapping.proof import close, improve
+from formulations.device_mapping.targets import close, improve
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Stop, Watch
@@ -62,13 +62,13 @@ def _close(deciders: Deciders, alone: bool) -> None:
 def _improve(deciders: Deciders, limits: Limits, part: Part) -> None:
     """What the second thread does."""
     instance, one = deciders.arrays.instance, replace(limits, threads=1)
-    anneal.solve(instance, one, part, levels=_FIRST_LEVELS)
-    deep.search(instance, limits.seed, part, _FIRST_TRIES)
+    near.solve(instance, one, part, levels=_FIRST_LEVELS)
+    far.search(instance, limits.seed, part, _FIRST_TRIES)
     seconds = _IMPROVE_S
     while not part.stopped():
         for decide in deciders.choose().values():
             improve(deciders.gap, decide, seconds)
-        deep.search(instance, limits.seed + 1, part, _TRIES)
+        far.search(instance, limits.seed + 1, part, _TRIES)
         seconds *= 3
 
 
@@ -78,8 +78,8 @@ def _anneal(deciders: Deciders, limits: Limits, seconds: float | None) -> None:
         return
 
     def work(part: Part) -> None:
-        anneal.solve(deciders.arrays.instance, limits, part, levels=_FIRST_LEVELS)
-        deep.search(deciders.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
+        near.solve(deciders.arrays.instance, limits, part, levels=_FIRST_LEVELS)
+        far.search(deciders.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
 
     with _beside(deciders, seconds, work) as thread:
         _wait(deciders, thread)
@@ -93,7 +93,7 @@ def _wait(deciders: Deciders, thread: threading.Thread, also: int | None = None)
         return deciders.gap.closed or watch.stopped() or not thread.is_alive()
 
     if also is not None and not over():
-        with _beside(deciders, None, lambda part: deep.search(deciders.arrays.instance, also, part)):
+        with _beside(deciders, None, lambda part: far.search(deciders.arrays.instance, also, part)):
             while not over():
                 thread.join(_POLL_S)
     while not over():

@@ -16,7 +16,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.device_mapping.arrays import Arrays, arrays, plan_of
-from formulations.device_mapping.consecutive import pipeline_major, stage_major
+from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.family import Answer
 from formulations.modelled import WithoutSizes, prove

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from formulations.device_mapping import kernels_paper
-from formulations.device_mapping.consecutive import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
+from formulations.device_mapping.baselines import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
 from formulations.device_mapping.costs import ROUNDING, Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.kernels import published
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
@@ -160,11 +160,11 @@ class _Searcher:
         costs = (t.slowness, t.base, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas)
         device, tried, flag = np.empty(len(t.slowness), np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
         with _clock(self._timeout, self._watch, flag):
-            found = kernels_paper.search(*costs, *self._scheme, target, device, tried, flag)
+            found = published.search(*costs, *self._scheme, target, device, tried, flag)
         with self._lock:
             self.tried += int(tried[0])
-        if found != kernels_paper.FOUND:
-            return Outcome(target, None, np.inf, found == kernels_paper.NONE, self._exhaustive)
+        if found != published.FOUND:
+            return Outcome(target, None, np.inf, found == published.NONE, self._exhaustive)
         plan = plan_of(device, t.replicas)
         return Outcome(target, plan, evaluate(self._instance, plan), True)
 

@@ -8,10 +8,10 @@ from typing import Any
 from formulations.family import Claim, Family, Method, Setting, lazy
 from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.stage_partitioning import describe as describe_flat
-from formulations.stage_partitioning import overrides as flat_overrides
 from formulations.stage_partitioning import read as read_flat
 from formulations.stage_partitioning import recognise as recognise_flat
-from formulations.stage_partitioning.model_size import assignment_effort, assignment_supports
+from formulations.stage_partitioning import settings as flat_overrides
+from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan
 from instances.errors import InstanceError

@@ -13,7 +13,7 @@ from formulations.family import Answer
 from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.modelled import prove
 from formulations.stage_partitioning import cpsat as flat_cpsat
-from formulations.stage_partitioning.assignment import Terms
+from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers import cpsat

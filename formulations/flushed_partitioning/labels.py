@@ -16,16 +16,16 @@ import math
 import numpy as np
 
 from formulations.family import Answer
-from formulations.flushed_partitioning import kernels
 from formulations.flushed_partitioning.arrays import Pool, Slots
+from formulations.flushed_partitioning.depth_slots import MOST_SLOTS, find_slots
+from formulations.flushed_partitioning.kernels import depth
+from formulations.flushed_partitioning.pareto_scan import Found, scan
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
-from formulations.flushed_partitioning.scan import Found, scan
-from formulations.flushed_partitioning.slots import MOST_SLOTS, find_slots
 from formulations.size import SizeError, demand
-from formulations.stage_partitioning import exact as flat_exact
-from formulations.stage_partitioning.costs import Floats, Ints, Words, build_lattice, build_profile
-from formulations.stage_partitioning.costs import make_plan as plan_of
-from formulations.stage_partitioning.downsets import all_downsets, too_many
+from formulations.stage_partitioning.exact import threshold as flat_exact
+from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
+from formulations.stage_partitioning.exact.tables import Floats, Ints, Words, build_lattice, build_profile
+from formulations.stage_partitioning.exact.tables import make_plan as plan_of
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
@@ -97,11 +97,11 @@ class Search(flat_exact.Search):
         self.passes += 1
         self._leave_out(T)
         while True:
-            found = kernels.extend(
+            found = depth.extend(
                 self.profile, self.lattice, self.slots, T, self.all_in_flight, self.sync, most_sync, plain, self.head,
                 self.pool, *self.reach, self.scratch, self.counts, self.flag,
             )  # fmt: skip
-            if found != kernels.FULL:
+            if found != depth.FULL:
                 break
             size = 2 * len(self.pool.s)
             width = self.slots.node.shape[1]
@@ -109,10 +109,10 @@ class Search(flat_exact.Search):
                 raise SizeError(f"more than {size // 2} labels of {width} slots")
             demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} slots")
             self.pool = make_pool(size, width)
-        if found == kernels.HALTED:
+        if found == depth.HALTED:
             return None
-        labels, label = [], int(self.head[-1]) if found else kernels.NOTHING
-        while label != kernels.NOTHING:
+        labels, label = [], int(self.head[-1]) if found else depth.NOTHING
+        while label != depth.NOTHING:
             labels.append(label)
             label = int(self.pool.next[label])
         return labels

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from formulations.family import Claim, Family, Method, lazy
-from formulations.hierarchical_partitioning.overrides import OVERRIDES, apply, flat_share, on_cluster
 from formulations.hierarchical_partitioning.plans import plan_from_json, plan_to_json
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
+from formulations.hierarchical_partitioning.settings import OVERRIDES, apply, flat_share, on_cluster
 from formulations.stage_partitioning import read as read_flat
 from formulations.stage_partitioning import recognise as recognise_flat
 from instances.hierarchical_partitioning import HierarchicalInstance, check, to_json

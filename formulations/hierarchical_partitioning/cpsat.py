@@ -25,7 +25,7 @@ from formulations.hierarchical_partitioning.problem import (
     whole_weight,
 )
 from formulations.modelled import prove
-from formulations.stage_partitioning.assignment import Chosen, Terms
+from formulations.stage_partitioning.models.terms import Chosen, Terms
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers import cpsat
 from solvers.outcome import Limits, Watch

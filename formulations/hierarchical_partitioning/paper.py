@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer
-from formulations.hierarchical_partitioning import kernels, kernels_machines
 from formulations.hierarchical_partitioning.arrays import Arcs, Links
+from formulations.hierarchical_partitioning.kernels import machines, superstages
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
 from formulations.size import SizeError, demand
-from formulations.stage_partitioning import exact as flat_exact
-from formulations.stage_partitioning.bisection import PRECISION, minimise
-from formulations.stage_partitioning.costs import (
+from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from formulations.stage_partitioning.exact import threshold as flat_exact
+from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
+from formulations.stage_partitioning.exact.downsets import all_downsets, chain_downsets, linear_orders, too_many
+from formulations.stage_partitioning.exact.tables import (
     Floats,
     Lattice,
     Profile,
@@ -33,8 +35,6 @@ from formulations.stage_partitioning.costs import (
     make_plan,
     most_weight,
 )
-from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import Stage
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.outcome import Limits, Stop, Watch
@@ -52,9 +52,9 @@ MOST_PAIRS = 80_000_000
 MOST_LISTS = 60_000_000
 
 _MODELS = {
-    MemoryModel.NONE: kernels_machines.UNCOUNTED,
-    MemoryModel.CRUDE: kernels_machines.CRUDE,
-    MemoryModel.PRECISE: kernels_machines.PRECISE,
+    MemoryModel.NONE: machines.UNCOUNTED,
+    MemoryModel.CRUDE: machines.CRUDE,
+    MemoryModel.PRECISE: machines.PRECISE,
 }
 
 Incumbent = tuple[HierarchicalPlan, float]
@@ -84,7 +84,7 @@ class Search(flat_exact.Tables):
         self._leave_out(slowest, most_weight(self.whole, slowest))
         self._cut_links(T)
         return int(
-            kernels.threshold_test(
+            superstages.threshold_test(
                 self.profile, self.lattice, self.links, T, self.labels, self.superstage, self.rest, self.ends,
                 self.fewest, self.stage, self.arcs, self.scratch, self.counts, self.flag,
             )
@@ -125,9 +125,10 @@ class Search(flat_exact.Tables):
         b = -(-s // d2) if precise else 0
         first, last = links.pair_start[i : i + 2].tolist()
         pair = first + int(np.searchsorted(links.larger[first:last], j))
-        kernels_machines.split_machine(
+        machines.split_machine(
             self.profile, self.lattice, links, self.arcs, i, d2, b, links.num_machines * links.num_devices,
-            T * (1 + kernels.NOISE), pair, self.fewest, self.stage, self.scratch, self.counts, np.zeros(1, np.uint8),
+            T * (1 + superstages.NOISE), pair, self.fewest, self.stage, self.scratch, self.counts,
+            np.zeros(1, np.uint8),
         )  # fmt: skip
         # With all of the cluster behind it nothing is cut off, and a smaller sum may do as well.
         x = next(y for y in range(1, x + 1) if self.fewest[j, y] <= links.num_devices)
@@ -168,13 +169,13 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
     volume = np.array([edge.bytes for edge in instance.flat.edges], np.float64)
     enters = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
     starts = np.zeros(D + 1, np.int64)
-    kernels.count_pairs(lattice.bits, starts)
+    superstages.count_pairs(lattice.bits, starts)
     pairs = int(starts[-1])
     if pairs > MOST_PAIRS:
         raise SizeError(f"the graph has {pairs} pairs of nested downsets; try --linearize")
     demand((12.0 + 8.0 * P) * pairs, f"{pairs} pairs of nested downsets")
     larger, base, crossed = np.empty(pairs, np.int32), np.empty((P, pairs)), np.empty(pairs)
-    kernels.fill_pairs(
+    superstages.fill_pairs(
         lattice.bits, profile.source, lattice.crossing_start, lattice.crossing_edges, lattice.entering,
         lattice.leaving, lattice.edge_both, enters.astype(np.float64) @ volume, volume, larger, base, crossed,
     )  # fmt: skip

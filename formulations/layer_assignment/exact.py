@@ -8,8 +8,8 @@ import numpy as np
 
 from formulations.alarm import alarm
 from formulations.family import Answer
-from formulations.layer_assignment import kernels
 from formulations.layer_assignment.costs import infeasible_answer, plan_of, rounding, tables
+from formulations.layer_assignment.kernels import sweep
 from formulations.layer_assignment.problem import LayerPlan, evaluate
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
@@ -24,7 +24,7 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
     report = np.zeros(5)
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):
-        kernels.search(*tables(instance), weight, lengths, np.frombuffer(watch.flag, np.uint8), report)
+        sweep.search(*tables(instance), weight, lengths, np.frombuffer(watch.flag, np.uint8), report)
     plan = plan_of(lengths)
     bound = (float(report[1]) + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
     watch.plan(plan, evaluate(instance, plan))

@@ -20,8 +20,8 @@ import numpy as np
 
 from formulations.alarm import alarm
 from formulations.family import Answer
-from formulations.layer_assignment import kernels_paper
 from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
+from formulations.layer_assignment.kernels import published
 from formulations.layer_assignment.problem import LayerPlan, evaluate
 from formulations.size import demand
 from instances.layer_assignment import LayerAssignmentInstance
@@ -56,7 +56,7 @@ def _program(instance: LayerAssignmentInstance, watch: Watch, forgets: bool) -> 
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):
         flag = np.frombuffer(watch.flag, np.uint8)
-        value = kernels_paper.assign(sums, rank, table.cut, weight, forgets, back, lengths, flag)
+        value = published.assign(sums, rank, table.cut, weight, forgets, back, lengths, flag)
     if math.isinf(value):
         return Answer(stop=watch.why())
     plan = plan_of(lengths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import iteration_bound
-from formulations.microbatch_schedule.common import figures, impossible, lower_bound, offer
+from formulations.microbatch_schedule.feasibility import figures, impossible, lower_bound, offer
 from formulations.microbatch_schedule.memory import by_search, least_memory
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import search

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from formulations.family import Answer
 from formulations.microbatch_schedule import cpsat
 from formulations.microbatch_schedule.bounds import iteration_bound
-from formulations.microbatch_schedule.common import figures, impossible, lower_bound, offer
+from formulations.microbatch_schedule.feasibility import figures, impossible, lower_bound, offer
 from formulations.microbatch_schedule.memory import Decision, by_search, least_memory
+from formulations.microbatch_schedule.model_solving import decided, minimised
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.proof import decided, minimised
 from formulations.microbatch_schedule.search import EFFORT, search
 from formulations.simulate_graph import GraphTrace, PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from formulations.amounts import printed, rounded_up
-from formulations.microbatch_schedule.common import needed
+from formulations.microbatch_schedule.feasibility import needed
 from formulations.microbatch_schedule.memory import sizes
 from formulations.microbatch_schedule.problem import SchedulePlan, violations
 from formulations.simulate_graph import PassGraph, run

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
-from formulations.microbatch_schedule.common import SLACK, figures, offer
+from formulations.microbatch_schedule.feasibility import SLACK, figures, offer
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import EFFORT, search
 from formulations.simulate_graph import GraphTrace, PassGraph, run

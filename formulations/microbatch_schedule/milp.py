@@ -13,9 +13,9 @@ import pyomo.environ as pyo
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.chains import Chains, chains
-from formulations.microbatch_schedule.common import SLACK, offer
+from formulations.microbatch_schedule.feasibility import SLACK, offer
+from formulations.microbatch_schedule.model_solving import posed, prove
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.proof import posed, prove
 from formulations.microbatch_schedule.units import natural_seconds
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance

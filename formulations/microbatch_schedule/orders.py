@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from formulations.family import Answer
-from formulations.microbatch_schedule.common import figures, impossible, lower_bound, offer
+from formulations.microbatch_schedule.feasibility import figures, impossible, lower_bound, offer
 from formulations.microbatch_schedule.in_flight import rule
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.simulate_graph import GraphTrace, PassGraph, kfkb, run

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from formulations.family import Claim, Family, Method, Setting, lazy
-from formulations.operator_partitioning.overrides import OVERRIDES, apply
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.settings import OVERRIDES, apply
 from instances.operator_partitioning import OperatorInstance, check, to_json
 from instances.parameters import parse_amount, parse_count, parse_flag
 
@@ -70,7 +70,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4: clustering, dynamic programming, refinement",
-        solve=lazy(f"{_ROOM}.paper:solve"),
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve"),
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS, LOSSES),
     ),
@@ -78,7 +78,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="dp",
         claim=Claim.HEURISTIC,
         source="Parmesan, Equations 2 and 3 on the clustered graph, without refinement",
-        solve=lazy(f"{_ROOM}.paper:solve_dp"),
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_dp"),
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS),
     ),
@@ -86,7 +86,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="cluster",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4.2, until every cluster is a stage",
-        solve=lazy(f"{_ROOM}.paper:solve_cluster"),
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_cluster"),
         effort=_FLOW_EFFORT,
         options=(ALPHA,),
     ),
@@ -94,14 +94,14 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="refine",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4.3, from the even cut",
-        solve=lazy(f"{_ROOM}.paper:solve_refine"),
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_refine"),
         effort=_FLOW_EFFORT,
     ),
     Method(
         name="exact",
         claim=Claim.EXACT,
         source="thresholds over chains of all downsets, made for this project (the room's README)",
-        solve=lazy(f"{_ROOM}.exact:solve"),
+        solve=lazy(f"{_ROOM}.exact.threshold:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
     ),
@@ -125,14 +125,14 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: the best intervals of one topological order",
-        solve=lazy(f"{_ROOM}.paper:solve_pipedream"),
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_pipedream"),
         effort=_FLOW_EFFORT,
     ),
     Method(
         name="equal",
         claim=Claim.HEURISTIC,
         source="one topological order cut where the seconds are shared evenly",
-        solve=lazy(f"{_ROOM}.paper:solve_equal"),
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_equal"),
     ),
 )
 

@@ -10,9 +10,9 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
-from formulations.operator_partitioning import assignment
-from formulations.operator_partitioning.assignment import Column
 from formulations.operator_partitioning.costs import load_bound
+from formulations.operator_partitioning.models import assignment
+from formulations.operator_partitioning.models.assignment import Column
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance

@@ -9,8 +9,8 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
-from formulations.operator_partitioning import assignment
-from formulations.operator_partitioning.assignment import Column, Row
+from formulations.operator_partitioning.models import assignment
+from formulations.operator_partitioning.models.assignment import Column, Row
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance

@@ -20,7 +20,7 @@ from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
-from formulations.operator_partitioning import assignment
+from formulations.operator_partitioning.models import assignment
 from formulations.operator_partitioning.shapes import shortage
 from formulations.pipeline_placement.phases import Found, compute_bound, decoupled
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.device_mapping import anneal
 from formulations.device_mapping import exact as exact_mapping
 from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping import problem as mapping_problem
+from formulations.device_mapping.annealing import near
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer
-from formulations.operator_partitioning import exact as exact_partition
-from formulations.operator_partitioning import paper as paper_partition
 from formulations.operator_partitioning import problem as partition_problem
+from formulations.operator_partitioning.exact import threshold as exact_partition
 from formulations.operator_partitioning.infeasible import lacking_memory
+from formulations.operator_partitioning.parmesan import paper as paper_partition
 from formulations.operator_partitioning.problem import OperatorPlan, stage_of
 from formulations.operator_partitioning.shapes import shortage
 from formulations.pipeline_placement.problem import PlacementPlan, second_phase
@@ -139,7 +139,7 @@ def solve_decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -
 
 def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
     """Partition moves on the links of the mapping, then swaps of devices, in turns until neither helps."""
-    found = in_phases(instance, limits, watch, paper_partition.solve, anneal.solve)
+    found = in_phases(instance, limits, watch, paper_partition.solve, near.solve)
     if isinstance(found, Answer):
         return found
     best, objective, rounds, moves = found.plan, found.objective, 0, 0
@@ -150,7 +150,7 @@ def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> An
         if not count:
             break
         watched = _Second(watch, moved.partition)
-        answer = anneal.solve(second_phase(instance, moved.partition), limits, watched, levels=2)
+        answer = near.solve(second_phase(instance, moved.partition), limits, watched, levels=2)
         mapping = _plan_of(answer, watched)
         best, objective = moved, moved_objective
         if mapping is not None:

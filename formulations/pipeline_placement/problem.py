@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from formulations.device_mapping import problem as mapping_problem
-from formulations.device_mapping.partition import mapping_of
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Violation
 from formulations.operator_partitioning import problem as partition_problem
 from formulations.operator_partitioning.problem import OperatorPlan
+from formulations.pipeline_placement.stages import mapping_of
 from instances.device_mapping import DeviceMapping
 from instances.pipeline_placement import PlacementInstance
 

@@ -140,15 +140,15 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
-_suits = lazy("formulations.stage_graph.proof:suits")
-_fits_levels = lazy("formulations.stage_graph.levels:fits")
+_suits = lazy("formulations.stage_graph.upsets.downsets:suits")
+_fits_levels = lazy("formulations.stage_graph.upsets.levels:fits")
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="graphpipe",
         claim=Claim.HEURISTIC,
         source="GraphPipe, Algorithm 1 in its default configuration",
-        solve=lazy("formulations.stage_graph.paper:solve_graphpipe"),
+        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_graphpipe"),
         supports=_alike,
         effort=_effort(2),
         options=(
@@ -167,7 +167,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="graphpipe-plus",
         claim=Claim.HEURISTIC,
         source="all partitions of small models, else the recursion with stages that reach into branches",
-        solve=lazy("formulations.stage_graph.plus:solve"),
+        solve=lazy("formulations.stage_graph.wide:solve"),
         supports=_alike,
         effort=_effort(2),
     ),
@@ -175,7 +175,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream as GraphPipe, section 7.1, describes it: all operators in a row",
-        solve=lazy("formulations.stage_graph.paper:solve_pipedream"),
+        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_pipedream"),
         supports=_alike,
         effort=_effort(2),
         options=(_ANY_DEGREE,),
@@ -184,7 +184,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="piper-dp",
         claim=Claim.HEURISTIC,
         source="Piper with data parallelism only: chains of downsets, operators in a row merged if there are too many",
-        solve=lazy("formulations.stage_graph.piper:solve"),
+        solve=lazy("formulations.stage_graph.baselines:solve"),
         supports=_alike,
         effort=_effort(4),
         options=(
@@ -198,14 +198,14 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="data-parallel",
         claim=Claim.HEURISTIC,
         source="one stage",
-        solve=lazy("formulations.stage_graph.paper:solve_data_parallel"),
+        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_data_parallel"),
         supports=_alike,
     ),
     Method(
         name="levels",
         claim=Claim.EXACT,
         source="all partitions, level by level of upsets",
-        solve=lazy("formulations.stage_graph.levels:solve"),
+        solve=lazy("formulations.stage_graph.upsets.levels:solve"),
         supports=_uniform,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
     ),
@@ -213,7 +213,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="downsets",
         claim=Claim.HEURISTIC,
         source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no rows",
-        solve=lazy("formulations.stage_graph.proof:solve_downsets"),
+        solve=lazy("formulations.stage_graph.upsets.downsets:solve_downsets"),
         supports=_uniform,
         effort=_effort(4),
     ),
@@ -237,7 +237,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="HiGHS: a column for each convex set and depth, on the fewest devices",
-        solve=lazy("formulations.stage_graph.milp_columns:solve"),
+        solve=lazy("formulations.stage_graph.models.columns:solve"),
         supports=_uniform,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,
     ),

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from formulations.alarm import alarm
 from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.downsets import Downsets, UnsuitableError, largest
 from formulations.stage_graph.problem import StagePlan, bottleneck_s, violations
+from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, largest
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A target this much below a known plan's, relatively, is another target.

@@ -17,8 +17,8 @@ from formulations.family import Answer
 from formulations.modelled import Stopped
 from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.cpsat_devices import alike, most_s
-from formulations.stage_graph.cpsat_model import Case, Model
+from formulations.stage_graph.models.devices import alike, most_s
+from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from instances.stage_graph import StageGraph
 from solvers import cpsat

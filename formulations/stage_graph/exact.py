@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from formulations.family import Answer
-from formulations.stage_graph import cpsat, levels, plus, proof
+from formulations.stage_graph import cpsat, wide
 from formulations.stage_graph.bounds import DOWNSETS, simple_bound
 from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.cpsat_devices import alike
+from formulations.stage_graph.models.devices import alike
 from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.upsets import downsets, levels
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Prover, Stop, Watch
 
@@ -33,9 +34,9 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
 
 def _compiled(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """A plan, and mostly a proof, without a solver."""
-    if instance.num_operators > _SMALL and proof.suits(instance) is None:
-        return proof.solve_downsets(instance, limits, watch, by=DOWNSETS)
+    if instance.num_operators > _SMALL and downsets.suits(instance) is None:
+        return downsets.solve_downsets(instance, limits, watch, by=DOWNSETS)
     found = levels.solve(instance, limits, watch)
     if found.stop is not Stop.SIZE_LIMIT:
         return replace(found, proved_by="levels")
-    return plus.solve_wide(instance, watch)
+    return wide.solve_wide(instance, watch)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from formulations.stage_graph.kernels_simulate import makespan
+from formulations.stage_graph.kernels.simulate import makespan
 from formulations.stage_graph.problem import StagePlan, all_reduce_s, bottleneck_s, pass_times
 from instances.stage_graph import StageGraph
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from formulations.family import Family, lazy
 from formulations.stage_partitioning.methods import METHODS
-from formulations.stage_partitioning.overrides import OVERRIDES, apply
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.settings import OVERRIDES, apply
 from instances.stage_partitioning import StageInstance, check, to_json
 
 #: Top-level keys that mark a file of Piper's release (kept here too, so that recognising one imports no reader).

@@ -18,10 +18,10 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.modelled import go_on
-from formulations.stage_partitioning.assignment import Chosen, Terms
-from formulations.stage_partitioning.first_plan import first_plan
+from formulations.stage_partitioning.models.first_plan import first_plan
+from formulations.stage_partitioning.models.solving import prove, too_large
+from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, suffix_sums
-from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import StageInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Prover, Watch

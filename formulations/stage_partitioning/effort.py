@@ -5,8 +5,8 @@ Thresholds measured in November 2026 on two shared cores (one thread, numba kern
 
 from __future__ import annotations
 
-from formulations.stage_partitioning import model_size
-from formulations.stage_partitioning.downsets import all_downsets, too_many
+from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
+from formulations.stage_partitioning.models import size
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
 
@@ -83,6 +83,6 @@ def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, s
         if exact or seconds <= (_PATIENCE_S if limits.time_s is None else limits.time_s):
             return "exact", f"{count} downsets: few enough for the exact threshold search"
         return "linearised", f"{count} downsets may take {seconds:.0f} s: linear orders give a plan and a bound"
-    if exact and model_size.assignment_supports(instance) is None:
+    if exact and size.assignment_supports(instance) is None:
         return "cpsat", reason
     return ("exact", reason) if exact else ("linearised", reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Claim, Method, Setting, lazy
-from formulations.stage_partitioning.model_size import (
+from formulations.stage_partitioning.models.size import (
     assignment_effort,
     assignment_supports,
     columns_effort,
@@ -48,7 +48,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="exact",
         claim=Claim.EXACT,
         source="threshold search over downsets, made for this project (the room's README)",
-        solve=lazy(f"{_ROOM}.exact:solve"),
+        solve=lazy(f"{_ROOM}.exact.threshold:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
     ),
@@ -72,7 +72,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.columns:solve"),
+        solve=lazy(f"{_ROOM}.models.columns:solve"),
         supports=columns_supports,
         effort=columns_effort,
     ),
@@ -80,25 +80,25 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="linearised",
         claim=Claim.HEURISTIC,
         source="exact search over the stages of a few topological orders, in rounds, made for this project",
-        solve=lazy(f"{_ROOM}.linearised:solve"),
+        solve=lazy(f"{_ROOM}.exact.linearised:solve"),
         effort=lazy(f"{_ROOM}.effort:linearised_effort"),
     ),
     Method(
         name="equi",
         claim=Claim.HEURISTIC,
         source="Piper, section 5: equal groups of layers with the same degrees everywhere",
-        solve=lazy(f"{_ROOM}.equi:solve"),
+        solve=lazy(f"{_ROOM}.baselines.equi:solve"),
     ),
     Method(
         name="equi-no-tp",
         claim=Claim.HEURISTIC,
         source="Piper, section 5: equi without tensor parallelism, a surrogate for PipeDream-2BW",
-        solve=lazy(f"{_ROOM}.equi:solve_without_tp"),
+        solve=lazy(f"{_ROOM}.baselines.equi:solve_without_tp"),
     ),
     Method(
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not fit",
-        solve=lazy(f"{_ROOM}.pipedream:solve"),
+        solve=lazy(f"{_ROOM}.baselines.pipedream:solve"),
     ),
 )

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.size import SizeError, demand
-from formulations.stage_partitioning import bisection, exact, kernels, kernels_downsets, kernels_paper
-from formulations.stage_partitioning.arrays import SwapOrders
-from formulations.stage_partitioning.costs import (
+from formulations.stage_partitioning.effort import MAX_DOWNSETS
+from formulations.stage_partitioning.exact import bisection, threshold
+from formulations.stage_partitioning.exact.arrays import SwapOrders
+from formulations.stage_partitioning.exact.downsets import all_downsets, position_masks, too_many
+from formulations.stage_partitioning.exact.tables import (
     Floats,
     Ints,
     Lattice,
@@ -29,18 +31,17 @@ from formulations.stage_partitioning.costs import (
     restricted,
     usable,
 )
-from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
-from formulations.stage_partitioning.operations import appendix_d
+from formulations.stage_partitioning.kernels import bitsets, labels, published
 from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.studies.operations import appendix_d
 from instances.stage_partitioning import CostModel, StageInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 RULES = {
-    "rerank": kernels_paper.RERANK,
-    "sort-once": kernels_paper.SORT_ONCE,
-    "truncating": kernels_paper.TRUNCATING,
-    "exact": kernels_paper.EXACT,
+    "rerank": published.RERANK,
+    "sort-once": published.SORT_ONCE,
+    "truncating": published.TRUNCATING,
+    "exact": published.EXACT,
 }
 
 #: Most entries of the table, 8 bytes each.
@@ -70,17 +71,17 @@ class Program:
             raise SizeError(too_many(len(instance.layers), MAX_DOWNSETS))
         self.instance, self.rule, self.flag = instance, rule, flag
         self.profile = build_profile(instance, prune=False)
-        if rule == kernels_paper.EXACT:  # the heuristics' choices depend on TMPCs that they do not take
+        if rule == published.EXACT:  # the heuristics' choices depend on TMPCs that they do not take
             self.profile = restricted(self.profile, usable(self.profile, upper))
         self.lattice = build_lattice(self.profile, downsets)
-        self.orders = swap_orders(self.profile) if rule <= kernels_paper.SORT_ONCE else no_orders(self.profile)
-        self.scratch = exact.make_scratch(self.profile, len(downsets))
+        self.orders = swap_orders(self.profile) if rule <= published.SORT_ONCE else no_orders(self.profile)
+        self.scratch = threshold.make_scratch(self.profile, len(downsets))
         self.counts = np.zeros(3, np.int64)
 
     def run(self, cutoff: float) -> tuple[Table, int] | None:
         """The table for plans of time <= ``cutoff`` and the s of the best entry; ``None`` if stopped."""
         table = new_table(self.profile, self.lattice, cutoff)
-        done = kernels_paper.fill_table(
+        done = published.fill_table(
             self.profile, self.lattice, self.instance.memory_bytes, self.rule, cutoff, *table, self.orders,
             self.scratch, self.counts, self.flag,
         )  # fmt: skip
@@ -116,7 +117,7 @@ class Program:
     def _origin(self, table: Table, j: int, k: int, s: int) -> tuple[int, int, int]:
         value = self.entry(table, j, k, s)
         for i in range(j):
-            if not kernels_downsets.subset(self.lattice.bits, i, j):
+            if not bitsets.subset(self.lattice.bits, i, j):
                 continue
             for q, t in enumerate(self.profile.tp_degrees.tolist()):
                 if self.lattice.missing[q, j] != self.lattice.missing[q, i]:
@@ -131,7 +132,7 @@ class Program:
         self.scratch.size[0] = -1
         in_flight = -(-s // int(self.profile.dp_degrees[index]))
         return float(
-            kernels_paper.stage_tps(
+            published.stage_tps(
                 self.profile, self.lattice, self.instance.memory_bytes, self.rule, q, i, j, index, in_flight,
                 self.orders, self.scratch, choose, np.zeros(1, np.uint8),
             )
@@ -174,7 +175,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     """
     rule = resolve(instance, knapsack)
     flag = np.frombuffer(watch.flag, np.uint8)
-    first = exact.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), Silent(watch))
+    first = threshold.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), Silent(watch))
     options = {"knapsack": rule}
     if first.plan is None:
         whose = "exact" if first.infeasible else ""
@@ -247,7 +248,7 @@ def swap_orders(profile: Profile) -> SwapOrders:
         np.empty((P, Y, n)),
         np.empty((P, Y, n)),
     )
-    kernels_paper.swap_orders(profile, orders)
+    published.swap_orders(profile, orders)
     return orders
 
 
@@ -262,7 +263,7 @@ def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
     """An empty table for plans of time <= ``cutoff``."""
     D, K = len(lattice.bits), profile.num_devices
     rest, useful = np.empty(D, np.int64), np.empty(D, np.int64)
-    kernels.devices_for_rest(profile, lattice, cutoff * (1 + 1e-9), rest, useful)
+    labels.devices_for_rest(profile, lattice, cutoff * (1 + 1e-9), rest, useful)
     least = np.ceil(lattice.work / cutoff * (1 - 1e-9) - 1e-9) if cutoff > 0 else np.ones(D)
     low: Ints = np.maximum(least, 1).astype(np.int64)
     low[0] = 0

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 from formulations.family import Answer
 from formulations.modelled import prove
 from formulations.tmpc_knapsack.costs import shortage
-from formulations.tmpc_knapsack.modelled import Model, fastest, sizes
+from formulations.tmpc_knapsack.model_units import Model, fastest, sizes
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import cpsat

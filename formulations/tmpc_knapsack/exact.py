@@ -8,8 +8,8 @@ import numpy as np
 
 from formulations.alarm import alarm
 from formulations.family import Answer
-from formulations.tmpc_knapsack import kernels
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.kernels import search
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
@@ -26,15 +26,15 @@ def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[Kn
     table = arrays(instance)
     choice = np.zeros(len(instance.nodes), np.int64)
     report = np.zeros(3)
-    gap = limits.gap if limits.gap > OPTIMAL_GAP else kernels.EXACT_GAP
+    gap = limits.gap if limits.gap > OPTIMAL_GAP else search.EXACT_GAP
     with alarm(watch):
-        objective = kernels.search(*table, gap, choice, np.frombuffer(watch.flag, np.uint8), report)
+        objective = search.search(*table, gap, choice, np.frombuffer(watch.flag, np.uint8), report)
     if math.isinf(objective):
         return infeasible_answer(instance)
     plan, (bound, states, complete) = plan_of(instance, choice), report.tolist()
     watch.plan(plan, evaluate(instance, plan))
     watch.bound(bound)
-    proved = complete and gap == kernels.EXACT_GAP
+    proved = complete and gap == search.EXACT_GAP
     return Answer(
         plan=plan,
         bound=bound,

@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 from formulations.family import Answer
 from formulations.modelled import prove
 from formulations.tmpc_knapsack.costs import shortage
-from formulations.tmpc_knapsack.modelled import Model, fastest, sizes
+from formulations.tmpc_knapsack.model_units import Model, fastest, sizes
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import milp

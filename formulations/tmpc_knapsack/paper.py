@@ -18,17 +18,17 @@ import math
 import numpy as np
 
 from formulations.family import Answer
-from formulations.tmpc_knapsack import kernels, kernels_paper
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.kernels import published, search
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
 from instances.errors import InstanceError
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 _VARIANTS = {
-    "rerank": kernels_paper.rerank,
-    "sort-once": kernels_paper.sort_once,
-    "truncating": kernels_paper.truncating,
+    "rerank": published.rerank,
+    "sort-once": published.sort_once,
+    "truncating": published.truncating,
 }
 
 
@@ -81,5 +81,5 @@ def _relaxation(instance: KnapsackInstance) -> float:
     """Lower bound from the linear relaxation: the exact search, stopped before it begins."""
     report = np.zeros(3)
     stopped = np.ones(1, np.uint8)
-    kernels.search(*arrays(instance), kernels.EXACT_GAP, np.zeros(len(instance.nodes), np.int64), stopped, report)
+    search.search(*arrays(instance), search.EXACT_GAP, np.zeros(len(instance.nodes), np.int64), stopped, report)
     return float(report[0])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from planner.claims.amp import CLAIMS as AMP
+from planner.claims.amp.common import CLAIMS as AMP
 from planner.claims.claim import Claim, Evidence
-from planner.claims.graphpipe import CLAIMS as GRAPHPIPE
-from planner.claims.graphpipe_schedules import CLAIMS as GRAPHPIPE_SCHEDULES
-from planner.claims.parmesan import CLAIMS as PARMESAN
-from planner.claims.piper import CLAIMS as PIPER
+from planner.claims.graphpipe.common import CLAIMS as GRAPHPIPE
+from planner.claims.graphpipe.schedules import CLAIMS as GRAPHPIPE_SCHEDULES
+from planner.claims.parmesan.common import CLAIMS as PARMESAN
+from planner.claims.piper.common import CLAIMS as PIPER
 
 __all__ = ["CLAIMS", "Claim", "Evidence"]
 

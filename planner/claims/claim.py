@@ -54,8 +54,8 @@ class Claim:
     """A table, figure or sentence of a paper that can be examined.
 
     ``run(inputs, note, **options) -> Evidence``: ``inputs`` is the folder of published inputs as given (``None``: the
-    environment decides; see `planner.loading.published_file`), ``note`` takes a line about the progress. It raises
-    `UsageError` for a folder without what the claim needs, and ``SystemExit`` if it is interrupted.
+    environment decides; see `planner.inputs.loading.published_file`), ``note`` takes a line about the progress. It
+    raises `UsageError` for a folder without what the claim needs, and ``SystemExit`` if it is interrupted.
     """
 
     name: str

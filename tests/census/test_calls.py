@@ -14,9 +14,9 @@ from knapsack_oracle import optimum
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.calls import RULES, Calls, Origin
-from formulations.stage_partitioning.operations import appendix_d
 from formulations.stage_partitioning.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
+from formulations.stage_partitioning.studies.operations import appendix_d
+from formulations.stage_partitioning.studies.subproblems import RULES, Calls, Origin
 from formulations.tmpc_knapsack import paper as heuristics
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory
 from instances.stage_partitioning import CostModel, Edge, StageInstance
@@ -233,7 +233,7 @@ def test_equal_stages_are_solved_once(cases: int, monkeypatch: pytest.MonkeyPatc
     assert twins > cases
     alone = Calls._groups
     monkeypatch.setattr(Calls, "_groups", lambda calls, every: np.where([[False, True]], -1, alone(calls, every)))
-    monkeypatch.setattr("formulations.stage_partitioning.calls._AT_ONCE", 3)
+    monkeypatch.setattr("formulations.stage_partitioning.studies.subproblems._AT_ONCE", 3)
     assert [calls.survey(1, calls.num_downsets) for calls in chains] == found
 
 

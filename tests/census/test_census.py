@@ -23,15 +23,15 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.calls import EDGES, Calls
+from formulations.stage_partitioning.studies.subproblems import EDGES, Calls
 from instances.stage_partitioning import StageInstance
-from planner import census_folder
-from planner.census import Census, census, chunks_of
-from planner.census_folder import WORST
-from planner.census_report import show_census
-from planner.cli import main
+from planner.census import folders
+from planner.census.folders import WORST
+from planner.census.report import show_census
+from planner.census.run import Census, census, chunks_of
+from planner.cli.app import main
 from planner.executors import completed, place
-from planner.report import as_json, percent
+from planner.show.tables import as_json, percent
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_resumes_from_the_chunks_that_are_there(whole: Census, instance: StageIn
 _KILLED = """
 import sys, time, planner
 from pathlib import Path
-from planner.census import census
+from planner.census.run import census
 
 def slowly(done, chunks):
     print(done, flush=True)
@@ -282,15 +282,20 @@ def test_chunks_of_other_code_are_not_mixed(
     instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A version does not change while code is worked on: the files of the rooms and of the census count."""
-    named = {(package, file.name) for package, file in census_folder.code()}
-    rooms = {f"formulations.{room}" for room in ("stage_partitioning", "tmpc_knapsack")}
-    assert {(room, "kernels.py") for room in rooms} | {("planner", "census.py")} <= named
-    assert {package for package, _ in named} == {*rooms, "planner"} and ("planner", "report.py") not in named
+    named = {(package, file.name) for package, file in folders.code()}
+    walk, search = (
+        ("formulations.stage_partitioning.kernels", "walk.py"),
+        ("formulations.tmpc_knapsack.kernels", "search.py"),
+    )
+    assert {walk, search, ("planner.census", "run.py")} <= named and ("planner.census", "report.py") not in named
+    code = "import sys, planner.census.run as run; print(*(name for name in sys.modules if '.kernels.' in name))"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(process.stdout.split()) <= {f"{package}.{file.removesuffix('.py')}" for package, file in named}
     package, out = tmp_path / "code_of_a_census", str(tmp_path / "out")
     package.mkdir()
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(census_folder, "_CODE", ((package.name, "*.py"),))
+    monkeypatch.setattr(folders, "_CODE", ((package.name, "*.py"),))
     lines = ["", "GAP = 1\n", "GAP = 2\n"]
     for line in lines:
         (package / "kernels.py").write_text(line)
@@ -310,7 +315,7 @@ def test_a_folder_is_of_one_instance_and_of_one_version(
     census(instance, out=str(tmp_path), end_to_end=False)
     with pytest.raises(planner.UsageError, match="very census"):
         census(replace(instance, memory_bytes=instance.memory_bytes + 1), out=str(tmp_path), end_to_end=False)
-    monkeypatch.setattr(census_folder, "versions", lambda: {"dnn-planner": "0", "numba": "0"})
+    monkeypatch.setattr(folders, "versions", lambda: {"dnn-planner": "0", "numba": "0"})
     with pytest.raises(planner.UsageError, match="very census"):
         census(instance, out=str(tmp_path), end_to_end=False)
 
@@ -370,7 +375,7 @@ def test_what_witnesses_say_is_handed_on(
         asked.append(given)
         return reports[len(asked) - 1]
 
-    monkeypatch.setattr("planner.census.crosscheck", answer)
+    monkeypatch.setattr("planner.census.run.crosscheck", answer)
     lines: list[str] = []
     found = census(instance, out=str(tmp_path), sample=9, seed=4, end_to_end=False, notice=lines.append)
     assert found.crosscheck is not None and not found.agree

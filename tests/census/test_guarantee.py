@@ -10,8 +10,8 @@ from hypothesis import given
 from knapsack_oracle import knapsacks, make, optimum, random_instance
 
 from formulations.tmpc_knapsack import paper
-from formulations.tmpc_knapsack.guarantee import hard_for_ratios, hard_for_truncating, truncating_factor
 from formulations.tmpc_knapsack.problem import MEMORY_SLACK, evaluate, violations
+from formulations.tmpc_knapsack.studies.guarantee import hard_for_ratios, hard_for_truncating, truncating_factor
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Watch
 

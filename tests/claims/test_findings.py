@@ -17,9 +17,9 @@ from formulations.microbatch_schedule import METHODS as SCHEDULERS
 from formulations.microbatch_schedule import evaluate
 from instances.microbatch_schedule import generate
 from instances.operator_partitioning import OperatorInstance
-from planner.claims.parmesan_models import MODELS
-from planner.placing import load_placed
-from planner.reproduce import reproduce
+from planner.claims.parmesan.models import MODELS
+from planner.claims.reproduce import reproduce
+from planner.studies.placing import load_placed
 from solvers.outcome import Limits, Watch
 
 FINDINGS = (Path(__file__).resolve().parents[2] / "docs" / "findings.md").read_text()

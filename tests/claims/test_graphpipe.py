@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from planner.claims import CLAIMS
-from planner.claims.graphpipe_plans import METHODS, SHAPES, planned, ratio, spread
-from planner.claims.graphpipe_table_1 import PRINTED
+from planner.claims.graphpipe.plans import METHODS, SHAPES, planned, ratio, spread
+from planner.claims.graphpipe.table_1 import PRINTED
+from planner.claims.reproduce import reproduce
 from planner.errors import UsageError
-from planner.reproduce import reproduce
 
 Row = Mapping[str, Any]
 SMALL: dict[str, dict[str, str]] = {

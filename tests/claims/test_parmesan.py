@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planner.claims import parmesan_table_1
-from planner.claims.parmesan_fig_3 import _SHAPES
-from planner.claims.parmesan_table_2 import PRINTED, SHAPES
+from planner.claims.parmesan import table_1
+from planner.claims.parmesan.fig_3 import _SHAPES
+from planner.claims.parmesan.table_2 import PRINTED, SHAPES
+from planner.claims.reproduce import reproduce
 from planner.errors import UsageError
-from planner.reproduce import reproduce
 
 COLUMNS = ("topology", "stages", "replicas", "objective", "consecutive", "parmesan", "best", "bound", "gap")
 
@@ -52,7 +52,7 @@ def test_wrong_options_are_refused(wrong: dict[str, str]) -> None:
 
 def test_table_1_has_every_partition_with_both_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of its models, for speed: every row is there, and no mapping is slower than the consecutive one."""
-    monkeypatch.setattr(parmesan_table_1, "MODELS", ("resnet-152", "swin-l"))
+    monkeypatch.setattr(table_1, "MODELS", ("resnet-152", "swin-l"))
     found = reproduce("parmesan-table-1", time_limit="1").evidence
     assert any("rannc-like is a stand-in, not RaNNC" in note for note in found.notes)
     rows = found.rows

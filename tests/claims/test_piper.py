@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.claims import piper_fig_1, piper_fig_2, piper_fig_3, piper_table_1
 from planner.claims.claim import Optima, meets
+from planner.claims.piper import fig_1, fig_2, fig_3, table_1
+from planner.claims.reproduce import reproduce
 from planner.errors import UsageError
-from planner.reproduce import reproduce
 from planner.run import silent
 from solvers.outcome import Status, Stop
 
@@ -27,11 +27,11 @@ def analytic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("printed", piper_table_1.PRINTED, ids=lambda row: "-".join(map(str, row[:3])))
+@pytest.mark.parametrize("printed", table_1.PRINTED, ids=lambda row: "-".join(map(str, row[:3])))
 def test_rows_of_table_1(published: Path, printed: tuple[str, int, str, str, str | None]) -> None:
     """Both columns to the last printed digit, and an optimum on the graph that is no worse."""
     optima = Optima()
-    row = piper_table_1.row(str(published), printed, silent, optima)
+    row = table_1.row(str(published), printed, silent, optima)
     assert list(row) == KEYS and (row["model"], row["devices"], row["memory_gib"]) == (*printed[:2], float(printed[2]))
     assert meets(row["here_piper"], printed[3]) and meets(row["here_equi"], printed[4])
     assert row["exact_dag"] <= row["here_piper"] * (1 + 1e-9) and not optima.unproved
@@ -39,9 +39,9 @@ def test_rows_of_table_1(published: Path, printed: tuple[str, int, str, str, str
 
 def test_table_1_is_the_papers() -> None:
     """31 distinct rows, and two that the text speaks of: averages over the rows where equi has a plan."""
-    assert len({row[:3] for row in piper_table_1.PRINTED}) == len(piper_table_1.PRINTED) == 31
+    assert len({row[:3] for row in table_1.PRINTED}) == len(table_1.PRINTED) == 31
     for model, share in (("GNMT", "0.68"), ("Resnet50", "0.46")):
-        shares = [float(row[3]) / float(row[4]) for row in piper_table_1.PRINTED if row[0] == model and row[4]]
+        shares = [float(row[3]) / float(row[4]) for row in table_1.PRINTED if row[0] == model and row[4]]
         assert meets(sum(shares) / len(shares), share)
 
 
@@ -137,10 +137,8 @@ def test_figure_1_as_released(published: Path) -> None:
 def test_figure_1_counts_where_piper_is_below(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     shares = iter([(None, 0.0), (1.0, 1.0), (1.0, 0.99), (1.0, 1.0)])
-    monkeypatch.setattr(piper_fig_1, "row", lambda *_: dict(zip(("exact", "piper"), next(shares), strict=True)))
-    assert piper_fig_1.run(None, silent, devices=8).notes[-1] == (
-        "Piper is below the optimum in 1 of 3 feasible settings"
-    )
+    monkeypatch.setattr(fig_1, "row", lambda *_: dict(zip(("exact", "piper"), next(shares), strict=True)))
+    assert fig_1.run(None, silent, devices=8).notes[-1] == ("Piper is below the optimum in 1 of 3 feasible settings")
 
 
 @pytest.mark.paper
@@ -164,25 +162,23 @@ def test_figure_2(published: Path) -> None:
 
 def test_the_shapes_of_figure_2() -> None:
     """The last gain, and the quartiles of what equi takes more where both have a plan."""
-    curves: dict[str, piper_fig_2.Curve] = {
+    curves: dict[str, fig_2.Curve] = {
         "exact": [None, 2.0, 2.0, 1.0, 1.0, 1.0],
         "equi": [None, None, 2.0, 1.1, 1.2, 1.5],
         "no_dp": [None, 4.0, 3.0, 3.0, 3.0, 3.0],
         "no_tp": [None, None, None, 5.0, 4.0, 4.0],
     }
-    assert piper_fig_2._shapes(6, curves, printed=False) == (
+    assert fig_2._shapes(6, curves, printed=False) == (
         "N = 6: no DP stops improving at k = 3, no TP at k = 5, equi is 10 to 50 % worse for the middle half of all k"
     )
-    assert "k = 3 (printed: 22), no TP at k = 5 (printed: N), " in piper_fig_2._shapes(6, curves, printed=True)
+    assert "k = 3 (printed: 22), no TP at k = 5 (printed: N), " in fig_2._shapes(6, curves, printed=True)
 
 
 def test_figure_3_shows_no_seconds_of_a_run_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     proved = planner.solve(planner.load("diamond"), exact=True)
     for stop, seconds in ((Stop.PROVED, 1.5), (Stop.COMPLETED, 1.5), (Stop.TIME_LIMIT, None), (Stop.SIZE_LIMIT, None)):
-        monkeypatch.setattr(
-            piper_fig_3, "examined", lambda *_, stop=stop, **__: replace(proved, stop=stop, seconds=1.5)
-        )
-        assert piper_fig_3._seconds(None, "exact", 60.0) == seconds
+        monkeypatch.setattr(fig_3, "examined", lambda *_, stop=stop, **__: replace(proved, stop=stop, seconds=1.5))
+        assert fig_3._seconds(None, "exact", 60.0) == seconds
 
 
 @pytest.mark.paper
@@ -220,13 +216,13 @@ def test_figures_without_the_profile(name: str) -> None:
 def test_printed_seconds_stand_beside_the_published_profile_only(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piper_fig_3, "SETTINGS", ((32, 8, 8),))
-    monkeypatch.setattr(piper_fig_3, "_PRINTED", {(32, 8, 8): 1.5})
-    found = piper_fig_3.run(str(published), silent)
+    monkeypatch.setattr(fig_3, "SETTINGS", ((32, 8, 8),))
+    monkeypatch.setattr(fig_3, "_PRINTED", {(32, 8, 8): 1.5})
+    found = fig_3.run(str(published), silent)
     assert [row["paper_s"] for row in found.rows] == [1.5]
     assert found.notes[-1].startswith("32 layers, K = 8, N = 8: printed within 0.025 minutes; here the same program ")
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
-    assert [row["paper_s"] for row in piper_fig_3.run(None, silent).rows] == [None]
+    assert [row["paper_s"] for row in fig_3.run(None, silent).rows] == [None]
 
 
 @pytest.mark.parametrize(("name", "least"), [("piper-fig-1", 8), ("piper-fig-3", 64), ("piper-flush", 8)])

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from planner.claims import piper_appendix_c
-from planner.claims.piper_inputs import ANALYTIC, PUBLISHED
+from planner.claims.piper import appendix_c
+from planner.claims.piper.inputs import ANALYTIC, PUBLISHED
 
 
 @pytest.mark.paper
 def test_the_claim_does_not_hold_in_general(published: Path) -> None:
-    found = piper_appendix_c.run(str(published), lambda _: None)
+    found = appendix_c.run(str(published), lambda _: None)
     assert (found.inputs, found.compared, found.matched) == (PUBLISHED, 1, 0)
     rows = {row["variant"]: row for row in found.rows}
     assert rows["sort-once"]["nontrivial"] == 246_762
@@ -24,7 +24,7 @@ def test_the_claim_does_not_hold_in_general(published: Path) -> None:
 
 def test_without_published_inputs_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
-    found = piper_appendix_c.run(None, lambda _: None, devices=16)
+    found = appendix_c.run(None, lambda _: None, devices=16)
     assert (found.inputs, found.compared) == (ANALYTIC, 0)
     assert {row["variant"] for row in found.rows} == {"rerank", "sort-once", "truncating"}
     assert all(row["paper_suboptimal"] is None for row in found.rows)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.claims import piper_flush
-from planner.claims.piper_inputs import ANALYTIC, PUBLISHED
-from planner.reproduce import reproduce
+from planner.claims.piper import flush
+from planner.claims.piper.inputs import ANALYTIC, PUBLISHED
+from planner.claims.reproduce import reproduce
 
 
 def test_rows_on_the_analytic_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_rows_on_the_analytic_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.paper
 def test_the_formula_and_the_simulation_disagree_on_eight_devices(published: Path) -> None:
-    found = piper_flush.run(str(published), lambda _: None, devices=8)
+    found = flush.run(str(published), lambda _: None, devices=8)
     row = found.rows[0]
     assert found.inputs == PUBLISHED
     assert (row["devices"], row["microbatches"], row["schedule"]) == (8, 8, "1f1b")

@@ -9,9 +9,9 @@ import pytest
 
 from planner.claims import CLAIMS, Evidence
 from planner.claims.claim import meets
-from planner.cli import main
+from planner.claims.reproduce import Reproduction, claims_listing, reproduce
+from planner.cli.app import main
 from planner.errors import UsageError
-from planner.reproduce import Reproduction, claims_listing, reproduce
 
 
 def test_names_are_unique() -> None:

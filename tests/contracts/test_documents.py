@@ -16,8 +16,8 @@ import typer
 import planner
 from formulations import FAMILIES
 from planner.claims import CLAIMS
-from planner.cli import application
-from planner.loading import recognised
+from planner.cli.app import application
+from planner.inputs.loading import recognised
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("planner", "formulations", "solvers", "instances")

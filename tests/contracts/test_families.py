@@ -23,8 +23,8 @@ from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
 from instances.flushed_partitioning import flushed
 from instances.hierarchical_partitioning import on_machines
-from planner.cli_solve import solve_command
-from planner.report import as_json
+from planner.cli.solve import solve_command
+from planner.show.tables import as_json
 from planner.worker import any_left_behind
 from solvers.outcome import Limits, Status, Stop, Watch
 

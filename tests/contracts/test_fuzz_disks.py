@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from planner import destinations
-from planner.cli import main
-from planner.destinations import refuse_overwriting
+from planner.cli.app import main
 from planner.errors import UsageError
-from planner.files import write_atomically
+from planner.inputs import destinations
+from planner.inputs.destinations import refuse_overwriting
+from planner.inputs.files import write_atomically
 
 #: Every command that writes files, the option that names the file and how it must end; OUT stands for the file.
 COMMANDS: dict[str, list[str]] = {
@@ -258,8 +258,8 @@ def test_disks_of_many_sizes(cases: int, tmp_path: Path, capsys: Any) -> None:
 #: Runs commands one after the other; prints codes and lines.
 _SERIES = """
 import contextlib, io, json, sys
-from planner import destinations
-from planner.cli import main
+from planner.inputs import destinations
+from planner.cli.app import main
 for line in sys.argv[1:]:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):

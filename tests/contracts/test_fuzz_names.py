@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from planner.cli import main
+from planner.cli.app import main
 from planner.comparison import Report
-from planner.report import show_report, show_result
 from planner.result import Result
-from planner.terminal import printable
+from planner.show.tables import show_report, show_result
+from planner.show.terminal import printable
 from solvers.outcome import Status, Stop
 
 #: Parts of names, by what they mean to somebody: rich, matplotlib, HTML, markdown, Python's formats.

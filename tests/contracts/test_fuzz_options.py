@@ -16,8 +16,8 @@ from formulations import FAMILIES
 from formulations.family import Family, Setting
 from instances.catalog import CATALOG
 from instances.errors import InstanceError
-from planner.cli import main
-from planner.settings import method_options, parse
+from planner.cli.app import main
+from planner.inputs.settings import method_options, parse
 
 #: What people type into the wrong option.
 TEXTS = (

@@ -14,7 +14,7 @@ from fuzzing import assert_one_line, documented, mutated, mutated_text
 import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
-from planner.cli import main
+from planner.cli.app import main
 
 NAMES = [family.name for family in FAMILIES]
 

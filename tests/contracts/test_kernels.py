@@ -25,7 +25,7 @@ _SOLVE = """
 import json, sys
 import planner
 from formulations import compilation
-from planner.loading import family_of
+from planner.inputs.loading import family_of
 from planner.run import run
 from solvers.outcome import Limits
 from test_families import EXAMPLES
@@ -101,7 +101,7 @@ def test_a_record_must_have_the_fields_of_its_class() -> None:
 
 
 def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
-    decision = import_module("formulations.tmpc_knapsack.decision")
+    decision = import_module("formulations.tmpc_knapsack.kernels.decision")
     numpy = import_module("numpy")
     with pytest.raises(TypeError):
         decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))

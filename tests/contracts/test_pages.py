@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
+from planner.cli.app import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted((DOCS / "problems").glob("*.md"))

@@ -37,11 +37,19 @@ EXACT_METHODS = [
 
 #: Bounds, searches and counts that several methods share.
 SHARED = {
-    "microbatch_schedule": ("bounds:iteration_bound", "common:lower_bound", "common:impossible", "search:search"),
+    "microbatch_schedule": (
+        "bounds:iteration_bound",
+        "feasibility:lower_bound",
+        "feasibility:impossible",
+        "search:search",
+    ),
     "device_mapping": (
-        *(f"bounds:{name}" for name in ("single_bound", "assignment_bound", "refuted", "rings_fit", "Domains")),
+        *(
+            f"bounds.combinatorial:{name}"
+            for name in ("single_bound", "assignment_bound", "refuted", "rings_fit", "Domains")
+        ),
         "costs:simple_bound",
-        "bounding:raise_bound",
+        "bounds.ordered:raise_bound",
     ),
     "operator_partitioning": ("shapes:lower_bound",),
     "stage_graph": ("exact:solve",),
@@ -133,7 +141,7 @@ def test_a_model_proves_without_the_others(monkeypatch: pytest.MonkeyPatch, name
         honest = getattr(importlib.import_module(f"formulations.{name}.{module}"), attribute)
         _replace(monkeypatch, honest, lambda *given, honest=honest: 2 * honest(*given))
     if name in TERMS:
-        from formulations.stage_partitioning.assignment import Terms
+        from formulations.stage_partitioning.models.terms import Terms
 
         honest = Terms.lower_bound.func  # type: ignore[attr-defined]
         monkeypatch.setattr(Terms, "lower_bound", property(lambda terms: 2 * honest(terms)))

@@ -20,7 +20,7 @@ import planner
 from formulations import FAMILIES, size
 from formulations.modelled import Stopped
 from formulations.size import SizeError, demand
-from formulations.stage_graph.cpsat_model import Case, Model
+from formulations.stage_graph.models.partition import Case, Model
 from planner import Limits, Status, Stop
 from solvers.outcome import Watch
 from solvers.scaling import Scale
@@ -34,7 +34,7 @@ import json, os, resource, sys
 import planner
 from absurd_sizes import ABSURD
 from planner import Limits, UsageError
-from planner.loading import family_of
+from planner.inputs.loading import family_of
 
 family_name, number, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 instance = ABSURD[family_name][number]()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from formulations.device_mapping.partition import mapping_of, step_seconds
 from formulations.device_mapping.problem import Mapping
 from formulations.operator_partitioning.problem import OperatorPlan
+from formulations.pipeline_placement.stages import mapping_of, step_seconds
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.topologies import two_level
 

@@ -14,19 +14,21 @@ import pytest
 from device_mapping_oracle import least_seconds, random_magnitudes, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, bounding, cpsat, deep, exact, milp
+from formulations.device_mapping import FAMILY, cpsat, exact, milp
+from formulations.device_mapping.annealing import far
 from formulations.device_mapping.arrays import arrays
-from formulations.device_mapping.bounds import assignment_bound, refuted, single_bound
-from formulations.device_mapping.consecutive import stage_major
-from formulations.device_mapping.deciders import Deciders
-from formulations.device_mapping.flow import chords
-from formulations.device_mapping.matching import can_deal, least_dealt
+from formulations.device_mapping.baselines import stage_major
+from formulations.device_mapping.bounds import ordered
+from formulations.device_mapping.bounds.combinatorial import assignment_bound, refuted, single_bound
+from formulations.device_mapping.bounds.matching import can_deal, least_dealt
+from formulations.device_mapping.bounds.quotient import cycles, groupings, ring_speed
+from formulations.device_mapping.choice import Deciders
+from formulations.device_mapping.models.flow import chords
+from formulations.device_mapping.models.links import RingModel
+from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping, evaluate
-from formulations.device_mapping.proof import Gap, Verdict, objective_values
-from formulations.device_mapping.quotient import cycles, groupings, ring_speed
-from formulations.device_mapping.rings import RingModel
-from formulations.device_mapping.symmetry import orbits
+from formulations.device_mapping.targets import Gap, Verdict, objective_values
 from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from instances.topologies import topology
 from solvers import cpsat as backend
@@ -171,7 +173,7 @@ def test_every_bound_is_one(cases: int) -> None:
         optimum, given = least_seconds(instance), arrays(instance)
         assert single_bound(given) <= assignment_bound(given) * (1 + 1e-12) <= optimum * (1 + 1e-11)
         assert not refuted(given, optimum) and not refuted(given, optimum * (1 - 1e-13))
-        answer = bounding.solve(instance, Limits(), Watch())
+        answer = ordered.solve(instance, Limits(), Watch())
         assert answer.bound <= optimum * (1 + 1e-9)
 
 
@@ -288,7 +290,7 @@ def test_deep_annealing_reports_what_it_finds_and_repeats() -> None:
     found = []
     for _ in range(2):
         watch = Watch()
-        deep.search(instance, 3, Part(watch), tries=8)
+        far.search(instance, 3, Part(watch), tries=8)
         assert evaluate(instance, watch.best_plan) == pytest.approx(watch.best_objective, rel=1e-12)
         found.append(watch.best_plan)
     assert found[0] == found[1]
@@ -343,7 +345,7 @@ def test_stopped_before_it_begins() -> None:
     instance = planner.load("two-level", stages=4, replicas=4, per_node=4)
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
-    for solve in (exact.solve, cpsat.solve, bounding.solve):
+    for solve in (exact.solve, cpsat.solve, ordered.solve):
         assert solve(instance, Limits(), watch).stop is Stop.INTERRUPTED
 
 

@@ -11,8 +11,10 @@ import pytest
 from device_mapping_oracle import least_seconds, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, anneal, kernels, paper
+from formulations.device_mapping import FAMILY, paper
+from formulations.device_mapping.annealing import near
 from formulations.device_mapping.costs import simple_bound, tables
+from formulations.device_mapping.kernels import annealing
 from formulations.device_mapping.problem import Mapping, evaluate
 from instances.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -37,7 +39,7 @@ def test_annealing_finds_small_optima_and_claims_no_false_bound(cases: int) -> N
     missed = 0
     for case in range(cases):
         instance = random_mapping(rng, max_devices=5 if case % 10 else 6)
-        answer = anneal.solve(instance, Limits(seed=case), Watch(), levels=1)
+        answer = near.solve(instance, Limits(seed=case), Watch(), levels=1)
         optimum = least_seconds(instance)
         assert answer.plan is not None and answer.bound is not None
         assert FAMILY.violations(instance, answer.plan) == ()
@@ -57,10 +59,10 @@ def test_the_simple_bound_is_one(cases: int) -> None:
 
 def test_seeds_repeat_and_time_does_not_matter() -> None:
     instance = planner.load("uniform-dist", stages=4, replicas=4, objective="full")
-    plans = [anneal.solve(instance, Limits(seed=seed), Watch(), levels=2).plan for seed in (1, 1)]
+    plans = [near.solve(instance, Limits(seed=seed), Watch(), levels=2).plan for seed in (1, 1)]
     assert plans[0] == plans[1]
     for seed in (0, 2**31 - 1):
-        assert anneal.solve(instance, Limits(seed=seed), Watch(), levels=1).plan is not None
+        assert near.solve(instance, Limits(seed=seed), Watch(), levels=1).plan is not None
 
 
 @pytest.mark.parametrize("ring", ["index", "free"])
@@ -72,21 +74,21 @@ def test_what_is_kept_move_by_move_is_what_is_computed_anew(objective: str, ring
     R = replicas
     start = Mapping(tuple(tuple(range(s * R, s * R + R)) for s in range(6)))
     t = tables(instance)
-    search = anneal._Search(instance, t, start, 3, 0.0, Watch())
+    search = near._Search(instance, t, start, 3, 0.0, Watch())
     costs = (t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas)
     mapping, sums = (search.device, search.ring, search.place), (search.sending, search.link)
     limits = (search.cap, search.room)
     for share in (0.9, 0.5):
         target = share * search.best
-        kernels.refresh(*costs, search.device, search.ring, *sums)
-        energy = kernels.set_caps(t.base, t.start, t.links, t.replicas, target, *sums, *limits)
+        annealing.refresh(*costs, search.device, search.ring, *sums)
+        energy = annealing.set_caps(t.base, t.start, t.links, t.replicas, target, *sums, *limits)
         heat = (0.1 * target, 0.01 * target)
         options = (search.reorder, 5.0)
-        energy = kernels.anneal(
+        energy = annealing.anneal(
             *costs, *options, *mapping, *sums, *limits, energy, *heat, 9_000, search.state, search.flag
         )
         sending, link = search.sending.copy(), search.link.copy()
-        kernels.refresh(*costs, search.device, search.ring, *sums)
+        annealing.refresh(*costs, search.device, search.ring, *sums)
         assert search.sending == pytest.approx(sending, rel=1e-9) and search.link == pytest.approx(link, rel=1e-9)
         excess = np.maximum(0, sending.reshape(6, R) - search.room[:, None]).sum()
         excess += np.maximum(0, link.reshape(6, R) - search.cap[:, None]).sum()
@@ -107,7 +109,7 @@ def test_caps_are_the_best_there_are(cases: int) -> None:
         link[links:] = 0
         cap, room, target = np.zeros(1), np.zeros(1), float(rng.integers(1, 12))
         pairs = np.array([0, 1])
-        found = kernels.set_caps(np.zeros(1), pairs, links, R, target, sending, link, cap, room)
+        found = annealing.set_caps(np.zeros(1), pairs, links, R, target, sending, link, cap, room)
 
         caps = np.array([0.0, target, *link, *(target - sending)] if links else [0.0])
         caps = caps[(caps >= 0) & (caps <= target), None]

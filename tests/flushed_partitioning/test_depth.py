@@ -15,9 +15,9 @@ from flushed_oracle import brute_force, random_flushed
 from strategies import SHAPES, random_edges
 
 from formulations.flushed_partitioning import cpsat, labels
+from formulations.flushed_partitioning.depth_slots import find_slots, reachable
 from formulations.flushed_partitioning.problem import depth, evaluate, violations
-from formulations.flushed_partitioning.slots import find_slots, reachable
-from formulations.stage_partitioning.costs import pack
+from formulations.stage_partitioning.exact.tables import pack
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.graph import downsets
@@ -236,13 +236,13 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_everything_is_compiled_before_the_clock_starts() -> None:
     """In a process of its own, since the tests before this one have compiled all of it."""
-    told = "from formulations.flushed_partitioning import kernels, labels; print(kernels.extend.signatures)"
+    told = "from formulations.flushed_partitioning import labels; print(labels.depth.extend.signatures)"
     run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert run.stdout.strip() != "[]"
 
 
 def test_too_many_slots_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.flushed_partitioning.slots.MOST_SLOTS", 1)
+    monkeypatch.setattr("formulations.flushed_partitioning.depth_slots.MOST_SLOTS", 1)
     answer = labels.solve(diamond(), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "entries" in answer.reason
 

@@ -13,9 +13,10 @@ import pytest
 from flushed_oracle import random_flushed
 from numba import njit
 
-from formulations.flushed_partitioning import kernels, labels
-from formulations.flushed_partitioning.scan import Found
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.flushed_partitioning import labels
+from formulations.flushed_partitioning.kernels import depth
+from formulations.flushed_partitioning.pareto_scan import Found
+from formulations.stage_partitioning.exact.downsets import all_downsets
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.flushed_partitioning import FlushedInstance, flushed
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
@@ -25,7 +26,7 @@ from solvers.outcome import Watch
 @njit  # a cache would not notice that the kernel has changed
 def least_degrees(*arguments):
     """The kernel, which has no bridge from Python of its own."""
-    return kernels._least_degrees(*arguments)
+    return depth._least_degrees(*arguments)
 
 
 def search_of(instance: FlushedInstance) -> labels.Search:
@@ -37,7 +38,7 @@ def search_of(instance: FlushedInstance) -> labels.Search:
 def held(pool: labels.Pool, head: Sequence[int], count: int) -> list[tuple[float, ...]]:
     """The labels of the one downset: s, devices, synchronisation, depths."""
     found, label = [], int(head[0])
-    while label != kernels.NOTHING:
+    while label != depth.NOTHING:
         found.append((pool.s[label], pool.devices[label], pool.sync[label], *pool.depth[label, :count]))
         label = int(pool.next[label])
     return found
@@ -50,13 +51,13 @@ def test_the_labels_kept_are_those_that_none_beats(plain: bool, cases: int) -> N
     for seed in range(cases):
         rng = random.Random(seed)
         count, most = rng.randint(1, 3), rng.randint(1, 4)
-        pool, head = labels.make_pool(40, count), np.full(1, kernels.NOTHING)
+        pool, head = labels.make_pool(40, count), np.full(1, depth.NOTHING)
         front: list[tuple[float, ...]] = []
         for new in range(40):
             label = tuple(rng.randint(1, most) for _ in range(3 + count))
             counted = 2 if plain else 3 + count
             beaten = any(all(x <= y for x, y in zip(old[:counted], label, strict=False)) for old in front)
-            told = kernels._insert.py_func(
+            told = depth._insert.py_func(
                 pool, head, 0, new, label[0], label[1], float(label[2]), np.array(label[3:]), count, plain
             )
             assert told == (not beaten)
@@ -78,15 +79,15 @@ def test_sums_have_the_fewest_devices_of_any_label(cases: int) -> None:
             pool.s[label], pool.devices[label], pool.next[label] = s, devices, label - 1
             fewest[s] = min(devices, fewest.get(s, devices))
         sums, devices_at = np.empty(6, np.int64), np.empty(6, np.int64)
-        count, least = kernels._sums.py_func(pool, 8, sums, devices_at)
+        count, least = depth._sums.py_func(pool, 8, sums, devices_at)
         assert sums[:count].tolist() == sorted(fewest) and least == min(fewest.values())
         assert {int(s): int(devices_at[s]) for s in sums[:count]} == fewest
 
 
 def test_the_deepest_of_the_chosen_slots() -> None:
-    depth = np.array([3, 1, 4, 2])
+    depths = np.array([3, 1, 4, 2])
     for chosen, deepest in ((0b0000, 0), (0b0011, 3), (0b1010, 2), (0b1111, 4), (0b1100, 4)):
-        assert kernels._deepest.py_func(depth, np.uint64(chosen)) == deepest
+        assert depth._deepest.py_func(depths, np.uint64(chosen)) == deepest
 
 
 def least_degree(instance: FlushedInstance, stage: list[int], t: int, s: int, most_d: int, limit: float) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flushed_oracle import random_flushed
 
-from formulations.flushed_partitioning.scan import Found, scan
+from formulations.flushed_partitioning.pareto_scan import Found, scan
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance
 from solvers.outcome import Watch

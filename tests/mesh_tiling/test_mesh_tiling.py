@@ -240,7 +240,7 @@ def test_without_matplotlib_the_picture_shows_every_stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    from planner.cli import main
+    from planner.cli.app import main
 
     target = tmp_path / "mesh.svg"
     assert main(["solve", "mesh", "--tp-degree", "2", "--dp-degree", "2", "--quiet", "--plot", str(target)]) == 0
@@ -252,7 +252,7 @@ def test_without_matplotlib_the_picture_shows_every_stage(
 
 @pytest.mark.parametrize(("name", "file"), [("diamond", "x.docx"), ("mesh", "x.docx")])
 def test_what_cannot_be_drawn_is_refused(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from planner.cli import main
+    from planner.cli.app import main
 
     assert main(["solve", name, "--plot", file]) == 2
     assert "--plot is" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from formulations.pipeline_placement.simulate import simulate_plan
 from instances.errors import InstanceError
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.pipeline_placement import PlacementInstance, placed, to_json
-from planner.cli import main
+from planner.cli.app import main
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
 

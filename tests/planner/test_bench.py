@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from planner import bench, bench_folder
-from planner.bench import Row
-from planner.cli import main
+from planner.bench import folders, measure
+from planner.bench.measure import Row
+from planner.bench.suites import EVERY, SUITES
+from planner.cli.app import main
 from planner.errors import UsageError
-from planner.loading import catalog
-from planner.suites import EVERY, SUITES
+from planner.inputs.loading import catalog
 
 ARGUMENTS = ["bench", "chain8", "diamond", "--methods", "exact,equi", "--seeds", "0,1", "--repeats", "1", "--quiet"]
 ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)
@@ -22,7 +22,7 @@ ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "o
 
 def test_names_in_a_table_of_markdown_are_no_markdown() -> None:
     odd = "a|b [x](y) <i> `c` \\ *_d_* e_f \u202e\n"
-    line = bench_folder.markdown([replace(ROW, instance=odd)]).splitlines()[2]
+    line = folders.markdown([replace(ROW, instance=odd)]).splitlines()[2]
     assert line.startswith("| a\\|b \\[x\\](y) \\<i\\> \\`c\\` \\\\ \\*\\_d\\_\\* e_f \\\\u202e\\\\n |  | exact | ")
 
 
@@ -36,19 +36,19 @@ def test_a_folder_of_rows_goes_on_where_it_was_stopped(tmp_path: Path, monkeypat
     }
     (out / "rows.jsonl").write_text("\n".join([*whole[:5], whole[5][:40]]))  # killed while it wrote the sixth
     measured: list[Any] = []
-    honest = bench.solve
-    monkeypatch.setattr(bench, "solve", lambda *given, **more: measured.append(more) or honest(*given, **more))
+    honest = measure.solve
+    monkeypatch.setattr(measure, "solve", lambda *given, **more: measured.append(more) or honest(*given, **more))
     assert main([*ARGUMENTS, "--out", str(out)]) == 0
     assert len(measured) == 3
     again = (out / "rows.jsonl").read_text().splitlines()
     assert again[:5] == whole[:5] and len(again) == len(whole)
-    assert [row.key for row in bench_folder.rows_of(out)] == [Row.from_json(json.loads(line)).key for line in whole]
+    assert [row.key for row in folders.rows_of(out)] == [Row.from_json(json.loads(line)).key for line in whole]
 
 
 def test_the_table_names_dates_versions_and_hardware(tmp_path: Path) -> None:
     out = tmp_path / "rows"
     assert main([*ARGUMENTS, "--out", str(out), "--time-limit", "7"]) == 0
-    row = bench_folder.rows_of(out)[0]
+    row = folders.rows_of(out)[0]
     table = (out / "table.md").read_text()
     assert table.count("\n| chain8 |") == 4
     for words in (row.date, row.machine, "ortools 9.15", "highspy 1.12.0", "time limit 7 s"):
@@ -70,14 +70,14 @@ def test_the_table_names_dates_versions_and_hardware(tmp_path: Path) -> None:
     ],
 )
 def test_what_changed(change: dict[str, Any], verdict: str) -> None:
-    found = bench_folder.compare([ROW], [replace(ROW, **change)])
+    found = folders.compare([ROW], [replace(ROW, **change)])
     assert [row["verdict"] for row in found["rows"]] == [verdict]
     assert found["counts"] == {verdict: 1}
 
 
 def test_only_rows_of_the_same_case_are_compared() -> None:
     other = replace(ROW, seed=1)
-    found = bench_folder.compare([ROW, other], [replace(ROW, seconds=0.25)])
+    found = folders.compare([ROW, other], [replace(ROW, seconds=0.25)])
     assert (len(found["rows"]), found["only_first"], found["only_second"]) == (1, [other.key], [])
     assert found["mean_speedup"] == pytest.approx(4.0)
 
@@ -95,7 +95,7 @@ def test_compare_from_the_command_line(tmp_path: Path, capsys: Any) -> None:
 
 def test_a_broken_row_is_told() -> None:
     with pytest.raises(UsageError, match="No such file"):
-        bench_folder.rows_of("none.jsonl")
+        folders.rows_of("none.jsonl")
 
 
 def test_the_suite_of_everything_is_the_catalog() -> None:
@@ -107,6 +107,6 @@ def test_the_suite_of_everything_is_the_catalog() -> None:
 def test_rows_and_tables_say_whose_proof_it_is() -> None:
     told = replace(ROW, proved_by="bounds").to_json()
     assert Row.from_json(json.loads(json.dumps(told))).proved_by == "bounds"
-    assert "optimal by bounds" in bench_folder.markdown([replace(ROW, proved_by="bounds")])
+    assert "optimal by bounds" in folders.markdown([replace(ROW, proved_by="bounds")])
     older = {name: value for name, value in ROW.to_json().items() if name != "proved_by"}
     assert Row.from_json(json.loads(json.dumps(older))).proved_by is None

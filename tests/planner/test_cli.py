@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import typer
 
-from planner import cli
-from planner.cli import main
+from planner.cli import app
+from planner.cli.app import main
 
 
 @pytest.fixture
@@ -266,11 +266,11 @@ def test_bad_suites_are_one_line(run: Run, line: str, words: str) -> None:
 
 
 def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner import bench
+    from planner.bench import measure
 
     times = iter([3.0, 1.0, 1.5])
-    honest = bench.solve
-    monkeypatch.setattr(bench, "solve", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
+    honest = measure.solve
+    monkeypatch.setattr(measure, "solve", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
     row = json.loads(run("bench", problem(), "--repeats", "3", "--json")[1])["rows"][0]
     assert (row["seconds"], row["all_seconds"]) == (1.5, [3.0, 1.0, 1.5])
 
@@ -289,11 +289,11 @@ def test_the_suite_of_published_inputs(run: Run, published: Path) -> None:
     assert largest["reference_s"] == 63.005 and largest["speedup"] == 63.005 / largest["seconds"]
 
 
-@pytest.mark.parametrize("name", sorted(cli._COMMANDS))
+@pytest.mark.parametrize("name", sorted(app._COMMANDS))
 def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
     """Every option of an example stands in the help above it."""
-    examples = cli._EXAMPLES.get(name, ())
-    command = typer.main.get_command(cli.application(name)).commands[name]  # type: ignore[attr-defined]
+    examples = app._EXAMPLES.get(name, ())
+    command = typer.main.get_command(app.application(name)).commands[name]  # type: ignore[attr-defined]
     known = {option for parameter in command.params for option in parameter.opts}
     for example in examples:
         assert example.startswith(f"planner {name} ")

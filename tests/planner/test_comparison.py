@@ -12,7 +12,7 @@ from counting import Counting
 
 import planner
 from planner import Limits, Result, Status, Stop, UsageError
-from planner.cli import main
+from planner.cli.app import main
 from planner.comparison import Report, contradictions, optimum
 from solvers import pinned
 

@@ -11,8 +11,8 @@ import pytest
 
 import formulations
 from formulations.family import Claim, Family, Method
-from planner import doctor, warming
-from planner.cli import main
+from planner.cli.app import main
+from planner.doctor import examine, warming
 from solvers import Backend
 from solvers.canary import Canary
 from solvers.outcome import Run, Stop
@@ -35,21 +35,21 @@ def test_this_installation_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     [("highspy", "1.14.0", ["solver pair"]), ("ortools", "9.14.0", ["solver pair"]), ("numba", "absent", ["versions"])],
 )
 def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, told: list[str]) -> None:
-    found = {**doctor.versions(), name: version}
-    monkeypatch.setattr(doctor, "versions", lambda: found)
-    assert ill(doctor._versions()) == told
+    found = {**examine.versions(), name: version}
+    monkeypatch.setattr(examine, "versions", lambda: found)
+    assert ill(examine._versions()) == told
 
 
 def test_a_package_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.metadata, "packages_distributions", lambda: {"solvers": ["dnn-planner", "solvers"]})
-    assert ill(doctor._origins()) == ["owners"]
-    monkeypatch.setattr(doctor, "PACKAGES", (*doctor.PACKAGES, "json.decoder"))
-    assert ill(doctor._origins()) == ["origin", "owners"]
+    monkeypatch.setattr(examine.metadata, "packages_distributions", lambda: {"solvers": ["dnn-planner", "solvers"]})
+    assert ill(examine._origins()) == ["owners"]
+    monkeypatch.setattr(examine, "PACKAGES", (*examine.PACKAGES, "json.decoder"))
+    assert ill(examine._origins()) == ["origin", "owners"]
 
 
 def test_a_library_that_dies_on_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_IMPORT_ORDERS", ("import os; os._exit(3)", "import no_such_library"))
-    findings = list(doctor._import_orders())
+    monkeypatch.setattr(examine, "_IMPORT_ORDERS", ("import os; os._exit(3)", "import no_such_library"))
+    findings = list(examine._import_orders())
     assert [found.healthy for found in findings] == [False, False]
     assert findings[0].detail == "exit 3" and "no_such_library" in findings[1].detail
 
@@ -72,8 +72,8 @@ def test_a_canary_that_sings_wrongly(monkeypatch: pytest.MonkeyPatch, objective:
         return Run(Stop.PROVED, objective=objective, bound=objective)
 
     monkeypatch.setattr(_Backend, "answer", answer)
-    monkeypatch.setattr(doctor, "BACKENDS", {"x": _Backend("x", "m", "d", "k", integer_only=False)})
-    assert [found.healthy for found in doctor._backends()] == [healthy]
+    monkeypatch.setattr(examine, "BACKENDS", {"x": _Backend("x", "m", "d", "k", integer_only=False)})
+    assert [found.healthy for found in examine._backends()] == [healthy]
 
 
 def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     family: Family[Any, Any] = formulations.FAMILIES[-1]
     method: Method[Any, Any] = Method("x", Claim.EXACT, "", lambda *_: None, prepare=broken)
     monkeypatch.setattr(formulations, "FAMILIES", (replace(family, methods=(method,)),))
-    assert "kernels counting/x" in ill(doctor._kernels())
+    assert "kernels counting/x" in ill(examine._kernels())
 
 
 @pytest.mark.parametrize(("cached", "times"), [([], 1), ([Path("kernel.nbi")], 0)])
@@ -91,9 +91,9 @@ def test_an_empty_cache_is_filled_on_all_cores_first(
     monkeypatch: pytest.MonkeyPatch, cached: list[Path], times: int
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(doctor, "compile_all", lambda: asked.append("all"))
-    monkeypatch.setattr(doctor, "_cached", lambda: cached)
-    list(doctor._kernels())
+    monkeypatch.setattr(examine, "compile_all", lambda: asked.append("all"))
+    monkeypatch.setattr(examine, "_cached", lambda: cached)
+    list(examine._kernels())
     assert len(asked) == times
 
 

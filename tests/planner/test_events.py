@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.cli import main
+from planner.cli.app import main
 from planner.errors import UsageError
 from planner.events import Event, EventFile, read_events
 

@@ -13,8 +13,8 @@ from instances.errors import InstanceError
 from instances.flushed_partitioning import Schedule, flushed
 from instances.hierarchical_partitioning import MemoryModel, on_machines
 from planner.errors import UsageError
-from planner.loading import family_of
-from planner.report import unfolded
+from planner.inputs.loading import family_of
+from planner.show.tables import unfolded
 
 CLUSTER = {
     "devices_per_machine": 2,

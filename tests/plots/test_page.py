@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from planner.cli import main
+from planner.cli.app import main
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -130,7 +130,7 @@ def test_the_commands_repeat_the_gap_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_names_with_dollars_are_no_formulas(tmp_path: Path) -> None:
-    from planner.plots.files import save
+    from planner.show.plots.files import save
 
     target = tmp_path / "picture.svg"
     save([], str(target), r"$\frac$")

@@ -11,10 +11,10 @@ import pytest
 import planner
 from formulations import FAMILIES
 from instances.catalog import CATALOG
-from planner import plots
-from planner.cli import main
+from planner.cli.app import main
 from planner.events import Event
-from planner.plots.panels import drawn_families, panels
+from planner.show import plots
+from planner.show.plots.panels import drawn_families, panels
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -159,8 +159,8 @@ def test_without_a_plan_there_is_no_picture_and_a_word_about_it(tmp_path: Path, 
 
 def test_names_and_units_are_no_formulas(tmp_path: Path) -> None:
     """A formula that matplotlib cannot read would be an error; so would a sign that no font has be a warning."""
-    from planner.plots.files import save, svg
-    from planner.plots.panel import Panel
+    from planner.show.plots.files import save, svg
+    from planner.show.plots.panel import Panel
 
     odd = "$\\frac$ \N{GRINNING FACE}"
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from branching_cases import least_of_all, random_graph
 
-from formulations.stage_graph import bounds, levels, proof
+from formulations.stage_graph import bounds
 from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.downsets import Downsets, UnsuitableError, shape_of
 from formulations.stage_graph.problem import evaluate, violations
+from formulations.stage_graph.upsets import downsets, levels
+from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, shape_of
 from instances.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
@@ -102,7 +103,7 @@ def test_the_simple_bound_on_any_graph(cases: int) -> None:
 @pytest.mark.parametrize("devices", [4, 8])
 def test_models_of_the_evaluation_are_proved(devices: int) -> None:
     for instance in (candle_uno(devices=devices), dlrm(devices=devices), mmt(layers=3, devices=devices)):
-        answer = proof.solve_downsets(instance, Limits(), Watch())
+        answer = downsets.solve_downsets(instance, Limits(), Watch())
         assert answer.plan is not None and answer.bound is not None and answer.stop is Stop.PROVED
         assert violations(instance, answer.plan) == ()
         assert answer.bound <= evaluate(instance, answer.plan) <= answer.bound * (1 + 1e-6)
@@ -112,7 +113,7 @@ def test_tight_memory_has_a_bound_over_all_sizes() -> None:
     instance = replace(candle_uno(3, 2, devices=4, minibatch=16384), memory_bytes=0.9e9)
     exact = levels.solve(instance, Limits(), Watch())
     assert exact.plan is not None and exact.plan.stages[0].microbatch < 16384
-    answer = proof.solve_downsets(instance, Limits(), Watch())
+    answer = downsets.solve_downsets(instance, Limits(), Watch())
     assert answer.bound is not None and answer.bound <= evaluate(instance, exact.plan)
 
 
@@ -129,13 +130,13 @@ def test_other_structures_are_refused() -> None:
     skipping = replace(instance, edges=(*instance.edges, OperatorEdge(0, 2, 1.0)))
     with pytest.raises(UnsuitableError, match="skips"):
         shape_of(Costs(skipping))
-    answer = proof.solve_downsets(skipping, Limits(), Watch())  # as levels does
+    answer = downsets.solve_downsets(skipping, Limits(), Watch())  # as levels does
     assert answer.plan is not None and answer.bound == pytest.approx(evaluate(skipping, answer.plan), rel=1e-9)
 
 
 def test_a_time_limit_leaves_plan_and_bound() -> None:
     limits = Limits(time_s=1.0)
     watch = Watch(limits)
-    answer = proof.solve_downsets(mmt(devices=32), limits, watch)
+    answer = downsets.solve_downsets(mmt(devices=32), limits, watch)
     assert answer.bound is not None and answer.bound > 0 and answer.stop is Stop.TIME_LIMIT
     assert watch.elapsed_s() < 4

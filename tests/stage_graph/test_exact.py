@@ -14,9 +14,11 @@ from branching_cases import partitions, random_graph
 
 import planner
 from formulations.family import Answer
-from formulations.stage_graph import FAMILY, cpsat, levels, milp_columns, upsets
+from formulations.stage_graph import FAMILY, cpsat
 from formulations.stage_graph.costs import Costs, with_in_flight
+from formulations.stage_graph.models import columns
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
+from formulations.stage_graph.upsets import chains, levels
 from instances.branching import candle_uno, mmt
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
 from planner.errors import UsageError
@@ -36,17 +38,17 @@ def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
 
 
 def test_cpsat_and_columns_and_levels_agree(cases: int) -> None:
-    infeasible = columns = 0
+    infeasible = by_columns = 0
     for seed in range(cases // 3):
         instance = random_graph(seed + 4000, (1, 8), 1 + seed % 4, series_parallel=bool(seed % 2))
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
         assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
         if instance.num_operators <= 5:
-            found = value(instance, milp_columns.solve(instance, Limits(), Watch()))
+            found = value(instance, columns.solve(instance, Limits(), Watch()))
             assert found == pytest.approx(optimum, rel=1e-6), seed
-            columns += 1
+            by_columns += 1
         infeasible += optimum == math.inf
-    assert 0 < infeasible < cases // 4 and columns > cases // 10
+    assert 0 < infeasible < cases // 4 and by_columns > cases // 10
 
 
 def test_sizes_that_do_not_divide_each_other() -> None:
@@ -121,7 +123,7 @@ def test_proofs_are_of_the_least_time_per_sample_only() -> None:
 
 
 def test_columns_have_a_limit() -> None:
-    answer = milp_columns.solve(mmt(devices=4), Limits(), Watch())
+    answer = columns.solve(mmt(devices=4), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and answer.plan is None
 
 
@@ -137,21 +139,21 @@ def test_a_time_limit_keeps_plan_and_bound(method: str) -> None:
 
 
 OTHERS = (
-    "levels:solve",
-    "proof:solve_downsets",
-    "plus:solve",
-    "plus:solve_wide",
-    "paper:solve_graphpipe",
-    "paper:solve_pipedream",
-    "paper:solve_data_parallel",
-    "piper:solve",
+    "upsets.levels:solve",
+    "upsets.downsets:solve_downsets",
+    "wide:solve",
+    "wide:solve_wide",
+    "graphpipe.paper:solve_graphpipe",
+    "graphpipe.paper:solve_pipedream",
+    "graphpipe.paper:solve_data_parallel",
+    "baselines:solve",
     "exact:solve",
     "cpsat:solve",
-    "milp_columns:solve",
+    "models.columns:solve",
 )
 
 
-@pytest.mark.parametrize("room", [cpsat, milp_columns])
+@pytest.mark.parametrize("room", [cpsat, columns])
 def test_models_prove_by_themselves(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [levels.solve(each, Limits(), Watch()) for each in SMALL]
     solve = room.solve
@@ -177,7 +179,7 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("room", [cpsat, milp_columns])
+@pytest.mark.parametrize("room", [cpsat, columns])
 @pytest.mark.parametrize("factor", [0.0, 2.0])
 def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
     room: ModuleType, factor: float, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +189,7 @@ def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
         if optimum == math.inf:
             continue
-        for module in (cpsat, upsets):
+        for module in (cpsat, chains):
             monkeypatch.setattr(module, "simple_bound", lambda _, optimum=optimum: factor * optimum)
         answer = room.solve(instance, Limits(), Watch())
         assert answer.stop is Stop.PROVED and answer.bound is not None and answer.plan is not None
@@ -250,5 +252,5 @@ def test_the_bound_that_all_share_is_not_put_down_to_a_method(monkeypatch: pytes
 
 def test_where_nothing_fits_no_model_is_run() -> None:
     starved = replace(random_graph(1, (4, 6), 3, series_parallel=True), memory_bytes=0.5)
-    answer = milp_columns.solve(starved, Limits(), Watch())
+    answer = columns.solve(starved, Limits(), Watch())
     assert answer.infeasible and (answer.proved_by, answer.solver) == ("search", "")

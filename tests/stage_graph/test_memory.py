@@ -9,10 +9,13 @@ import pytest
 from branching_cases import least_of_all, uneven_graph
 
 from formulations.family import Answer
-from formulations.stage_graph import FAMILY, cpsat, levels, milp_columns, paper, plus, proof
+from formulations.stage_graph import FAMILY, cpsat, wide
 from formulations.stage_graph.costs import assemble
-from formulations.stage_graph.cpsat_model import Case, Model
+from formulations.stage_graph.graphpipe import paper
+from formulations.stage_graph.models import columns
+from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.problem import Stage, StagePlan, evaluate, held_samples, memory_bytes, violations
+from formulations.stage_graph.upsets import downsets, levels
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 from solvers import cpsat as cp
 from solvers.outcome import Limits, Watch
@@ -81,14 +84,14 @@ def test_sizes_and_replicas_that_do_not_divide_against_every_partition(cases: in
     for seed in range(cases // 2):
         instance = uneven_graph(seed, (1, 4))
         optimum = least_of_all(instance)
-        for solve in (levels.solve, cpsat.solve, milp_columns.solve):
+        for solve in (levels.solve, cpsat.solve, columns.solve):
             answer = solve(instance, Limits(), Watch())
             assert answer.infeasible == (optimum == math.inf), (seed, solve)
             if answer.plan is not None:
                 assert violations(instance, answer.plan) == ()
                 assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6), (seed, solve)
                 assert answer.bound is not None and answer.bound <= optimum * (1 + 1e-9)
-        for solve in (proof.solve_downsets, plus.solve, paper.solve_graphpipe):
+        for solve in (downsets.solve_downsets, wide.solve, paper.solve_graphpipe):
             answer = solve(instance, Limits(), Watch())
             assert answer.bound is None or answer.bound <= optimum * (1 + 1e-9), (seed, solve)
             assert answer.plan is None or evaluate(instance, answer.plan) >= optimum * (1 - 1e-9)

@@ -12,12 +12,14 @@ from branching_cases import least_of_all, random_graph
 
 import planner
 from formulations.family import Answer
-from formulations.stage_graph import FAMILY, levels, paper, piper, plus, problem
+from formulations.stage_graph import FAMILY, baselines, problem, wide
 from formulations.stage_graph.costs import Costs, bits, shortage
+from formulations.stage_graph.graphpipe import paper
+from formulations.stage_graph.graphpipe.program import Program, Reach
+from formulations.stage_graph.graphpipe.series_parallel import Leaf, Segment, chain, decompose
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, violations
-from formulations.stage_graph.program import Program, Reach
-from formulations.stage_graph.series_parallel import Leaf, Segment, chain, decompose
+from formulations.stage_graph.upsets import levels
 from instances.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
@@ -28,7 +30,7 @@ HEURISTICS: list[tuple[str, Solve, dict[str, object]]] = [
     ("graphpipe", paper.solve_graphpipe, {"any_degree": True, "rank": "in-flight"}),
     ("graphpipe", paper.solve_graphpipe, {"terminals": "series"}),
     ("pipedream", paper.solve_pipedream, {"any_degree": True}),
-    ("piper-dp", piper.solve, {}),
+    ("piper-dp", baselines.solve, {}),
     ("data-parallel", paper.solve_data_parallel, {}),
 ]
 
@@ -74,17 +76,17 @@ def test_plus_is_optimal_on_small_models_and_never_without_a_plan(cases: int) ->
     for seed in range(cases // 5):
         instance = random_graph(seed + 2000, (8, 12), 4, series_parallel=True)
         optimum = value(instance, run(levels.solve, instance))
-        assert value(instance, run(plus.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
+        assert value(instance, run(wide.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
 
 
 def test_the_wide_recursion_alone(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plus, "SMALL_PAIRS", 0)
+    monkeypatch.setattr(wide, "SMALL_PAIRS", 0)
     optimal = missing = better = 0
     count = cases // 5
     for seed in range(count):
         instance = random_graph(seed + 3000, (6, 10), 4, series_parallel=bool(seed % 4))
         optimum = value(instance, run(levels.solve, instance))
-        objective = value(instance, run(plus.solve, instance))
+        objective = value(instance, run(wide.solve, instance))
         assert objective >= optimum * (1 - 1e-9)
         optimal += objective <= optimum * (1 + 1e-6)
         missing += objective == math.inf > optimum
@@ -107,7 +109,7 @@ def test_piper_covers_pipedream(cases: int) -> None:
     for seed in range(cases // 4):
         instance = random_graph(seed + 50, (2, 8), 4, series_parallel=bool(seed % 2))
         sequential = value(instance, run(paper.solve_pipedream, instance))
-        assert value(instance, run(piper.solve, instance)) <= sequential * (1 + 1e-4)
+        assert value(instance, run(baselines.solve, instance)) <= sequential * (1 + 1e-4)
 
 
 def test_a_series_parallel_order_is_not_converted(cases: int) -> None:
@@ -194,10 +196,10 @@ def test_equal_branches_with_unlike_tensors_are_not_exchanged() -> None:
 def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
     instance = make(devices=4)
     published = run(paper.solve_graphpipe, instance)
-    wide = run(plus.solve, instance)
+    wider = run(wide.solve, instance)
     sequential = run(paper.solve_pipedream, instance)
-    assert value(instance, wide) <= min(value(instance, published), value(instance, sequential)) * (1 + 1e-4)
-    for answer in (published, wide, sequential):
+    assert value(instance, wider) <= min(value(instance, published), value(instance, sequential)) * (1 + 1e-4)
+    for answer in (published, wider, sequential):
         assert answer.plan is not None
         stats = answer.stats
         assert stats["transitions"] > 0 and stats["iteration_s"] == iteration_s(instance, answer.plan)
@@ -209,7 +211,7 @@ def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
 
 def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
     # There is no term for filling and draining: the least bottleneck is one micro-batch, the quickest iteration is not.
-    stats = run(plus.solve, mmt(devices=4)).stats
+    stats = run(wide.solve, mmt(devices=4)).stats
     assert stats["microbatch"] == 64 and stats["quickest_iteration"]["microbatch"] == 4
     assert stats["samples_per_s"] == pytest.approx(39.0, abs=0.05)
     assert stats["quickest_iteration"]["samples_per_s"] == pytest.approx(67.5, abs=0.05)
@@ -255,7 +257,7 @@ def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
                 )
 
 
-@pytest.mark.parametrize("solve", [paper.solve_graphpipe, paper.solve_pipedream, plus.solve, paper.solve_data_parallel])
+@pytest.mark.parametrize("solve", [paper.solve_graphpipe, paper.solve_pipedream, wide.solve, paper.solve_data_parallel])
 def test_the_other_objective_takes_the_quickest_iteration(solve: Solve) -> None:
     instance = replace(mmt(2, 2, devices=4), objective="iteration")
     answer = run(solve, instance)
@@ -280,7 +282,7 @@ def test_shapes_of_the_models() -> None:
 
 def test_searches_stop_when_told() -> None:
     instance = mmt(devices=16)
-    for solve in (paper.solve_graphpipe, paper.solve_pipedream, plus.solve, piper.solve):
+    for solve in (paper.solve_graphpipe, paper.solve_pipedream, wide.solve, baselines.solve):
         watch = Watch(Limits(time_s=0.05))
         answer = solve(instance, Limits(time_s=0.05), watch)
         assert answer.stop is Stop.TIME_LIMIT and watch.elapsed_s() < 3
@@ -288,22 +290,22 @@ def test_searches_stop_when_told() -> None:
 
 def test_too_large_is_said() -> None:
     instance = dlrm(devices=4)
-    for solve in (levels.solve, piper.solve):
+    for solve in (levels.solve, baselines.solve):
         answer = run(solve, instance)
         assert answer.stop is Stop.SIZE_LIMIT and "upsets" in answer.reason and not answer.infeasible
 
 
 def test_rows_are_merged_where_downsets_are_too_many() -> None:
     instance = mmt(devices=4)
-    answer = run(piper.solve, instance)
+    answer = run(baselines.solve, instance)
     assert answer.stats["merged_into"] < answer.stats["merged_operators"] == 97
-    groups = piper.rows(Costs(instance), 3)
+    groups = baselines.rows(Costs(instance), 3)
     assert len(groups) == 33 and sorted(v for group in groups for v in bits(group)) == list(range(97))
 
 
 def test_idle_devices_go_to_the_slowest_stage() -> None:
     costs = Costs(mmt(2, 1, devices=5))
-    parts = plus.spread(costs, [(0b111, 1), (0b1111000, 1)], 16)
+    parts = wide.spread(costs, [(0b111, 1), (0b1111000, 1)], 16)
     assert sum(devices for _, devices in parts) <= 5
     assert max(costs.tps(nodes, 16, devices) for nodes, devices in parts) < max(
         costs.tps(nodes, 16, 1) for nodes, _ in parts
@@ -349,7 +351,7 @@ def test_sizes_of_figure_5() -> None:
 def test_too_little_memory_is_proved() -> None:
     for memory, reason in ((1e6, "alone needs"), (2e8, "all devices")):
         instance = replace(mmt(devices=4), memory_bytes=memory)
-        for solve in (paper.solve_graphpipe, plus.solve, paper.solve_data_parallel):
+        for solve in (paper.solve_graphpipe, wide.solve, paper.solve_data_parallel):
             answer = run(solve, instance)
             assert answer.infeasible and reason in answer.reason
 

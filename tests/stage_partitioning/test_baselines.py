@@ -15,7 +15,7 @@ from oracles import brute_force
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning import equi, pipedream
+from formulations.stage_partitioning.baselines import equi, pipedream
 from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, violations
 from instances.stage_edits import linearised
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc

@@ -12,10 +12,10 @@ import pytest
 from model_checks import check_answer, check_stops, hair_too_large, long_chain, published_bert, random_plan
 from strategies import random_stage_instance
 
-from formulations.stage_partitioning import columns
-from formulations.stage_partitioning.assignment import Terms
-from formulations.stage_partitioning.columns_price import Prices
-from formulations.stage_partitioning.model_size import MOST_DOWNSETS, columns_supports
+from formulations.stage_partitioning.models import columns
+from formulations.stage_partitioning.models.prices import Prices
+from formulations.stage_partitioning.models.size import MOST_DOWNSETS, columns_supports
+from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import (
     MEMORY_SLACK,
     Stage,

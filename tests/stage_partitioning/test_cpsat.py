@@ -12,8 +12,8 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import cpsat
-from formulations.stage_partitioning.assignment import Terms
-from formulations.stage_partitioning.first_plan import first_plan
+from formulations.stage_partitioning.models.first_plan import first_plan
+from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import StagePlan, evaluate
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch

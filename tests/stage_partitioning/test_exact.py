@@ -13,11 +13,13 @@ from oracles import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 from formulations.amounts import step_below
-from formulations.stage_partitioning import costs, exact, infeasible, kernels, paper
-from formulations.stage_partitioning.costs import build_profile, most_weight
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning import infeasible, paper
+from formulations.stage_partitioning.exact import tables, threshold
+from formulations.stage_partitioning.exact.downsets import all_downsets
+from formulations.stage_partitioning.exact.tables import build_profile, most_weight
+from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.problem import evaluate, violations
-from formulations.tmpc_knapsack.decision import FOUND, NONE, decide
+from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, decide
 from instances.graph import downsets
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
@@ -25,7 +27,7 @@ from solvers.outcome import Limits, Stop, Watch
 
 def agrees(instance: StageInstance) -> bool:
     """Check the method against brute force; True if the instance is feasible."""
-    answer, best = exact.solve(instance, Limits(), Watch()), brute_force(instance)
+    answer, best = threshold.solve(instance, Limits(), Watch()), brute_force(instance)
     if best is None:
         assert answer.infeasible and answer.plan is None and answer.bound is None
         return False
@@ -71,7 +73,7 @@ def test_agrees_with_the_published_program_on_larger_instances(cases: int) -> No
     feasible = 0
     for seed in range(cases // 2):
         instance = random_stage_instance(seed, max_nodes=14, max_devices=24, max_tmpcs=3, memory="tight", shape="chain")
-        answer = exact.solve(instance, Limits(), Watch())
+        answer = threshold.solve(instance, Limits(), Watch())
         witness = paper.solve_exact_knapsack(instance, Limits(), Watch())
         assert answer.infeasible == witness.infeasible
         if answer.plan is not None:
@@ -163,7 +165,7 @@ def test_weights_that_no_replica_could_synchronise(cases: int) -> None:
 
 @pytest.mark.parametrize("limit", [0.0, 5e-324, 1.0, 1e300, 1e308, math.inf])
 def test_weights_are_cut_far_above_what_matters_or_not_at_all(limit: float) -> None:
-    cut = costs.heaviest(np.array([0.0, 1e300]), limit)
+    cut = tables.heaviest(np.array([0.0, 1e300]), limit)
     assert math.isinf(cut) if limit in (0.0, 1e300, 1e308, math.inf) else 16 * limit <= cut <= max(2e-300, 1e6 * limit)
 
 
@@ -240,25 +242,25 @@ def test_more_devices_or_memory_never_hurt() -> None:
 
 
 def value(instance: StageInstance) -> float:
-    answer = exact.solve(instance, Limits(), Watch())
+    answer = threshold.solve(instance, Limits(), Watch())
     return evaluate(instance, answer.plan) if answer.plan else math.inf
 
 
 def test_a_stopped_search_proves_nothing() -> None:
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
-    answer = exact.solve(chain(10), Limits(), watch)
+    answer = threshold.solve(chain(10), Limits(), watch)
     assert answer.plan is None and not answer.infeasible and answer.stop is Stop.INTERRUPTED
 
 
 def test_too_many_downsets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "MAX_DOWNSETS", 10)
-    answer = exact.solve(chain(10), Limits(), Watch())
+    monkeypatch.setattr(threshold, "MAX_DOWNSETS", 10)
+    answer = threshold.solve(chain(10), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and answer.plan is None and not answer.infeasible
 
 
 def test_linear_orders_give_the_first_plan_of_wide_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "_CHAIN_FIRST", 0)
+    monkeypatch.setattr(threshold, "_CHAIN_FIRST", 0)
     for seed in range(60):
         agrees(random_stage_instance(seed))
 
@@ -290,7 +292,7 @@ def test_the_relaxation_of_running_sums_is_the_one_of_a_walk() -> None:
         inside[1] |= inside[0]
         sums = [np.cumsum(np.where(inside, values, 0.0), axis=1) for values in (rise, saving)]
         need = float(rng.integers(1, 20))
-        found = kernels.saving_cost.py_func(0, 1, rise, saving, m, *sums, need)
+        found = labels.saving_cost.py_func(0, 1, rise, saving, m, *sums, need)
         left, spent, expected = need, 0.0, (math.inf, math.inf)
         for r in np.flatnonzero(inside[1] & ~inside[0]):
             if saving[r] >= left:
@@ -308,7 +310,7 @@ def test_a_choice_keeps_to_the_memory_of_its_test_where_one_can() -> None:
     profile = build_profile(instance, prune=True)
     downsets = all_downsets(instance, 10)
     assert downsets is not None
-    search = exact.Search(instance, profile, costs.build_lattice(profile, downsets), np.zeros(1, np.uint8))
+    search = threshold.Search(instance, profile, tables.build_lattice(profile, downsets), np.zeros(1, np.uint8))
     for memory, expected in ((101.0, "fast"), (100.0, "light")):
         search.limit_memory(memory)
         assert search.plan(search.test(math.inf), math.inf).stages[0].tmpcs == {0: expected, 1: "only"}

@@ -16,7 +16,8 @@ from strategies import random_stage_instance, with_wide_weights
 
 import planner
 from formulations.size import SizeError
-from formulations.stage_partitioning import exact, frontier, kernels_frontier
+from formulations.stage_partitioning.exact import frontier, threshold
+from formulations.stage_partitioning.kernels import frontier_table
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
@@ -119,7 +120,7 @@ def test_larger_tables_against_the_exact_method() -> None:
     found = frontier.frontier(instance, Watch())
     assert found is not None
     for k, s in [(1, 1), (3, 3), (7, 2), (12, 12), (16, 5), (24, 9), (24, 16), (23, 16)]:
-        answer = exact.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
+        answer = threshold.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
         expected = math.inf if answer.bound is None else answer.bound
         assert found.times[k, s] == pytest.approx(expected, rel=2e-9), (k, s)
 
@@ -134,7 +135,7 @@ def test_the_largest_table_takes_less_than_a_minute(published: Path) -> None:
     found = frontier.frontier(instance, watch)
     assert found is not None and watch.elapsed_s() < 60
     for k, s in [(8, 8), (100, 60), (512, 512), (1500, 512), (2048, 300)]:
-        answer = exact.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
+        answer = threshold.solve(replace(instance, num_devices=k, num_microbatches=s), Limits(), Watch())
         assert answer.bound is not None and found.times[k, s] == pytest.approx(answer.bound, rel=2e-9), (k, s)
 
 
@@ -193,9 +194,9 @@ def test_a_stopped_run_has_no_table(entries_from: int, monkeypatch: pytest.Monke
 
 def test_a_run_that_is_stopped_at_the_last_pair_has_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The flag is the lowest byte of the count of pairs: it rises with the first one, which is the last as well."""
-    fill = kernels_frontier.fill
+    fill = frontier_table.fill
     layer = Layer(0, {1: (Tmpc("only", 12.0, 0.0, 1.0, 1.0),)})
     instance = StageInstance("one", (layer,), (), 2, 100.0, 1.0, 2)
     assert frontier.frontier(instance, Watch()) is not None
-    monkeypatch.setattr(kernels_frontier, "fill", lambda *given: fill(*given[:-1], given[-2].view(np.uint8)[:1]))
+    monkeypatch.setattr(frontier_table, "fill", lambda *given: fill(*given[:-1], given[-2].view(np.uint8)[:1]))
     assert frontier.frontier(instance, Watch()) is None

@@ -21,8 +21,8 @@ from instances.graph import topological_order
 from instances.published import UNIT_WARNING
 from instances.stage_edits import ORDERS, first_nodes, linearised, with_degrees, without_tmpcs
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
-from planner.census import census
-from planner.frontier import frontier
+from planner.census.run import census
+from planner.studies.frontier import frontier
 
 
 def tmpc(name: str = "x", time: float = 1.0, **volumes: Any) -> Tmpc:

@@ -9,8 +9,9 @@ import pytest
 from oracles import BruteForce, brute_force
 from strategies import random_stage_instance
 
-from formulations.stage_partitioning import exact, linearised, paper
+from formulations.stage_partitioning import paper
 from formulations.stage_partitioning.effort import choose
+from formulations.stage_partitioning.exact import linearised, threshold
 from formulations.stage_partitioning.problem import evaluate, violations
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
@@ -38,16 +39,16 @@ def test_exact_knapsacks_make_it_exact_on_thousands(cases: int) -> None:
         agrees_when_exact(random_stage_instance(seed))
 
 
-@pytest.mark.parametrize("cells", [exact._SUMS, 0])
+@pytest.mark.parametrize("cells", [threshold._SUMS, 0])
 def test_two_exact_methods_agree_beyond_brute_force(cells: int, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long chains and tight memory: stages that save at several layers, with and without running sums of savings."""
-    monkeypatch.setattr(exact, "_SUMS", cells)
+    monkeypatch.setattr(threshold, "_SUMS", cells)
     for seed in range(cases // 4):
         rng = random.Random(seed)
         base = random_stage_instance(seed, max_nodes=14, shape="chain", uniform=True, memory="ample", exactly=False)
         light = sum(min(x.static_bytes + x.activation_bytes for x in next(iter(v.tmpcs.values()))) for v in base.layers)
         instance = replace(base, num_devices=8, memory_bytes=rng.uniform(0.3, 1.5) * light)
-        one, other = (f(instance, Limits(), Watch()) for f in (exact.solve, paper.solve_exact_knapsack))
+        one, other = (f(instance, Limits(), Watch()) for f in (threshold.solve, paper.solve_exact_knapsack))
         assert one.infeasible == other.infeasible
         if one.plan is not None and other.plan is not None:
             assert evaluate(instance, one.plan) == pytest.approx(evaluate(instance, other.plan), rel=3e-9)
@@ -200,7 +201,7 @@ def test_wide_graphs_get_a_plan_from_the_dispatcher() -> None:
     assert answer.plan is not None and violations(instance, answer.plan) == ()
     assert answer.bound == pytest.approx(sum(1.0 + v for v in range(30)) / 4)
     assert evaluate(instance, answer.plan) <= 1.05 * answer.bound
-    assert exact.solve(instance, Limits(), Watch()).stop is Stop.SIZE_LIMIT
+    assert threshold.solve(instance, Limits(), Watch()).stop is Stop.SIZE_LIMIT
 
 
 def test_a_stopped_program_keeps_quiet() -> None:

@@ -11,8 +11,8 @@ import pytest
 from formulations.family import Answer, Claim, Method
 from formulations.modelled import Stopped, WithoutSizes
 from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.models.solving import prove, too_large
 from formulations.stage_partitioning.problem import Stage, StagePlan
-from formulations.stage_partitioning.proof import prove, too_large
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.errors import CrosscheckError
 from planner.run import run as run_method

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from formulations.tmpc_knapsack.decision import FOUND, NONE, decide
+from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, decide
 
 
 def ask(nodes, capacity: float, budget: float) -> tuple[int, list[int]]:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from knapsack_oracle import knapsacks, make, optimum, random_instance
 
 from formulations.family import Answer
-from formulations.tmpc_knapsack import exact, kernels
+from formulations.tmpc_knapsack import exact
 from formulations.tmpc_knapsack.costs import arrays
+from formulations.tmpc_knapsack.kernels import search
 from formulations.tmpc_knapsack.problem import evaluate, violations
 from instances.tmpc_knapsack import KINDS, KnapsackInstance, generate
 from solvers.outcome import Limits, Stop, Watch
@@ -213,13 +214,13 @@ def test_negative_times_are_allowed_on_arrays() -> None:
         rows = [[(rng.uniform(-5, 5), float(rng.randint(0, 9))) for _ in range(3)] for _ in range(4)]
         instance = make(rng.randint(0, 36), *rows)
         table, expected = arrays(instance), optimum(instance)
-        found = kernels.solve_arrays(*table, np.zeros(4, np.int64), np.zeros(1, np.uint8))
+        found = search.solve_arrays(*table, np.zeros(4, np.int64), np.zeros(1, np.uint8))
         assert found == (math.inf if expected is None else pytest.approx(expected, abs=1e-12))
 
 
 def test_a_node_without_options_has_no_choice() -> None:
     start, none = np.array([0, 0], np.int64), np.empty(0)
-    assert kernels.solve_arrays(start, none, none, 1.0, np.zeros(1, np.int64), np.zeros(1, np.uint8)) == math.inf
+    assert search.solve_arrays(start, none, none, 1.0, np.zeros(1, np.int64), np.zeros(1, np.uint8)) == math.inf
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,1 @@
+"""Annealing by swaps."""

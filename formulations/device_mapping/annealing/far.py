@@ -1,0 +1,75 @@
+"""Annealing towards targets far below the best mapping, from it and from anywhere, as long as there is time.
+
+`anneal` asks for a little less each time, which follows a slope but stays in its valley. Here a target lies half-way
+between the best bound and the best mapping, and every third try starts from a random mapping; a target that is missed
+still leaves a good mapping behind. Tries have fixed numbers of moves, so the mappings found repeat for a seed as long
+as the bounds do. Source: reconstructed.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from formulations.alarm import alarm
+from formulations.device_mapping.annealing import near
+from formulations.device_mapping.baselines import pipeline_major, stage_major
+from formulations.device_mapping.costs import simple_bound, tables
+from formulations.device_mapping.part import Part
+from formulations.device_mapping.problem import evaluate
+from instances.device_mapping import DeviceMapping
+
+#: Moves of the first tries for each device, their growth once targets are as close as `_CLOSE`, and their most.
+_MOVES_PER_DEVICE, _GROWTH, _MOST = 6_000, 1.5, 20_000_000
+_CLOSE = 3e-4
+#: Relative temperatures, and parts of a try.
+_HOT, _COLD, _PARTS = 0.02, 0.0005, 10
+#: Of so many tries one starts anywhere.
+_FRESH = 3
+
+
+class _Deep(near._Search):
+    """A search with targets of its own."""
+
+    def run_deep(self, tries: int | None) -> None:
+        """So many tries (``None``: until the watch stops or the bound is met)."""
+        random = np.random.default_rng(self.seed)
+        moves, floor, done = _MOVES_PER_DEVICE * len(self.device), 0.0, 0
+        while (tries is None or done < tries) and not self.watch.stopped():
+            low = max(floor, self.bound, self.watch.best_bound or 0.0)
+            if self.best <= low * (1 + 1e-9):
+                if floor < low:
+                    return
+                floor = 0.0
+                continue
+            done += 1
+            target = low + (self.best - low) / 2
+            self._try(target, moves, random.permutation(len(self.device)) if done % _FRESH == 0 else self.kept)
+            if self.best > target:
+                floor = target
+                if self.best - target < _CLOSE * self.best:
+                    floor, moves = 0.0, min(_MOST, int(moves * _GROWTH))
+
+    def _try(self, target: float, moves: int, start: Any) -> None:
+        before = self.best
+        self.tries += 1
+        self.device[:], self.ring[:] = start, self.kept_ring
+        self.place[self.ring] = np.arange(len(self.ring)) % self.table.replicas
+        for hot, cold in pairwise(target * _HOT * (_COLD / _HOT) ** (np.arange(_PARTS + 1) / _PARTS)):
+            self._part(target, float(hot), float(cold), moves // _PARTS)
+            if self.best <= target or self.watch.stopped():
+                break
+        if self.best < before:
+            plan = self.plan()
+            self.watch.plan(plan, evaluate(self.instance, plan))
+
+
+def search(instance: DeviceMapping, seed: int, part: Part, tries: int | None = None) -> None:
+    """Report mappings to the watch until it stops, or for so many tries."""
+    if instance.num_devices == 1:
+        return
+    start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
+    with alarm(part):
+        _Deep(instance, tables(instance), start, seed, simple_bound(instance), part).run_deep(tries)

@@ -1,0 +1,154 @@
+"""Annealing by swaps: targets below the best mapping are tried with more and more moves.
+
+Source: reconstructed. Time plays no part in the search, only in when it is cut off, so a seed gives the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from formulations.alarm import alarm
+from formulations.device_mapping.baselines import pipeline_major, stage_major
+from formulations.device_mapping.costs import Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.kernels import annealing
+from formulations.device_mapping.problem import Mapping, evaluate
+from formulations.family import Answer
+from instances.device_mapping import DeviceMapping
+from solvers.outcome import Limits, Prover, Stop, Watch
+
+#: Levels of effort; each tries targets with ``GROWTH`` times the moves of the level before.
+LEVELS, GROWTH = 4, 4
+#: Moves of one target on the first level, for each device.
+MOVES_PER_DEVICE = 800
+#: Relative temperature at the start and at the end of a try, and parts of a try between which caps are set anew.
+HOT, COLD, PARTS = 0.1, 0.003, 10
+#: One trial in so many moves a row of devices at once; one in so many for each replica, where that is rarer.
+BLOCKS, BLOCKS_PER_REPLICA = 40.0, 4.0
+#: Relative step below the best mapping that a level begins with (the first one, later ones) and ends at.
+FIRST_STEP, STEP, LAST_STEP = 0.3, 0.016, 0.001
+#: Levels that several starts go through on their own, most starts, and devices of all starts together.
+STARTING_LEVELS, MOST_STARTS, STARTED_DEVICES = 2, 8, 512
+#: Float noise when a target counts as met.
+_NOISE = 1e-12
+
+
+def solve(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = LEVELS) -> Answer[Mapping]:
+    """The best mapping of as many searches as there are threads, each with seeds of its own.
+
+    On few devices, where one start soon settles on a structure, a search has several starts, of which the best goes on.
+    """
+    table = tables(instance)
+    bound = simple_bound(instance)
+    watch.bound(bound, Prover.BOUNDS)
+    start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
+    watch.plan(start, evaluate(instance, start))
+    starts = max(1, min(MOST_STARTS, STARTED_DEVICES // instance.num_devices))
+
+    def search(thread: int) -> list[_Search]:
+        seeds = range(starts * thread, starts * (thread + 1))
+        begun = [_Search(instance, table, start, limits.seed * 2**20 + seed, bound, watch) for seed in seeds]
+        for each in begun:
+            each.run(range(min(STARTING_LEVELS, levels)))
+        min(begun, key=lambda each: each.best).run(range(STARTING_LEVELS, levels))
+        return begun
+
+    with alarm(watch), ThreadPoolExecutor(limits.threads) as pool:
+        searches = [each for begun in pool.map(search, range(limits.threads)) for each in begun]
+    best = min(searches, key=lambda each: each.best)
+    return Answer(
+        plan=best.plan(),
+        bound=bound,
+        stop=watch.why(Stop.COMPLETED),
+        stats={"moves": sum(each.moves for each in searches), "tries": sum(each.tries for each in searches)},
+    )
+
+
+@dataclass
+class _Search:
+    """One thread's search: the mapping it works on, and its best (``kept``, ``kept_ring``, ``best`` seconds)."""
+
+    instance: DeviceMapping
+    table: Tables
+    start: Mapping
+    seed: int
+    bound: float
+    watch: Watch
+    moves: int = 0
+    tries: int = 0
+
+    def __post_init__(self) -> None:
+        n = self.instance.num_devices
+        self.flag = np.frombuffer(self.watch.flag, np.uint8)
+        self.device = np.array([device for row in self.start.devices for device in row])
+        self.ring, self.place = np.arange(n), np.arange(n) % self.table.replicas
+        self.sending, self.link = np.zeros(n), np.zeros(n)
+        self.cap, self.room = np.zeros(len(self.table.base)), np.zeros(len(self.table.base))
+        self.state = np.array([(2 * self.seed + 1) % 2**64], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        # In a free ring, and where nothing but the ring counts, the order of the replicas is for us to choose.
+        self.reorder = self.table.links > 0 and (self.instance.ring == "free" or len(self.table.other) == 0)
+        self.best = np.inf
+        self._keep_if_better()
+
+    def run(self, levels: Iterable[int]) -> None:
+        """These levels of effort; ends early at the bound, or if the watch says so."""
+        if self.instance.num_devices == 1:
+            return
+        for level in levels:
+            step = FIRST_STEP if level == 0 else STEP / 2 ** (level - 1)
+            while step > LAST_STEP / 2**level:
+                if self.watch.stopped() or self.best <= self.bound * (1 + 1e-9):
+                    return
+                target = max(self.best * (1 - step), self.bound)
+                if not self._reach(target, MOVES_PER_DEVICE * len(self.device) * GROWTH**level):
+                    step /= 2
+
+    def plan(self) -> Mapping:
+        """The best mapping so far; where only rings count, replicas are numbered along them."""
+        if self.instance.ring == "free" and self.reorder:
+            return plan_of(self.kept, self.table.replicas, self.kept_ring)
+        return plan_of(self.kept[self.kept_ring] if self.reorder else self.kept, self.table.replicas)
+
+    def _reach(self, target: float, moves: int) -> bool:
+        """Whether a try from the best mapping meets the target."""
+        self.tries += 1
+        before = self.best
+        self.device[:], self.ring[:] = self.kept, self.kept_ring
+        self.place[self.ring] = np.arange(len(self.ring)) % self.table.replicas
+        temperatures = target * HOT * (COLD / HOT) ** (np.arange(PARTS + 1) / PARTS)
+        for hot, cold in pairwise(temperatures):
+            self._part(target, float(hot), float(cold), moves // PARTS)
+            if self.best <= target * (1 + _NOISE) or self.watch.stopped():
+                break
+        if self.best < before:
+            plan = self.plan()
+            self.watch.plan(plan, evaluate(self.instance, plan))
+        return self.best <= target * (1 + _NOISE)
+
+    def _part(self, target: float, hot: float, cold: float, moves: int) -> None:
+        t, R = self.table, self.table.replicas
+        costs = (t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, R)
+        limits = (self.sending, self.link, self.cap, self.room)
+        annealing.refresh(*costs, self.device, self.ring, self.sending, self.link)
+        energy = annealing.set_caps(t.base, t.start, t.links, R, target, *limits)
+        mapping = (self.device, self.ring, self.place)
+        blocks = max(BLOCKS, BLOCKS_PER_REPLICA * R)
+        annealing.anneal(
+            *costs, self.reorder, blocks, *mapping, *limits, energy, hot, cold, moves, self.state, self.flag
+        )
+        self.moves += moves
+        self._keep_if_better()
+
+    def _keep_if_better(self) -> None:
+        t = self.table
+        annealing.refresh(
+            t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas,
+            self.device, self.ring, self.sending, self.link,
+        )  # fmt: skip
+        seconds = float(annealing.slowest(t.base, t.replicas, self.sending, self.link))
+        if seconds < self.best:
+            self.best, self.kept, self.kept_ring = seconds, self.device.copy(), self.ring.copy()

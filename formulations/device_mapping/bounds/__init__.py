@@ -1,0 +1,1 @@
+"""Lower bounds without a solver."""

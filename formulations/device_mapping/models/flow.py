@@ -1,0 +1,206 @@
+"""The layered flow for CP-SAT: is there a plan within a target, between stages alone? Replicas have no names here.
+
+``at[s, d]``: some replica of stage s is on device d. ``arc[e][d, d']``: edge e runs from d to d' in one replica. Arcs
+match the devices of two stages; along a stage graph without cycles the matchings compose to replicas. With cycles they
+must close: the graph is made chordal with edges that cost nothing (`chords`), and around every triangle two arcs imply
+the third. If that is too much to write down the model is a relaxation: a refutation is a proof, a solution counts if
+its replicas happen to close.
+
+Only devices and arcs that survive arc consistency have variables. Costs are rounded down to integers.
+Source: reconstructed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from formulations.device_mapping.arrays import Arrays, Mask, loosened
+from formulations.device_mapping.bounds.combinatorial import Domains
+
+#: Units of a budget: costs are rounded down to this part of the target.
+_UNITS = 10**8
+#: Clauses that close triangles, at most.
+_MOST_CLOSING = 2_000_000
+
+Edge = tuple[int, int, float]
+Arcs = dict[tuple[int, int], Any]
+
+
+class Budgets:
+    """What a target leaves without any reasoning: arcs that cost no more alone than either end may spend.
+
+    ``allowed[s, d]`` and ``arcs[e][d, d']`` as in `bounds.Domains`; ``possible`` is for the model to say.
+    """
+
+    possible = True
+
+    def __init__(self, arrays: Arrays, target: float) -> None:
+        left = loosened(target) - arrays.compute
+        self.allowed: Mask = np.repeat((left >= 0)[:, None], arrays.num_devices, axis=1)
+        self.arcs: list[Mask] = [
+            (arrays.speed > 0) & (volume * arrays.seconds_per_byte <= min(left[a], left[b]))
+            for a, b, volume in arrays.edges
+        ]
+
+
+class FlowModel:
+    """The model of one target; ``impossible`` if arc consistency refutes it."""
+
+    def __init__(self, arrays: Arrays, target: float, domains: Domains | Budgets | None = None) -> None:
+        self.arrays = arrays
+        self.cp = cp_model.CpModel()
+        domains = domains or Domains(arrays, target)
+        self.impossible = not domains.possible
+        if self.impossible:
+            self.cp.add_bool_or([])
+            return
+        self.at = {
+            (int(stage), int(device)): self.cp.new_bool_var(f"at[{stage},{device}]")
+            for stage, device in zip(*np.nonzero(domains.allowed), strict=True)
+        }
+        self.arcs = [self._arcs(number, domains) for number in range(len(arrays.edges))]
+        self._deal()
+        self._match(self.arrays.edges, self.arcs)
+        self._close(domains)
+        self._budgets(target)
+
+    @property
+    def num_arcs(self) -> int:
+        """Arc variables."""
+        return sum(len(arcs) for arcs in self.arcs)
+
+    def _arcs(self, number: int, domains: Domains | Budgets) -> Arcs:
+        a, b, _ = self.arrays.edges[number]
+        mask = domains.arcs[number] & domains.allowed[a][:, None] & domains.allowed[b][None, :]
+        pairs = zip(*np.nonzero(mask), strict=True)
+        return {(int(d), int(e)): self.cp.new_bool_var(f"arc[{number},{d},{e}]") for d, e in pairs}
+
+    def _deal(self) -> None:
+        """Every device runs one stage, every stage on R devices."""
+        for device in range(self.arrays.num_devices):
+            self.cp.add_exactly_one(one for (_, d), one in self.at.items() if d == device)
+        for stage in range(self.arrays.num_stages):
+            here = [one for (s, _), one in self.at.items() if s == stage]
+            self.cp.add(cp_model.LinearExpr.sum(here) == self.arrays.replicas)
+
+    def _match(self, edges: Sequence[Edge], all_arcs: list[Arcs]) -> None:
+        """A device of a stage has one arc of each of the stage's edges."""
+        for (a, b, _), arcs in zip(edges, all_arcs, strict=True):
+            for end, stage in ((0, a), (1, b)):
+                here: dict[int, list[Any]] = {}
+                for pair, arc in arcs.items():
+                    here.setdefault(pair[end], []).append(arc)
+                for (s, device), one in self.at.items():
+                    if s == stage:
+                        self.cp.add_exactly_one([*here.get(device, []), one.negated()])
+
+    def _close(self, domains: Domains | Budgets) -> None:
+        """Around every triangle of the chordal stage graph two arcs imply the third."""
+        given = self.arrays
+        triangles, extra = chords(given.num_stages, [(a, b) for a, b, _ in given.edges])
+        if not triangles:
+            return
+        degree = max(sum(map(len, self.arcs)) / len(self.arcs) / given.num_devices, 1.0)
+        if len(triangles) * given.num_devices * degree**2 * 3 > _MOST_CLOSING:
+            return
+        between: dict[tuple[int, int], Arcs] = {}
+        for (a, b, _), arcs in zip(given.edges, self.arcs, strict=True):
+            between[a, b] = arcs
+            between[b, a] = {(e, d): arc for (d, e), arc in arcs.items()}
+        for a, b in extra:
+            mask = domains.allowed[a][:, None] & domains.allowed[b][None, :] & (given.speed > 0)
+            pairs = zip(*np.nonzero(mask), strict=True)
+            arcs = {(int(d), int(e)): self.cp.new_bool_var(f"chord[{a},{b},{d},{e}]") for d, e in pairs}
+            self._match([(a, b, 0.0)], [arcs])
+            between[a, b] = arcs
+            between[b, a] = {(e, d): arc for (d, e), arc in arcs.items()}
+        for stage, one, other in triangles:
+            # The edge that elimination added is what the other two compose to; where it is an edge of the instance all
+            # three say something of each other.
+            self._imply(between[one, stage], between[stage, other], between[one, other])
+            if (one, other) not in extra:
+                self._imply(between[stage, one], between[one, other], between[stage, other])
+                self._imply(between[stage, other], between[other, one], between[stage, one])
+
+    def _imply(self, first: Arcs, second: Arcs, third: Arcs) -> None:
+        onward: dict[int, list[tuple[int, Any]]] = {}
+        for (d, e), arc in second.items():
+            onward.setdefault(d, []).append((e, arc))
+        for (d, e), arc in first.items():
+            for f, after in onward.get(e, []):
+                if f != d:
+                    closing = third.get((d, f))
+                    self.cp.add_bool_or([arc.negated(), after.negated(), *([] if closing is None else [closing])])
+                else:
+                    self.cp.add_bool_or([arc.negated(), after.negated()])
+
+    def _budgets(self, target: float) -> None:
+        """What a node's arcs cost together; one arc alone was looked at before."""
+        arrays, unit = self.arrays, target / _UNITS
+        for (stage, device), _ in self.at.items():
+            if len(arrays.incident[stage]) < 2:
+                continue
+            costs, arcs = [], []
+            for number, volume in arrays.incident[stage]:
+                end = 0 if arrays.edges[number][0] == stage else 1
+                for pair, arc in self.arcs[number].items():
+                    if pair[end] == device:
+                        costs.append(int(volume / arrays.speed[pair] / unit))
+                        arcs.append(arc)
+            left = int((loosened(target) - float(arrays.compute[stage])) / unit) + 1
+            self.cp.add(cp_model.LinearExpr.weighted_sum(arcs, costs) <= left)
+
+    def placement(self, values: Any) -> list[list[int]] | None:
+        """Devices by stage and replica; ``None`` if the arcs do not close to replicas (stage graphs with cycles)."""
+        arrays = self.arrays
+        chosen = [dict(pair for pair, arc in arcs.items() if values[arc]) for arcs in self.arcs]
+        devices = [[-1] * arrays.replicas for _ in range(arrays.num_stages)]
+        for root in range(arrays.num_stages):
+            if devices[root][0] >= 0:
+                continue
+            devices[root] = [d for (s, d), one in self.at.items() if s == root and values[one]]
+            reached = [root]
+            for stage in reached:
+                for number, (a, b, _) in enumerate(arrays.edges):
+                    if stage not in (a, b):
+                        continue
+                    other = b if stage == a else a
+                    onward = chosen[number] if stage == a else {e: d for d, e in chosen[number].items()}
+                    image = [onward[device] for device in devices[stage]]
+                    if devices[other][0] < 0:
+                        devices[other] = image
+                        reached.append(other)
+                    elif devices[other] != image:
+                        return None
+        return devices
+
+
+def chords(
+    num_stages: int, edges: Sequence[tuple[int, int]]
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
+    """Triangles of a chordal graph with these edges, which generate its cycles, and the edges that make it chordal.
+
+    Stages are taken out in the order of fewest neighbours left; the neighbours of each become neighbours of each other.
+    """
+    near = {stage: set[int]() for stage in range(num_stages)}
+    for a, b in edges:
+        near[a].add(b)
+        near[b].add(a)
+    triangles, extra = [], []
+    while near:
+        stage = min(near, key=lambda each: (len(near[each]), each))
+        around = sorted(near.pop(stage))
+        for one, other in itertools.combinations(around, 2):
+            if other not in near[one]:
+                near[one].add(other)
+                near[other].add(one)
+                extra.append((one, other))
+            triangles.append((stage, one, other))
+        for other in around:
+            near[other].discard(stage)
+    return triangles, extra

@@ -1,0 +1,296 @@
+"""Compiled loops of the recursion with depth: all labels of every downset at one bottleneck T.
+
+Source: this project; the recursion over downsets is Piper's, section 4, its tests of memory are the flat family's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.flushed_partitioning.arrays import POOL, SLOTS
+from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.bitsets import has, subset
+from formulations.stage_partitioning.kernels.labels import (
+    NO_DEVICES,
+    UNKNOWN,
+    boundary,
+    devices_for_rest,
+    first_degree,
+    new_slot,
+    saving_cost,
+    search_choice,
+    walk_savings,
+)
+from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO
+
+#: What `extend` returns instead of a number of labels.
+HALTED, FULL = -2, -3
+
+#: No label, no memo.
+NOTHING = -1
+
+#: Relative slack of the bottleneck T, for float noise in prefix sums.
+_NOISE = 1e-11
+
+_ONE: Any = np.uint64(1)
+
+
+@kernel(PROFILE, LATTICE, SLOTS, FLOAT, INT, FLOATS, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH, INTS, FLAG)
+def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool, rest, useful, scratch, stats, flag):
+    """Every label of every downset that no other one beats, for stages whose steps take at most T.
+
+    A label is (s, devices, longest synchronisation, depth of every slot); ``head[i]`` is the newest one of downset i.
+    ``whole`` micro-batches are in flight at every stage; 0: s of them. ``sync[x]``: synchronisation per byte at the
+    x-th degree d. Labels that synchronise longer than ``most_sync`` of the least depth they may end with are dropped;
+    with ``plain``, neither synchronisation nor depth counts. Of a stage only the least feasible d is tried: it has the
+    fewest devices, the least s and the shortest synchronisation.
+
+    Returns the number of labels in the pool, HALTED, or FULL if it is too small. ``stats``: pairs, relaxed knapsacks,
+    searches, labels.
+    """
+    bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
+    degrees, tp, K, S = profile.dp_degrees, profile.tp_degrees, profile.num_devices, profile.max_s
+    n = profile.num_tmpcs.shape[1]
+    limit = T * (1 + _NOISE)
+    head[:] = NOTHING
+    begin = devices_for_rest(profile, lattice, limit, rest, useful)
+    if rest[0] > K:
+        return 0
+    sums, fewest, degree_at = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
+    into = np.empty(slots.node.shape[1], np.uint64)
+    reaches = np.empty(slots.node.shape[1], np.bool_)
+    deep = np.empty(slots.node.shape[1], np.int64)
+    pool.s[0], pool.devices[0], pool.sync[0], pool.next[0], pool.back[0] = 0, 0, 0.0, NOTHING, NOTHING
+    head[0] = 0
+    used = ZERO + 1
+    for a in range(begin, D - 1):
+        i = useful[a]
+        if flag[0] != 0:
+            return HALTED
+        count, least = _sums(pool, head[i], sums, fewest)
+        if least + rest[i] > K:
+            continue
+        most = work[i] + (K - least) * limit  # a stage of d t <= K - least devices does at most that much more
+        for b in range(a + 1, D):
+            j = useful[b]
+            if work[j] > most:
+                break
+            if K - rest[j] - least < 1 or not subset(bits, i, j):
+                continue
+            stats[0] += 1
+            below = _slots_between(slots, bits, i, j, n, into, reaches)
+            for q in range(len(tp)):
+                if tp[q] > K - rest[j] - least:
+                    break
+                if lattice.missing[q, j] != lattice.missing[q, i]:
+                    continue
+                most_k = K - rest[j]
+                if not _least_degrees(profile, lattice, scratch, q, i, j, whole, most_k, limit, count, sums, fewest,
+                                      degree_at, stats, flag):  # fmt: skip
+                    continue
+                weight = _weight(profile, bits, q, i, j)
+                label = head[i]
+                while label != NOTHING:
+                    index = degree_at[pool.s[label]]
+                    if index < len(degrees):
+                        s, k = pool.s[label] + degrees[index], pool.devices[label] + degrees[index] * tp[q]
+                        longest = max(pool.sync[label], sync[index] * weight)
+                        if s <= S and k + rest[j] <= K:
+                            at_least = _deepen(slots, j, n, pool.depth[label], below, into, reaches, deep)
+                            if plain or (at_least < len(most_sync) and longest <= most_sync[at_least]):
+                                if used == len(pool.s):
+                                    return FULL
+                                if _insert(pool, head, j, used, s, k, longest, deep, slots.width[j], plain):
+                                    pool.back[used], pool.low[used] = label, i
+                                    pool.tp[used], pool.dp[used] = q, degrees[index]
+                                    used += 1
+                    label = pool.next[label]
+        stats[3] = max(stats[3], used)
+    return HALTED if flag[0] != 0 else used
+
+
+@inner()
+def _sums(pool, label, sums, fewest):
+    """(number of different s among the labels from ``label`` on, fewest devices); ``sums``: each s, ascending.
+
+    ``fewest[s]``: the fewest devices of a label with that s.
+    """
+    fewest[:] = NO_DEVICES
+    while label != NOTHING:
+        fewest[pool.s[label]] = min(fewest[pool.s[label]], pool.devices[label])
+        label = pool.next[label]
+    count, least = 0, NO_DEVICES
+    for s in range(len(fewest)):
+        if fewest[s] < NO_DEVICES:
+            sums[count] = s
+            count += 1
+            least = min(least, fewest[s])
+    return count, least
+
+
+@inner()
+def _slots_between(slots, bits, i, j, n, into, reaches):
+    """The slots of downset i that stage j minus i reaches; ``into`` and ``reaches`` for every slot of j.
+
+    ``into[u]``: the slots of i that slot u is made of; ``reaches[u]``: whether it also holds nodes of the stage.
+    """
+    below = np.uint64(0)
+    for v in range(n):
+        if has(bits, j, v) and not has(bits, i, v):
+            below |= slots.mask[i, v]
+    for u in range(slots.width[j]):
+        v = slots.node[j, u]
+        into[u], reaches[u] = slots.mask[i, v], False
+        for w in range(bits.shape[1]):
+            if slots.reach[v, w] & bits[j, w] & ~bits[i, w] != 0:
+                reaches[u] = True
+                break
+    return below
+
+
+@inner()
+def _weight(profile, bits, q, i, j):
+    """Bytes of weights of stage j minus i, node by node: a difference of sums would drown light ones in heavy ones."""
+    total = 0.0
+    for v in range(profile.num_tmpcs.shape[1]):
+        if has(bits, j, v) and not has(bits, i, v):
+            total += profile.weight[q, v, 0]
+    return total
+
+
+@inner()
+def _deepest(depth, chosen):
+    """The largest depth of the chosen slots (bits)."""
+    found, u = 0, 0
+    while chosen != 0:
+        if chosen & _ONE != 0:
+            found = max(found, depth[u])
+        chosen >>= _ONE
+        u += 1
+    return found
+
+
+@inner()
+def _deepen(slots, j, n, depth, below, into, reaches, deep):
+    """``deep``: the depths of the slots of downset j; returns the least number of stages on a path of the whole."""
+    own, least = 1 + _deepest(depth, below), 0
+    for u in range(slots.width[j]):
+        deep[u] = _deepest(depth, into[u])
+        if reaches[u]:
+            deep[u] = max(deep[u], own)
+        least = max(least, deep[u] + (slots.node[j, u] != n))
+    return least
+
+
+@inner()
+def _insert(pool, head, j, new, s, k, longest, deep, count, plain):
+    """Put a label into the list of downset j unless one there beats it; those that it beats are taken out."""
+    before, label = NOTHING, head[j]
+    while label != NOTHING:
+        after = pool.next[label]
+        lower, higher = pool.s[label] <= s and pool.devices[label] <= k, pool.s[label] >= s and pool.devices[label] >= k
+        if not plain and (lower or higher):
+            lower, higher = lower and pool.sync[label] <= longest, higher and pool.sync[label] >= longest
+            for u in range(count):
+                lower, higher = lower and pool.depth[label, u] <= deep[u], higher and pool.depth[label, u] >= deep[u]
+        if lower:
+            return False
+        if higher and before == NOTHING:
+            head[j] = after
+        elif higher:
+            pool.next[before] = after
+        else:
+            before = label
+        label = after
+    pool.s[new], pool.devices[new], pool.sync[new], pool.next[new] = s, k, longest, head[j]
+    for u in range(count):
+        pool.depth[new, u] = deep[u]
+    head[j] = new
+    return True
+
+
+@inner()
+def _least_degrees(
+    profile, lattice, scratch, q, i, j, whole, most_k, limit, count, sums, fewest, degree_at, stats, flag
+):
+    """``degree_at[s]``: index of the least d at which stage j minus i fits memory and T, in front of stages of sum s.
+
+    Beyond all degrees where none does, or takes more than ``most_k`` devices. False if there is none for any s.
+    """
+    degrees, none = profile.dp_degrees, len(profile.dp_degrees)
+    base = lattice.time[q, j] - lattice.time[q, i]
+    if base > most_k * limit:
+        return False
+    base += boundary(profile, lattice, q, i, j)
+    light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
+    light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
+    fast_a = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
+    fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i]
+    uniform, M, some = profile.uniform[q] != 0, profile.memory, False
+    scratch.size[0] = -1  # the stage is not assembled yet
+    index = first_degree(degrees, profile.resync, ZERO, base, 0.0, limit)
+    last_index, last_y, last_fits, last_extra = -1, 0, FOUND, 0.0
+    for z in range(count):
+        s0 = sums[z]
+        most_d = (most_k - fewest[s0]) // profile.tp_degrees[q]
+        while index < none and degrees[index] <= most_d:
+            d = degrees[index]
+            y = ((whole if whole > 0 else s0 + d) + d - 1) // d
+            fits, extra = FOUND, 0.0
+            if index == last_index and y == last_y:  # neighbouring labels often ask the same
+                fits, extra = last_fits, last_extra
+            elif light_a * y + light_b > M:
+                fits, extra = NONE, np.inf
+            elif not uniform or fast_a * y + fast_b > M:
+                fits = UNKNOWN
+                if uniform:
+                    extra, greedy = _extra_cost(profile, lattice, scratch, q, i, j, y, fast_a * y + fast_b, stats)
+                    slack = d * limit - base
+                    if extra == np.inf or extra > slack + 1e-12 * d * limit:  # also if slack is infinite
+                        fits = NONE
+                    elif greedy <= slack:
+                        fits = FOUND
+                if fits == UNKNOWN:
+                    stats[2] += 1
+                    fits = search_choice(profile, lattice.bits, q, i, j, index, y, limit, scratch, flag)
+                    if fits == STOPPED:
+                        return False
+            last_index, last_y, last_fits, last_extra = index, y, fits, extra
+            if fits == FOUND:
+                break
+            index = _next_degree(degrees, profile.resync, index, s0, whole, y, base + extra, limit)
+        found = index < none and degrees[index] <= most_d
+        degree_at[s0] = index if found else none
+        some = some or found
+    return some
+
+
+@inner()
+def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
+    """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
+    most, own = (whole, 0) if whole > 0 else (s0, 1)  # y = own + ceil(most / d)
+    fewer = len(degrees)
+    if y - own > 1:
+        fewer = first_degree(degrees, resync, index, float(-(-most // (y - own - 1))), 0.0, 1.0)
+    slower = first_degree(degrees, resync, index + 1, base, 0.0, limit) if base < np.inf else len(degrees)
+    return max(index + 1, min(fewer, slower))
+
+
+@inner()
+def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
+    """(relaxed, greedy) extra cost of bringing stage j minus i from ``needed`` bytes within the memory."""
+    slot = scratch.slot_of[q, y]
+    if slot < 0:
+        slot = new_slot(profile, lattice.bits, q, y, scratch)
+    stats[1] += 1
+    steps, need = scratch.steps[slot], needed - profile.memory
+    if scratch.sum_rise.shape[0] > 0:
+        return saving_cost(i, j, scratch.rise[slot], scratch.saving[slot], steps, scratch.sum_rise[slot],
+                           scratch.sum_saving[slot], need)  # fmt: skip
+    return walk_savings(lattice.bits, i, j, scratch.owner[slot], scratch.rise[slot], scratch.saving[slot], steps, need)
+
+
+compile_kernels(__name__)

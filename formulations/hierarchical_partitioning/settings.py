@@ -1,0 +1,113 @@
+"""What a caller may change of a hierarchical instance: the cluster, and the flat family's settings for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Setting
+from formulations.stage_partitioning import settings as flat_overrides
+from instances.errors import InstanceError
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.parameters import one_of, parse_count, within
+from instances.stage_partitioning import StageInstance
+from instances.units import parse_bandwidth
+
+#: The cluster has its own devices and bandwidths; the others are not defined on two levels.
+_NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp"})
+_WITH_DEFAULT = frozenset({"memory-model"})
+_SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
+
+_OWN: tuple[Setting, ...] = (
+    Setting("devices-per-machine", parse_count, "devices in a machine K_1", metavar="K1"),
+    Setting("num-machines", parse_count, "number of machines K_2", metavar="K2"),
+    Setting(
+        "inner-bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth inside a machine, taken per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "outer-bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth of a machine, taken per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "memory-model",
+        one_of(*MemoryModel),
+        "micro-batches in flight: not counted, an upper bound, or exact",
+        metavar="none|crude|precise",
+    ),
+)
+
+OVERRIDES: tuple[Setting, ...] = (*_SHARED, *_OWN)
+
+
+def flat_share(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that are the flat instance's."""
+    shared = {setting.name for setting in _SHARED}
+    return {name: value for name, value in overrides.items() if name.replace("_", "-") in shared}
+
+
+def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
+    """The instance as the caller declares it.
+
+    Raises
+    ------
+    InstanceError
+        Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
+    """
+    flat = flat_overrides.apply(instance.flat, flat_share(overrides), where)
+    # The flat bandwidth is that of a machine's link: what --fix-units did to it is done to the network inside, too.
+    per_unit = flat_overrides.PER_SECOND[flat.time_unit] if flat.bandwidth != instance.flat.bandwidth else 1
+    inner, outer = instance.inner_bandwidth / per_unit, flat.bandwidth
+    given = {"inner_bandwidth": inner, "outer_bandwidth": outer, **_cluster(flat, overrides, where)}
+    made = replace(instance, **given)
+    return on_machines(
+        flat,
+        made.devices_per_machine,
+        made.num_machines,
+        made.inner_bandwidth,
+        made.outer_bandwidth,
+        made.memory_model,
+        where,
+    )
+
+
+def on_cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
+    """The flat instance on the cluster that the overrides describe; of the flat ones they record what was done to it.
+
+    Raises
+    ------
+    InstanceError
+        As `apply`, or if the cluster's size or bandwidths are not given.
+    """
+    given = _cluster(flat, overrides, where)
+    for setting in _OWN:
+        if setting.name not in _WITH_DEFAULT and setting.name.replace("-", "_") not in given:
+            raise InstanceError.missing(where, f"--{setting.name}", f"the {setting.help.partition(',')[0]}")
+    return on_machines(flat, **given, where=where)
+
+
+def _cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields of the cluster that are given, bandwidths per time unit of ``flat``."""
+    settings, shared = {setting.name: setting for setting in _OWN}, flat_share(overrides)
+    given: dict[str, Any] = {}
+    for key, value in overrides.items():
+        name = key.replace("_", "-")
+        if value is None or value is False or key in shared:
+            continue
+        if name not in settings:
+            raise InstanceError.at(where, f"--{name}", value, "a setting of the family")
+        try:
+            parsed = settings[name].parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
+        if name.endswith("-bandwidth") and "fix-units" in flat.options:
+            parsed /= flat_overrides.PER_SECOND[flat.time_unit]
+        given[name.replace("-", "_")] = parsed
+    if "memory_model" in given:
+        given["memory_model"] = MemoryModel(given["memory_model"])
+    return given

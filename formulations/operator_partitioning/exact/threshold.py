@@ -1,0 +1,126 @@
+"""Exact operator partitioning without clustering: thresholds over chains of all downsets, from Parmesan's plan on.
+
+Where the number of stages is free, the slowest all-reduce is part of the objective: after each optimum, a better plan
+must have less parameters in its largest stage, so the cap on them falls until nothing is left.
+
+Source: reconstructed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from formulations.alarm import alarm
+from formulations.family import Answer, infeasible_by_counting
+from formulations.operator_partitioning.costs import ROUNDING, load_bound
+from formulations.operator_partitioning.exact.downsets import all_downsets
+from formulations.operator_partitioning.exact.search import Found, Search, effort_stats
+from formulations.operator_partitioning.parmesan.paper import intervals, partition
+from formulations.operator_partitioning.problem import (
+    OperatorPlan,
+    evaluate,
+    microbatches_each,
+    violations,
+)
+from formulations.operator_partitioning.shapes import shaped, shortage, step_bound, step_seconds_per_byte
+from instances.operator_partitioning import OperatorInstance
+from solvers.outcome import Limits, Stop, Watch
+
+#: More downsets than this are not enumerated.
+MAX_DOWNSETS = 250_000
+
+
+def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
+    """The best plan and a bound within 1e-9 of it; with a limit or a stop, the best so far and its bound."""
+    reason = shortage(instance)
+    if reason is not None:
+        return infeasible_by_counting(reason)
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    with alarm(watch):
+        if instance.num_stages is not None:
+            return _answer(*_fixed(instance, watch))
+        return _free(instance, watch)
+
+
+def _fixed(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
+    bits = all_downsets(instance, MAX_DOWNSETS)
+    assert bits is not None, "supports() was not asked"
+    return Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits)
+
+
+def _start(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
+    """The better of Parmesan's plan and a good cut of one order."""
+    plans = [partition(instance, watch).plan, intervals(instance, watch)]
+    feasible = [plan for plan in plans if plan is not None and not violations(instance, plan)]
+    return min(feasible, key=lambda plan: evaluate(instance, plan), default=None)
+
+
+def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
+    return Answer(
+        plan=found.plan,
+        bound=None if found.infeasible else found.bound,
+        infeasible=found.infeasible,
+        stop=found.stop,
+        reason="no chain of downsets fits" if found.infeasible else "",
+        stats=effort_stats(found, downsets),
+    )
+
+
+def _free(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
+    """Every (S, R), the one of the least bound first; each only as far as it may beat the best."""
+    bits = all_downsets(instance, MAX_DOWNSETS)
+    assert bits is not None, "supports() was not asked"
+    every = shaped(instance)
+    bounds = {shape: step_bound(instance, shape, load_bound(each)) for shape, each in every.items()}
+    stats: dict[str, Any] = {"downsets": len(bits), "steps": 0, "tests": 0}
+    rest, proved = [], True
+    for shape in sorted(every, key=lambda shape: bounds[shape]):
+        if watch.best_objective is not None and bounds[shape] >= watch.best_objective:
+            rest.append(bounds[shape])
+            continue
+        bound, stop = _least_step(instance, every[shape], Search(every[shape], bits, watch), watch, stats)
+        rest.append(bound)
+        if stop is not Stop.PROVED:
+            proved = False
+            done = len(rest)
+            rest += [bounds[other] for other in sorted(every, key=lambda shape: bounds[shape])[done:]]
+            break
+    plan, value = watch.incumbent()
+    if proved and plan is None:
+        return Answer(infeasible=True, stop=Stop.PROVED, reason="no (S, R) has a plan that fits", stats=stats)
+    bound = min([*rest, *([] if value is None else [value])])
+    watch.bound(bound)
+    return Answer(plan, bound, stop=Stop.PROVED if proved else watch.why(Stop.SIZE_LIMIT), stats=stats)
+
+
+def _least_step(
+    instance: OperatorInstance, each: OperatorInstance, search: Search, watch: Watch, stats: dict[str, Any]
+) -> tuple[float, Stop]:
+    """A bound on the steps of one (S, R), and why its search ended; plans go to the watch."""
+    assert each.num_stages is not None
+    rounds = (microbatches_each(instance, each.replicas) + each.num_stages - 1) * each.replicas
+    per_byte = step_seconds_per_byte(instance, each.replicas)
+    lower, cap, least = load_bound(each), math.inf, math.inf
+    start = _start(each, watch)
+    while True:
+        found = search.least(lower, start if cap == math.inf else None, cap, tell=False)
+        stats["steps"], stats["tests"] = stats["steps"] + found.steps, stats["tests"] + found.tests
+        if found.plan is None:
+            ended = found.infeasible
+            return (least if ended else min(least, rounds * lower)), Stop.PROVED if ended else found.stop
+        value = evaluate(instance, found.plan)
+        watch.plan(found.plan, value)
+        lower = max(lower, found.bound)
+        if found.stop is not Stop.PROVED:
+            return min(least, rounds * lower), found.stop
+        largest = max(
+            math.fsum(instance.operators[operator].parameter_bytes for operator in stage) for stage in found.plan.stages
+        )
+        best = watch.best_objective if watch.best_objective is not None else value
+        least = best * (1 - 10 * ROUNDING)
+        # What is better has slowest stages of at least ``lower``, so its all-reduce must make up for it.
+        cap = min(largest, (best - rounds * lower) / per_byte if per_byte else 0.0) * (1 - ROUNDING)
+        if cap <= 0:
+            return least, Stop.PROVED

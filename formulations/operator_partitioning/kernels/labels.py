@@ -1,0 +1,483 @@
+"""Compiled loops over families of downsets: sums, borders, loads, memory, and the exact search by labels.
+
+Rows, tensors and memory rules as in costs.py. A stage is the difference of two rows, ``low`` within ``high``.
+
+Source: Parmesan, Equation 3; `labels` and memory: Source: reconstructed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, WORDS2, compile_kernels, inner, kernel
+from formulations.tmpc_knapsack.kernels.decision import ZERO
+
+FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
+
+#: Devices that nobody has.
+_NEVER = np.int64(1 << 40)
+#: Thresholds are met but for float noise.
+NOISE = 1e-12
+
+
+@kernel(WORDS2, FLOATS)
+def sums(bits, values):
+    """The sum of ``values`` over each row's members, shape (D,)."""
+    total = np.zeros(bits.shape[0])
+    for r in range(bits.shape[0]):
+        for v in range(len(values)):
+            if has(bits, r, v):
+                total[r] += values[v]
+    return total
+
+
+@kernel(WORDS2, INTS, INTS, INTS)
+def borders(bits, source, start, target):
+    """For each row the tensors with their source in it and a target outside, as starts (D + 1,) and indices."""
+    first = np.zeros(bits.shape[0] + 1, np.int64)
+    for r in range(bits.shape[0]):
+        first[r + 1] = first[r]
+        for t in range(len(source)):
+            if _leaves(bits, r, source, start, target, t):
+                first[r + 1] += 1
+    found = np.empty(first[bits.shape[0]], np.int64)
+    k = ZERO
+    for r in range(bits.shape[0]):
+        for t in range(len(source)):
+            if _leaves(bits, r, source, start, target, t):
+                found[k] = t
+                k += 1
+    return first, found
+
+
+@inner()
+def _leaves(bits, r, source, start, target, t):
+    if not has(bits, r, source[t]):
+        return False
+    for k in range(start[t], start[t + 1]):
+        if not has(bits, r, target[k]):
+            return True
+    return False
+
+
+@inner()
+def has(bits, r, v):
+    """True if row r contains operator v."""
+    return (bits[r, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
+
+
+@inner()
+def within(bits, low, high):
+    """True if row ``low`` is contained in row ``high``."""
+    for w in range(bits.shape[1]):
+        if bits[low, w] & ~bits[high, w] != 0:
+            return False
+    return True
+
+
+@inner()
+def _lands(bits, low, high, start, target, t):
+    """Whether tensor t has a target in the stage."""
+    for k in range(start[t], start[t + 1]):
+        if has(bits, high, target[k]) and not has(bits, low, target[k]):
+            return True
+    return False
+
+
+@inner()
+def received(bits, low, high, edge_start, edge, start, target, seconds):
+    """Seconds of the tensors that enter the stage."""
+    total = 0.0
+    for k in range(edge_start[low], edge_start[low + 1]):
+        if _lands(bits, low, high, start, target, edge[k]):
+            total += seconds[edge[k]]
+    return total
+
+
+@inner()
+def _inputs(bits, low, high, feed_start, feed, after_start, after, activation):
+    """Bytes of the outputs that enter the stage."""
+    total = 0.0
+    for k in range(feed_start[low], feed_start[low + 1]):
+        if _lands(bits, low, high, after_start, after, feed[k]):
+            total += activation[feed[k]]
+    return total
+
+
+@inner()
+def _peak(bits, low, high, after_start, after, activation, last):
+    """Most bytes of live outputs while the stage runs in order; ``last`` is room for (n,) integers."""
+    n = len(activation)
+    live, peak = 0.0, 0.0
+    leaving = np.zeros(n)
+    for v in range(n):
+        if not has(bits, high, v) or has(bits, low, v):
+            continue
+        last[v] = v
+        for k in range(after_start[v + 1] - 1, after_start[v] - 1, -1):
+            if has(bits, high, after[k]):
+                last[v] = after[k]
+                break
+        leaving[last[v]] += activation[v]
+        live += activation[v]
+        peak = max(peak, live)
+        live -= leaving[v]
+    return peak
+
+
+@inner()
+def room_for(
+    bits, low, high, base, sum_activation, feed_start, feed, after_start, after, activation, rules, capacity, last
+):
+    """How many inputs a stage of ``base`` bytes can keep in ``capacity``; -1 if not even its work fits."""
+    trains, microbatches, recompute = rules[2] != 0, rules[3], rules[5] != 0
+    if base > capacity:
+        return -1.0
+    if not trains:
+        return np.inf
+    entering = _inputs(bits, low, high, feed_start, feed, after_start, after, activation)
+    needed = microbatches * entering
+    if recompute:
+        if base + sum_activation + needed <= capacity:
+            return np.inf
+        base += _peak(bits, low, high, after_start, after, activation, last)
+    else:
+        base += microbatches * sum_activation
+    if base > capacity:
+        return -1.0
+    return np.inf if entering == 0.0 else (capacity - base) / entering
+
+
+@inner()
+def keeps(room, from_end, rules):
+    """Whether the inputs that the schedule keeps ``from_end`` stages before the end have room."""
+    if rules[2] == 0:
+        return room >= 0
+    kept = rules[3]
+    if rules[4] == 0 and from_end < kept:
+        kept = np.float64(from_end)
+    return room >= kept
+
+
+@kernel(
+    WORDS2,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    FLOATS,
+    FLOATS,
+    INTS,
+    INTS,
+    INT,
+    INT,
+    INT,
+    TRUTH,
+    FLOATS,
+    FLOAT,
+    FLOAT,
+    TRUTH,
+    FLOATS2,
+    INT,
+    INTS,
+    INTS,
+    FLAG,
+    FLOATS,
+)
+def labels(
+    bits, compute, fixed, activity, parameters, border, edge_start, edge, feed_start, feed, source, start, target,
+    seconds, activation, after_start, after, num_stages, replicas, devices, at_most, rules, threshold, cap, blind,
+    ahead, most_labels, chain, chain_replicas, flag, report
+):  # fmt: skip
+    """Look for a plan whose slowest stage takes at most ``threshold``.
+
+    Parameters
+    ----------
+    replicas, devices
+        Of every stage (``devices`` is not used), or 0: free, with at most ``devices`` together.
+    cap
+        Most parameter bytes of a stage.
+    blind
+        Count every tensor that leaves a stage once, whatever stages it goes to: a relaxation.
+    ahead
+        Lower bounds, shape (D, S + 1): the slowest of s stages that make up row F.
+    most_labels
+        More are not kept: TOO_MANY.
+    chain, chain_replicas
+        Output: the rows of the plan with the empty set first, shape (S + 1,), and replicas, shape (S,), from the input
+        side on; ``report[0]`` is the number of stages. ``report[1]`` counts steps, ``report[2]`` labels;
+        ``report[3]`` is the least threshold under which anything would have gone otherwise (only if NONE).
+
+    ``border[r]`` are the seconds of all tensors that cross the border of row r.
+
+    From the last stage to the first. A label of row F is a way to do all that is outside F: ``uses[label, s]`` devices
+    with s stages, and for each tensor across the border the number of stages that take it. A label that needs no more
+    of any of these makes another one useless.
+    """
+    size = 1024
+    head = np.full(bits.shape[0], -1, np.int64)
+    follow = np.empty(size, np.int64)
+    parent = np.empty(size, np.int64)
+    row = np.empty(size, np.int64)
+    place = np.empty(size + 1, np.int64)
+    uses = np.empty((size, num_stages + 1), np.int64)
+    takers = np.empty(4096, np.int64)
+    fresh = np.empty(num_stages + 1, np.int64)
+    counts = np.empty(len(source) + 1, np.int64)
+    last = np.empty(len(activation), np.int64)
+    top = bits.shape[0] - 1
+    head[top] = 0
+    follow[0] = parent[0] = -1
+    row[0] = top
+    place[0] = place[1] = 0
+    for s in range(num_stages + 1):
+        uses[0, s] = 0 if s == 0 else _NEVER
+    total = ZERO + 1
+    widest = np.float64(replicas) if replicas > 0 else np.float64(devices)
+    bound = threshold * (1 + NOISE)
+    most = bound * widest
+    least, next_load = np.inf, np.inf  # the least threshold and the least load that were refused
+    done = False
+    useful = np.empty(bits.shape[0], np.int64)  # rows that can be made up within the threshold, ascending
+    count = ZERO
+    for r in range(bits.shape[0]):
+        soonest = np.inf
+        for s in range(num_stages + 1):
+            soonest = min(soonest, ahead[r, s])
+        if soonest <= bound:
+            useful[count] = r
+            count += 1
+        else:
+            least = min(least, soonest)
+    for high in range(top, 0, -1):
+        if head[high] < 0:
+            continue
+        if flag[0]:
+            return STOPPED
+        # What is left in front must fit the stages or devices that are left.
+        rest = _rest(head[high], follow, uses, num_stages, replicas, devices)
+        begin = _begin(compute, useful, count, high, rest * bound)
+        if begin + 1 < count and useful[begin + 1] < high and rest > 0:
+            least = min(least, compute[useful[begin + 1]] / rest)
+        for index in range(begin, -1, -1):
+            low = useful[index]
+            spent = compute[high] - compute[low]
+            if spent > most:
+                next_load = min(next_load, spent)
+                break
+            # A tensor across one of two borders is across the other too, or the stage sends or receives it.
+            at_least = spent + abs(border[high] - border[low]) * (1 - NOISE)
+            if at_least > most * (1 + NOISE):
+                next_load = min(next_load, at_least)
+                continue
+            if parameters[high] - parameters[low] > cap or not within(bits, low, high):
+                continue
+            report[1] += 1
+            spent += received(bits, low, high, edge_start, edge, start, target, seconds)
+            if spent > most:
+                next_load = min(next_load, spent)
+                continue
+            room = -2.0
+            width = 0 if blind else edge_start[low + 1] - edge_start[low]
+            here = head[high]
+            while here >= 0:
+                load = spent
+                offset = place[here] - edge_start[high]
+                for k in range(edge_start[high], edge_start[high + 1]):
+                    if not has(bits, low, source[edge[k]]):
+                        load += seconds[edge[k]] * (1 if blind else takers[offset + k])
+                if load > most:
+                    next_load = min(next_load, load)
+                    here = follow[here]
+                    continue
+                own = np.int64(1)
+                if replicas == 0 and load > bound:
+                    own = np.int64(np.ceil(load / bound))
+                    least = min(least, load / (own - 1))
+                any_fresh = False
+                for s in range(num_stages + 1):
+                    fresh[s] = _NEVER
+                for s in range(num_stages):
+                    if uses[here, s] >= _NEVER:
+                        continue
+                    needs = own
+                    if rules[0] < np.inf:
+                        if rules[1] != 0 and replicas == 0:
+                            while needs <= devices:
+                                space = room_for(
+                                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
+                                    feed_start, feed, after_start, after, activation, rules, rules[0] * needs, last,
+                                )  # fmt: skip
+                                if keeps(space, s + 1, rules):
+                                    break
+                                needs += 1
+                        else:
+                            if room == -2.0:
+                                shared = rules[0] * (replicas if rules[1] != 0 else 1)
+                                room = room_for(
+                                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
+                                    feed_start, feed, after_start, after, activation, rules, shared, last,
+                                )  # fmt: skip
+                            if not keeps(room, s + 1, rules):
+                                continue
+                    together = uses[here, s] + needs
+                    if replicas > 0:
+                        rest = (num_stages - s - 1) * widest
+                    else:
+                        rest = np.float64(devices - together)
+                        if rest < 0:
+                            continue
+                    if low > 0 and s + 1 == num_stages:
+                        continue
+                    if ahead[low, num_stages - s - 1] > bound:
+                        least = min(least, ahead[low, num_stages - s - 1])
+                        continue
+                    if compute[low] <= rest * bound:
+                        fresh[s + 1] = together
+                        any_fresh = True
+                        done = done or (low == 0 and (at_most or s + 1 == num_stages))
+                    elif rest > 0:
+                        least = min(least, compute[low] / rest)
+                if not any_fresh:
+                    here = follow[here]
+                    continue
+                if not blind:
+                    j = edge_start[high]
+                    for k in range(width):
+                        t = edge[edge_start[low] + k]
+                        while j < edge_start[high + 1] and edge[j] < t:
+                            j += 1
+                        counts[k] = 0
+                        if j < edge_start[high + 1] and edge[j] == t:
+                            counts[k] = takers[offset + j]
+                        if _lands(bits, low, high, start, target, t):
+                            counts[k] += 1
+                if _useful(head[low], follow, place, takers, uses, counts, width, fresh):
+                    if total == most_labels:
+                        return TOO_MANY
+                    if total == size:
+                        size *= 2
+                        follow, parent, row = _longer(follow, size), _longer(parent, size), _longer(row, size)
+                        place, uses = _longer(place, size + 1), _taller(uses, size)
+                    while place[total] + width > len(takers):
+                        takers = _longer(takers, 2 * len(takers))
+                    for k in range(width):
+                        takers[place[total] + k] = counts[k]
+                    place[total + 1] = place[total] + width
+                    for s in range(num_stages + 1):
+                        uses[total, s] = fresh[s]
+                    follow[total], parent[total], row[total] = head[low], here, low
+                    head[low] = total
+                    total += 1
+                if done:
+                    break
+                here = follow[here]
+            if done:
+                break
+        if done:
+            break
+    report[3] = min(least, next_load / widest)
+    report[2] = max(report[2], np.float64(total))
+    label, stages = _finish(head[0], follow, uses, num_stages, at_most)
+    if label < 0:
+        return NONE
+    report[0] = stages
+    chain[0] = 0
+    for position in range(stages):
+        above = parent[label]
+        chain[position + 1] = row[above]
+        chain_replicas[position] = uses[label, stages - position] - uses[above, stages - position - 1]
+        label = above
+    return FOUND
+
+
+@inner()
+def _rest(first, follow, uses, num_stages, replicas, devices):
+    """Devices (or stages times replicas) that at most are left in front of the stage before a row."""
+    fewest, here = _NEVER, first
+    while here >= 0:
+        for s in range(num_stages):
+            if uses[here, s] < fewest:
+                fewest = uses[here, s]
+        here = follow[here]
+    if fewest >= _NEVER:
+        return 0.0
+    return np.float64((num_stages - fewest - 1) * replicas if replicas > 0 else devices - fewest - 1)
+
+
+@inner()
+def _begin(compute, useful, count, high, limit):
+    """Where in ``useful`` the last row before ``high`` of at most ``limit`` seconds is; -1: nowhere."""
+    first, last = np.int64(-1), np.int64(count - 1)
+    while first < last:
+        middle = (first + last + 1) // 2
+        if useful[middle] < high and compute[useful[middle]] <= limit:
+            first = middle
+        else:
+            last = middle - 1
+    return first
+
+
+@inner()
+def _useful(first, follow, place, takers, uses, counts, width, fresh):
+    """Drop from ``fresh`` what labels of the row do as well; True if something is left."""
+    here = first
+    while here >= 0:
+        covers = True
+        for k in range(width):
+            if takers[place[here] + k] > counts[k]:
+                covers = False
+                break
+        if covers:
+            left = False
+            for s in range(len(fresh)):
+                if fresh[s] < _NEVER:
+                    if uses[here, s] <= fresh[s]:
+                        fresh[s] = _NEVER
+                    else:
+                        left = True
+            if not left:
+                return False
+        here = follow[here]
+    return True
+
+
+@inner()
+def _finish(first, follow, uses, num_stages, at_most):
+    """The label and the number of stages of a plan that needs the fewest devices; -1 if there is none."""
+    best, label, stages = _NEVER, np.int64(-1), np.int64(0)
+    here = first
+    while here >= 0:
+        for s in range(1 if at_most else num_stages, num_stages + 1):
+            if uses[here, s] < best:
+                best, label, stages = uses[here, s], here, np.int64(s)
+        here = follow[here]
+    return label, stages
+
+
+@inner()
+def _longer(values, size):
+    longer = np.empty(size, values.dtype)
+    for k in range(len(values)):
+        longer[k] = values[k]
+    return longer
+
+
+@inner()
+def _taller(values, size):
+    taller = np.empty((size, values.shape[1]), values.dtype)
+    for r in range(values.shape[0]):
+        for s in range(values.shape[1]):
+            taller[r, s] = values[r, s]
+    return taller
+
+
+compile_kernels(__name__)

@@ -1,0 +1,1 @@
+"""GraphPipe's planner as published, and its recursion's wider forms."""

@@ -1,0 +1,1 @@
+"""Exact searches over upsets of the operators."""

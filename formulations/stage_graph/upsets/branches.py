@@ -1,0 +1,318 @@
+"""Least bottleneck of models whose branches are rows, by dynamic programming over upsets: a bound, mostly a proof.
+
+Stages in a reverse topological order are a chain of upsets, each difference one stage. Where equal branches stand side
+by side an upset is how many operators of each are taken, sorted; and where two upsets hold equally many of some branch,
+that branch may as well stand still, so a stage's cost depends on both upsets alone. What the program relaxes is how
+many micro-batches are in flight: a stage with the last operator keeps one, others at least two. With the whole
+mini-batch as the micro-batch, or half of it, that is all there is to keep, and the program is exact.
+
+With a divisor of a micro-batch size no stage is faster; it may only need less memory.
+
+Source: made for this project, after Piper's downsets; the symmetry is noted in the project's specification.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from formulations.stage_graph.costs import Costs, assemble
+from formulations.stage_graph.graphpipe.series_parallel import Leaf, Parallel, decompose
+from formulations.stage_graph.kernels.branches import fewest_devices
+from formulations.stage_graph.problem import StagePlan
+from solvers.outcome import Watch
+
+#: More upsets, or pairs of nested ones, are not looked at: a second for each target.
+MAX_UPSETS, MAX_PAIRS = 40_000, 200_000_000
+#: Cells of an array over upsets and degrees.
+_MAX_CELLS = 10_000_000
+
+Array = Any
+
+
+class UnsuitableError(Exception):
+    """The model is not made of rows side by side and a row behind them, or has too many upsets."""
+
+
+def largest(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes that divide no other one: with these every stage takes the least time per sample."""
+    return tuple(size for size in sizes if not any(other > size and other % size == 0 for other in sizes))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rows of operators: ``tail`` behind ``branches``, the latter in classes of equal ones."""
+
+    tail: tuple[int, ...]
+    classes: tuple[tuple[tuple[int, ...], ...], ...]
+
+    @property
+    def branches(self) -> list[tuple[int, ...]]:
+        """All branches, class by class."""
+        return [branch for group in self.classes for branch in group]
+
+    def num_upsets(self) -> int:
+        """Upsets that differ by more than an exchange of equal branches."""
+        return len(self.tail) + math.prod(math.comb(len(each) + len(each[0]), len(each)) for each in self.classes)
+
+    def num_pairs(self) -> int:
+        """Pairs of nested upsets of the branches (plane partitions with entries up to 2)."""
+        sizes = [(len(each), len(each[0])) for each in self.classes]
+        return math.prod(math.comb(n + k, n) * math.comb(n + k + 1, n) // (n + 1) for n, k in sizes)
+
+    def check(self, max_pairs: int = MAX_PAIRS) -> None:
+        """`UnsuitableError` if there are too many of either."""
+        if self.num_upsets() > MAX_UPSETS or self.num_pairs() > max_pairs:
+            raise UnsuitableError(f"{self.num_upsets()} upsets and {self.num_pairs()} pairs of them")
+
+
+def shape_of(costs: Costs) -> Shape:
+    """The model's rows; `UnsuitableError` if it has another structure."""
+    order = decompose(costs)
+    first = order.segment[0]
+    if order.cuts or not all(isinstance(each, Leaf) for each in order.segment[1:]):
+        raise UnsuitableError("the model is not a set of branches and a row behind them")
+    tail = tuple(each.node for each in order.segment[1:] if isinstance(each, Leaf))
+    if isinstance(first, Leaf):
+        branches, tail = [(first.node, *tail)], ()
+    else:
+        branches = [_row(branch) for branch in first.branches]
+    groups: dict[Any, list[tuple[int, ...]]] = {}
+    for branch in branches:
+        groups.setdefault(_signature(costs, branch, tail), []).append(branch)
+    return Shape(tail, tuple(tuple(group) for group in groups.values()))
+
+
+def _row(branch: Sequence[Leaf | Parallel]) -> tuple[int, ...]:
+    if not all(isinstance(each, Leaf) for each in branch):
+        raise UnsuitableError("a branch is not a row of operators")
+    return tuple(each.node for each in branch if isinstance(each, Leaf))
+
+
+def _signature(costs: Costs, branch: tuple[int, ...], tail: tuple[int, ...]) -> Any:
+    """Equal for branches that may be exchanged; tensors go along the row and to the first operator behind it only."""
+    found = []
+    for node, after in itertools.zip_longest(branch, branch[1:]):
+        operator = costs.instance.operators[node]
+        sent = [(other, size) for way, other, size in costs.edges_of(node) if way == "out"]
+        if any(other != (after if after is not None else tail[0] if tail else -1) for other, _ in sent):
+            raise UnsuitableError("a tensor skips operators of a branch")
+        size = sent[0][1] if sent else None
+        times = (operator.forward, operator.backward)
+        found.append((times, operator.weight_bytes, operator.activation_bytes, size))
+    return tuple(found)
+
+
+class Downsets:
+    """The program of an instance; arrays are laid out once.
+
+    Raises
+    ------
+    UnsuitableError
+        If the model has another structure, or too many upsets.
+    """
+
+    def __init__(self, costs: Costs, watch: Watch, max_pairs: int = MAX_PAIRS) -> None:
+        self.costs, self.watch = costs, watch
+        self.shape = shape = shape_of(costs)
+        self.degrees = range(1, costs.instance.num_devices + 1)
+        shape.check(max_pairs)
+        if shape.num_upsets() * len(self.degrees) > _MAX_CELLS or len(shape.tail) ** 2 * len(self.degrees) > _MAX_CELLS:
+            raise UnsuitableError(f"{shape.num_upsets()} upsets times {len(self.degrees)} degrees")
+        self.rounds = 0
+        self._lay_out()
+        self._timed: dict[tuple[int, ...], tuple[Array, ...]] = {}
+        self._flag = np.frombuffer(watch.flag, np.uint8)
+
+    def _lay_out(self) -> None:
+        """Upsets in the order of their ranks, and sums over them that know nothing of times."""
+        shape, costs = self.shape, self.costs
+        branches = shape.branches
+        longest = max(map(len, branches))
+        self._ranks = np.zeros((len(branches), longest + 1), np.int64)
+        self._first = np.zeros(len(branches), np.bool_)
+        stride, column = 1, 0
+        for group in shape.classes:
+            self._first[column] = True
+            for place in range(1, len(group) + 1):
+                for taken in range(len(group[0]) + 1):
+                    self._ranks[column, taken] = stride * math.comb(taken + place - 1, place)
+                column += 1
+            stride *= math.comb(len(group) + len(group[0]), len(group))
+        each = [itertools.combinations_with_replacement(range(len(g[0]) + 1), len(g)) for g in shape.classes]
+        listed = np.array([sum(one, ()) for one in itertools.product(*each)], dtype=np.int64)
+        rank = self._ranks[np.arange(len(branches)), listed].sum(axis=1)
+        self.states = np.empty_like(listed)
+        self.states[rank] = listed
+        self._lengths = np.array([len(branch) for branch in branches])
+        self._sizes, self._counts = np.zeros((2, len(branches), longest + 1))
+        for column, branch in enumerate(branches):
+            for taken, node in enumerate(branch[::-1]):
+                sent = [size for way, _, size in costs.edges_of(node) if way == "out"]
+                self._sizes[column, taken], self._counts[column, taken] = sum(sent), len(sent)
+        operators = costs.instance.operators
+        self._weights = self._over_states(lambda node: operators[node].weight_bytes)
+        self._kept = self._over_states(lambda node: operators[node].activation_bytes)
+        joined = [self._sizes[:, 0].sum(), self._counts[:, 0].sum()] if shape.tail else [0.0, 0.0]
+        # What is left of the row behind the branches, before anything of it is taken, after its last operator is, ...
+        self._tails = [sum(1 << v for v in shape.tail[: len(shape.tail) - q]) for q in range(len(shape.tail))]
+        self._tail_sums = np.array(
+            [
+                (
+                    found.weight_bytes,
+                    found.kept_bytes - joined[0],
+                    found.cut_bytes - joined[0],
+                    found.cut_edges - joined[1],
+                )
+                for found in map(costs.sums, self._tails)
+            ]
+        ).reshape(-1, 4)
+
+    def _over_states(self, value: Any) -> Array:
+        """Sums of a value of each operator over the upsets of the branches."""
+        found = np.zeros(len(self.states))
+        for column, branch in enumerate(self.shape.branches):
+            sums = np.array([0.0, *itertools.accumulate(value(node) for node in branch[::-1])])
+            found += sums[self.states[:, column]]
+        return found
+
+    def _times(self, sizes: tuple[int, ...]) -> tuple[Array, ...]:
+        """The least of what micro-batch sizes take: work and time of upsets, of tails, of parts of the tail; rates."""
+        if sizes not in self._timed:
+            each = [self._times_of(size) for size in sizes]
+            self._timed[sizes] = tuple(functools.reduce(np.minimum, arrays) for arrays in zip(*each, strict=True))
+        return self._timed[sizes]
+
+    def _times_of(self, microbatch: int) -> tuple[Array, ...]:
+        costs, tails = self.costs, self._tails
+        samples = [-(-microbatch // degree) for degree in self.degrees]
+
+        def passes(n: int) -> Any:
+            return lambda node: costs.compute_s(1 << node, n) / microbatch
+
+        busy = np.stack([self._over_states(passes(n)) for n in samples], axis=1)
+        busy[1:, microbatch:] = np.inf  # replicas without a sample
+        tail_busy = np.array([[costs.compute_s(left, n) / microbatch for n in samples] for left in tails])
+        tail_work = np.array([costs.compute_s(left, microbatch) / microbatch for left in tails])
+        within = np.full((len(tails), len(tails), len(self.degrees)), np.inf)
+        for q, to in itertools.combinations(range(len(tails)), 2):
+            for degree in self.degrees[:microbatch]:
+                within[q, to, degree - 1] = costs.tps(tails[q] & ~tails[to], microbatch, degree)
+        work = self._over_states(passes(microbatch))
+        return work, busy, tail_work, tail_busy.reshape(-1, len(samples)), within, self._rates(microbatch)
+
+    def _rates(self, microbatch: int) -> Array:
+        """Seconds per sample on each degree: of a byte and of an edge that cross, of a byte of weights, and fixed."""
+        instance = self.costs.instance
+        rows = []
+        for degree in self.degrees:
+            moved = 2 * -(-microbatch // degree) / instance.bandwidth_bytes_per_s / microbatch
+            reduced = 2 * (degree - 1) / degree / instance.reduce_bandwidth(degree) / instance.minibatch
+            waited = 2 * degree * instance.latency_s / instance.minibatch if degree > 1 else 0.0
+            rows.append((moved, 2 * instance.latency_s / microbatch, reduced, waited))
+        return np.array(rows)
+
+    def least(self, target_s: float, sizes: Sequence[int]) -> int | None:
+        """Fewest devices with which all stages keep the target; ``None`` if stopped.
+
+        Never more than a plan of any of these micro-batch sizes needs: for several sizes each cost is the least of
+        theirs, for one it is its own.
+        """
+        instance = self.costs.instance
+        work, busy, tail_work, tail_busy, within, rates = self._times(largest(sizes))
+        flights = self._flights(sizes)
+        within = self._fitting(within, flights)
+        reduced = min((rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0)
+        self._least = np.empty(len(tail_work) + len(work), np.int64)
+        self._before = np.full(len(self._least), -1, np.int64)
+        found = fewest_devices(
+            self.states,
+            self._first,
+            self._lengths,
+            self._ranks,
+            work,
+            busy,
+            self._weights,
+            self._kept,
+            self._sizes,
+            self._counts,
+            tail_work,
+            tail_busy,
+            self._tail_sums,
+            within,
+            rates,
+            flights,
+            np.array([target_s, instance.memory_bytes, instance.weight_copies, reduced]),
+            instance.num_devices,
+            self._least,
+            self._before,
+            self._flag,
+        )
+        self.rounds += 1
+        return None if found < 0 else found
+
+    def _fitting(self, within: Array, flights: Array) -> Array:
+        """Times of parts of the row behind the branches, on the degrees where they fit into memory."""
+        found, instance = within.copy(), self.costs.instance
+        for q, to in itertools.combinations(range(len(self._tails)), 2):
+            sums = self.costs.sums(self._tails[q] & ~self._tails[to])
+            for degree in self.degrees:
+                used = instance.weight_copies * sums.weight_bytes + flights[min(q, 1), degree - 1] * sums.kept_bytes
+                if used > instance.memory_bytes:
+                    found[q, to, degree - 1] = np.inf
+        return found
+
+    def _flights(self, sizes: Sequence[int]) -> Array:
+        """Samples on the fullest of r replicas, shape (2, degrees): with one micro-batch in flight, with two or more.
+
+        The least of what these sizes keep; as `held_samples` says, ``inf`` where no size has a sample for each replica.
+        """
+        size, degree = np.array(sizes)[:, np.newaxis], np.array(self.degrees)
+        own = np.where(size >= degree, -(-size // degree), np.inf)
+        both = np.minimum(2, self.costs.instance.minibatch // size) * own
+        return np.stack([own.min(axis=0), both.min(axis=0)])
+
+    def plan(self, microbatch: int) -> StagePlan:
+        """The stages behind the last run of ``least`` that found enough devices, as a plan."""
+        return assemble(self.costs.instance, list(self._parts())[::-1], microbatch)
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """Stages and devices, last ones first."""
+        path = [len(self._least) - 1]
+        while path[-1]:
+            path.append(int(self._before[path[-1]]))
+        taken = [0] * len(self.shape.branches)
+        tails = [*self._tails, 0]
+        for q, to in itertools.pairwise(path[::-1]):
+            nodes = tails[min(q, len(self._tails))] & ~tails[min(to, len(self._tails))]
+            if to >= len(self._tails):
+                own = self.states[max(0, q - len(self._tails))]
+                for column, count in _moved(own, self.states[to - len(self._tails)], self._first, taken):
+                    branch = self.shape.branches[column][::-1]
+                    nodes |= sum(1 << node for node in branch[taken[column] : count])
+                    taken[column] = count
+            yield nodes, int(self._least[to] - self._least[q])
+
+
+def _moved(own: Array, other: Array, first: Array, taken: list[int]) -> list[tuple[int, int]]:
+    """Branches that go on, and how far: those of a class at equal places stand still where they can."""
+    found = []
+    starts = [*np.flatnonzero(first).tolist(), len(first)]
+    for start, stop in itertools.pairwise(starts):
+        here, goals = list(own[start:stop]), list(other[start:stop])
+        for value in list(here):
+            if value in goals:
+                here.remove(value)
+                goals.remove(value)
+        columns = list(range(start, stop))
+        for value, goal in zip(here, goals, strict=True):
+            column = next(each for each in columns if taken[each] == value)
+            columns.remove(column)
+            found.append((column, int(goal)))
+    return found

@@ -1,0 +1,183 @@
+"""Chains of upsets: what the exact search by levels and Piper's program have in common.
+
+An upset is a set of operators closed under successors. A chain of them from nothing to everything cuts the model into
+sets, last ones first; what a set may be is up to the search (one stage, or several on one level). The i-th set has i
+micro-batches in flight.
+
+Source: Piper, section 4 (downsets; here closed under successors, as in ``instances.graph``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from formulations.family import Answer
+from formulations.stage_graph.bounds import simple_bound
+from formulations.stage_graph.costs import Costs, assemble, bits
+from formulations.stage_graph.graphpipe.tables import StageTables
+from formulations.stage_graph.kernels.levels import needed, placed
+from formulations.stage_graph.problem import StagePlan, evaluate
+from instances.graph import downsets
+from instances.stage_graph import StageGraph
+from solvers.outcome import Prover, Stop, Watch
+
+Array = Any
+#: Sizes that take a second or two to lay out.
+MAX_NODES, MAX_UPSETS, MAX_PAIRS, MAX_SETS = 62, 6_000, 3_000_000, 60_000
+#: Costs of sets on degrees: a tenth of a gigabyte for each array.
+MAX_CELLS = 10_000_000
+
+
+class TooManyError(Exception):
+    """The model is too wide: too many upsets, sets or ways to split them."""
+
+
+class Chains:
+    """Upsets and the sets between them; all arrays are laid out once.
+
+    Parameters
+    ----------
+    groups
+        Operators (as bitsets, in a topological order) that stay together; each operator by itself for an exact search.
+    most_pairs
+        More pairs of nested upsets are not laid out.
+
+    Raises
+    ------
+    TooManyError
+        If there are too many upsets, pairs or sets.
+    """
+
+    #: Every set waits for the one before it.
+    sequential = True
+
+    def __init__(
+        self, costs: Costs, watch: Watch, groups: Sequence[int], degrees: Sequence[int], most_pairs: int = MAX_PAIRS
+    ) -> None:
+        self.costs, self.watch, self.groups, self.most_pairs = costs, watch, groups, most_pairs
+        self._lay_out()
+        self.lay_out_sets()
+        if len(self.masks) * len(degrees) > MAX_CELLS:
+            raise TooManyError(f"{len(self.masks)} sets times {len(degrees)} degrees; expected at most {MAX_CELLS}")
+        self.degrees = np.array(degrees, dtype=np.int64)
+        self.tables = StageTables(costs, self.masks, self.degrees)
+        deepest = min(costs.instance.num_devices, len(groups))
+        self.need = np.empty((len(self.masks), deepest + 1), np.int32)
+        self._least = np.empty((len(self.upsets), deepest + 1), np.int32)
+        self._pick = np.empty_like(self._least)
+        self._flag = np.frombuffer(watch.flag, np.uint8)
+        self.rounds = 0
+
+    def _lay_out(self) -> None:
+        found = downsets(len(self.groups), self._edges(), MAX_UPSETS) if len(self.groups) <= MAX_NODES else None
+        if found is None:
+            raise TooManyError(f"more than {MAX_UPSETS} upsets or {MAX_NODES} operators")
+        self.upsets = np.array(sorted(found, key=lambda each: (-each.bit_count(), each)), dtype=np.int64)
+        starts, levels, after = [0, 0], [], []  # the set of all operators comes first, nothing follows it
+        for index in range(1, len(self.upsets)):
+            larger = np.nonzero((self.upsets[:index] & self.upsets[index]) == self.upsets[index])[0]
+            levels.append(self.upsets[larger] ^ self.upsets[index])
+            after.append(larger)
+            starts.append(starts[-1] + len(larger))
+            if starts[-1] > self.most_pairs:
+                raise TooManyError(f"more than {self.most_pairs} pairs of upsets")
+            self.poll()
+        self.start, self.after = np.array(starts), np.concatenate(after)
+        distinct, self.level = np.unique(np.concatenate(levels), return_inverse=True)
+        if len(distinct) > MAX_SETS:
+            raise TooManyError(f"more than {MAX_SETS} sets between upsets")
+        # Sets come in an order in which parts come before wholes.
+        order = sorted(range(len(distinct)), key=lambda number: int(distinct[number]).bit_count())
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        self.level = rank[self.level]
+        self.masks = [sum(self.groups[node] for node in bits(int(distinct[number]))) for number in order]
+
+    def poll(self) -> None:
+        """`TooManyError` once the time is up."""
+        if self.watch.stopped():
+            raise TooManyError("time was up before all sets were known")
+
+    def _edges(self) -> list[tuple[int, int]]:
+        """Edges between groups."""
+        place = {node: number for number, group in enumerate(self.groups) for node in bits(group)}
+        pairs = {(place[edge.source], place[edge.target]) for edge in self.costs.instance.edges}
+        return sorted((source, target) for source, target in pairs if source != target)
+
+    def lay_out_sets(self) -> None:
+        """Prepare how sets fall into stages; here each is one."""
+
+    def pack(self) -> Array:
+        """Fewest devices of each set (and micro-batches in flight), given ``need`` of each set as one stage."""
+        return self.need
+
+    def stages(self, number: int, depth: int) -> Iterator[tuple[int, int]]:
+        """Stages of a set with so many micro-batches in flight, as ``pack`` chose them."""
+        yield self.masks[number], int(self.need[number, depth])
+
+    def stats(self) -> dict[str, int]:
+        """Counts that explain the effort."""
+        return {
+            "upsets": len(self.upsets),
+            "transitions": len(self.after) * self.rounds,
+            "sets": len(self.masks),
+            "rounds": self.rounds,
+        }
+
+    def plan(self, microbatch: int, target_s: float) -> StagePlan | None:
+        """A plan on the fewest devices, with every stage within the target; ``None`` if none has enough devices."""
+        self.rounds += 1
+        tps, room = self.tables.at(microbatch)
+        needed(tps, room, target_s, self.degrees, self.need)
+        if not placed(self.start, self.level, self.after, self.pack(), self._least, self._pick, self._flag):
+            return None
+        if self._least[-1, 1] > self.costs.instance.num_devices:
+            return None
+        parts = list(self._parts())[::-1]
+        return assemble(self.costs.instance, parts, microbatch, sequential=self.sequential)
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        upset, depth = len(self.upsets) - 1, 1
+        while upset:
+            move = int(self._pick[upset, depth])
+            yield from self.stages(int(self.level[move]), depth)
+            upset, depth = int(self.after[move]), depth + 1
+
+    def best_at(self, microbatch: int, below_s: float = np.inf) -> StagePlan | None:
+        """The plan with the least slowest stage at a micro-batch size, if that is below ``below_s``.
+
+        ``None`` says that there is none in this search's space, unless the watch was stopped.
+        """
+        tps, room = self.tables.at(microbatch)
+        targets = np.unique(tps[(room > 0) & (tps < below_s) & np.isfinite(tps)])
+        best: StagePlan | None = None
+        if not len(targets) or (best := self.plan(microbatch, targets[-1])) is None:
+            return None
+        low, high = 0, len(targets) - 1  # below low nothing is feasible, at high there is a plan
+        while low < high and not self.watch.stopped():
+            middle = (low + high) // 2
+            found = self.plan(microbatch, targets[middle])
+            if found is None:
+                low = middle + 1
+            else:
+                best, high = found, middle
+        return best
+
+
+def best_of_sizes(instance: StageGraph, search: Chains, watch: Watch) -> Answer[StagePlan]:
+    """The best plan over all micro-batch sizes, of a search that leaves nothing out."""
+    best, objective = None, np.inf
+    watch.bound(simple_bound(search.costs), Prover.BOUNDS)
+    for microbatch in reversed(instance.microbatch_sizes):
+        found = search.best_at(microbatch, objective * (1 - 1e-12))
+        if found is not None and (value := evaluate(instance, found)) < objective:
+            best, objective = found, value
+            watch.plan(found, value)
+        if watch.stopped():
+            return Answer(best, stop=watch.why(), stats=search.stats())
+    if best is None:
+        return Answer(infeasible=True, stop=Stop.PROVED, stats=search.stats(), reason="no partition fits into memory")
+    return Answer(best, bound=objective * (1 - 1e-11), stop=Stop.PROVED, stats=search.stats())

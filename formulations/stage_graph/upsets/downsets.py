@@ -1,0 +1,59 @@
+"""``downsets``: the plan of the wide recursion, and a proof that no micro-batch size and no partition does better.
+
+Models without rows of operators side by side have all their upsets looked at, as ``levels`` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from formulations.alarm import alarm
+from formulations.family import Answer
+from formulations.stage_graph import wide
+from formulations.stage_graph.bounds import Proof, prove, simple_bound, whose
+from formulations.stage_graph.costs import Costs
+from formulations.stage_graph.problem import StagePlan, bottleneck_s
+from formulations.stage_graph.upsets import levels
+from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, shape_of
+from instances.stage_graph import StageGraph
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
+
+
+def suits(instance: StageGraph) -> str | None:
+    """``None``, or why the program over upsets cannot take the instance."""
+    try:
+        shape_of(Costs(instance)).check()
+    except UnsuitableError as error:
+        return str(error)
+    return None
+
+
+def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: str = Prover.SEARCH) -> Answer[StagePlan]:
+    """The plan of the wide recursion, then a proof, or better plans, by dynamic programming over upsets.
+
+    ``by``: what the result calls this proof; that of models of another structure is ``levels``'.
+    """
+    costs = Costs(instance)
+    try:
+        downsets = Downsets(costs, watch)
+    except UnsuitableError:
+        return replace(levels.solve(instance, limits, watch), proved_by="levels")
+    first = wide.solve(instance, limits, watch)
+    start = Proof(simple_bound(costs), first.plan)
+    if first.plan is not None:
+        start.value_s = bottleneck_s(instance, first.plan)
+    watch.bound(start.bound_s, Prover.BOUNDS)
+    with alarm(watch):
+        proof = prove(costs, downsets, watch, start, max(limits.gap, OPTIMAL_GAP / 2), by)
+    stats: dict[str, Any] = {
+        **first.stats,
+        "upsets": downsets.shape.num_upsets(),
+        "proof_rounds": downsets.rounds,
+        "proof_pairs": downsets.shape.num_pairs() * downsets.rounds,
+    }
+    if proof.infeasible:
+        reason = "no partition fits into memory"
+        return Answer(infeasible=True, stop=Stop.PROVED, proved_by=by, stats=stats, reason=reason)
+    stop = Stop.PROVED if proof.closed else watch.why()
+    return Answer(proof.plan, bound=proof.bound_s, stop=stop, proved_by=whose(proof, start, by), stats=stats)

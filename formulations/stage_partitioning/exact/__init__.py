@@ -1,0 +1,1 @@
+"""The combinatorial exact method and its tables."""

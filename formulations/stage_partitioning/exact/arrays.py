@@ -1,0 +1,155 @@
+"""The work space of the compiled loops, and the types of all that they are given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.compiled import (
+    FLOAT,
+    FLOATS,
+    FLOATS2,
+    FLOATS3,
+    INT,
+    INTS,
+    INTS2,
+    INTS3,
+    SHORTS2,
+    SHORTS3,
+    WORDS2,
+    record,
+)
+from formulations.stage_partitioning.exact.tables import Floats, Ints, Lattice, Profile
+
+
+class Scratch(NamedTuple):
+    """Work space of one search.
+
+    ``slot_of[q, y]`` names the row that holds the saving order at (q, y); ``sum_rise`` and ``sum_saving`` hold its sums
+    over every downset, or have no rows where those would take too much memory.
+    """
+
+    slot_of: Ints
+    next_slot: Ints
+    steps: Ints
+    owner: NDArray[np.int32]
+    rise: Floats
+    saving: Floats
+    sum_rise: Floats
+    sum_saving: Floats
+    size: Ints
+    nodes: Ints
+    start: Ints
+    base: Floats
+    weight: Floats
+    per_microbatch: Floats
+    static: Floats
+    cost: Floats
+    memory: Floats
+    choice: Ints
+
+
+class CallScratch(NamedTuple):
+    """Work space for one stage's nodes and options."""
+
+    nodes: Ints
+    start: Ints
+    base: Floats
+    weight: Floats
+    per_microbatch: Floats
+    static: Floats
+    cost: Floats
+    memory: Floats
+    choice: Ints
+
+
+class SwapOrders(NamedTuple):
+    """Swaps between the two TMPCs of each node by ratio, for degree q and y micro-batches in flight.
+
+    ``use[q]``: no node has a third, and the order does not depend on the stage. The rest is (q, y[, r]).
+    """
+
+    use: Ints
+    length: Ints
+    owner: NDArray[np.int32]
+    rise: Floats
+    saving: Floats
+
+
+PROFILE = record(
+    Profile,
+    tp_degrees=INTS,
+    dp_degrees=INTS,
+    resync=FLOATS,
+    num_tmpcs=INTS2,
+    time=FLOATS3,
+    weight=FLOATS3,
+    per_microbatch=FLOATS3,
+    static=FLOATS3,
+    volume_in=FLOATS3,
+    volume_out=FLOATS3,
+    uniform=INTS,
+    source=INTS,
+    target=INTS,
+    in_start=INTS,
+    in_edges=INTS,
+    out_start=INTS,
+    out_edges=INTS,
+    original=INTS3,
+    num_devices=INT,
+    max_s=INT,
+    memory=FLOAT,
+)
+LATTICE = record(
+    Lattice,
+    bits=WORDS2,
+    work=FLOATS,
+    time=FLOATS2,
+    weight=FLOATS2,
+    fast_per_microbatch=FLOATS2,
+    fast_static=FLOATS2,
+    light_per_microbatch=FLOATS2,
+    light_static=FLOATS2,
+    missing=INTS2,
+    entering=FLOATS2,
+    leaving=FLOATS2,
+    edge_both=FLOATS2,
+    crossing_start=INTS,
+    crossing_edges=INTS,
+)
+SCRATCH = record(
+    Scratch,
+    slot_of=INTS2,
+    next_slot=INTS,
+    steps=INTS,
+    owner=SHORTS2,
+    rise=FLOATS2,
+    saving=FLOATS2,
+    sum_rise=FLOATS3,
+    sum_saving=FLOATS3,
+    size=INTS,
+    nodes=INTS,
+    start=INTS,
+    base=FLOATS,
+    weight=FLOATS,
+    per_microbatch=FLOATS,
+    static=FLOATS,
+    cost=FLOATS,
+    memory=FLOATS,
+    choice=INTS,
+)
+CALL_SCRATCH = record(
+    CallScratch,
+    nodes=INTS,
+    start=INTS,
+    base=FLOATS,
+    weight=FLOATS,
+    per_microbatch=FLOATS,
+    static=FLOATS,
+    cost=FLOATS,
+    memory=FLOATS,
+    choice=INTS,
+)
+SWAP_ORDERS = record(SwapOrders, use=INTS, length=INTS2, owner=SHORTS3, rise=FLOATS3, saving=FLOATS3)

@@ -1,0 +1,450 @@
+"""Compiled loops of the exact method: the threshold test over downsets.
+
+Source: reconstructed (the paper's recursion turned into a feasibility test; README, "The exact method").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from formulations.compiled import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    HALVES2,
+    INT,
+    INTS,
+    SHORTS2,
+    TRUTH,
+    WORDS2,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.bitsets import has, subset
+from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO, decide, ratio_order
+
+#: No label: more devices than any cluster has.
+NO_DEVICES = 1 << 30
+
+#: Not settled by the relaxation.
+UNKNOWN = -2
+
+#: A second pass from the other end pays up to this many downsets (measured).
+_THOROUGH = 4000
+
+#: Relative slack of the test at T, so that a plan of exactly T is found in spite of float noise in prefix sums.
+_NOISE = 1e-11
+
+
+@inner()
+def boundary(profile, lattice, q, i, j):
+    """Least time of the transfers over the boundary of stage j minus i (times d)."""
+    return _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
+                     lattice.crossing_edges, profile.source, lattice.bits, q, i, j)  # fmt: skip
+
+
+@inner()
+def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, source, bits, q, i, j):
+    """As `boundary`, on the arrays it needs: handing over whole tuples costs more than the sum itself."""
+    total = entering[q, j] + leaving[q, i]
+    for z in range(crossing_start[i], crossing_start[i + 1]):
+        e = crossing_edges[z]
+        if not has(bits, j, source[e]):  # jumps past the stage
+            total -= edge_both[q, e]
+    return total
+
+
+@kernel(PROFILE, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS)
+def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch, static):
+    """Nodes of stage j minus i and the options of each: time with boundary transfers, weight, memory a and b.
+
+    Returns the number of nodes. ``base + resync[d] * weight`` is d times an option's share of the stage's time.
+    """
+    m, z = 0, 0
+    start[0] = 0
+    for v in range(profile.num_tmpcs.shape[1]):
+        if not has(bits, j, v) or has(bits, i, v):
+            continue
+        nodes[m] = v
+        for x in range(profile.num_tmpcs[q, v]):
+            share = profile.time[q, v, x]
+            for y in range(profile.in_start[v], profile.in_start[v + 1]):
+                e = profile.in_edges[y]
+                if not has(bits, j, profile.source[e]):
+                    share += profile.volume_in[q, e, x]
+            for y in range(profile.out_start[v], profile.out_start[v + 1]):
+                e = profile.out_edges[y]
+                if has(bits, i, profile.target[e]):
+                    share += profile.volume_out[q, e, x]
+            base[z], weight[z] = share, profile.weight[q, v, x]
+            per_microbatch[z], static[z] = profile.per_microbatch[q, v, x], profile.static[q, v, x]
+            z += 1
+        m += 1
+        start[m] = z
+    return m
+
+
+@inner()
+def saving_order(profile, q, y, owner, rise, saving):
+    """Hull increments of all nodes at degree q and y micro-batches in flight, best ratio first; their number.
+
+    Only for uniform degrees, where a TMPC's extra cost does not depend on the stage.
+    """
+    n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
+    node, extra, saved = np.empty(n * X, np.int64), np.empty(n * X), np.empty(n * X)
+    taken = np.empty(X, np.bool_)
+    m = ZERO
+    for v in range(n):
+        count = profile.num_tmpcs[q, v]
+        if count < 2:
+            continue
+        at = 0
+        for x in range(1, count):
+            if profile.time[q, v, x] < profile.time[q, v, at]:
+                at = x
+        # the fastest; `fast_*` sums take the same one, so ties in time stay on the hull with rise 0
+        taken[:] = False
+        while True:
+            best, best_ratio = -1, np.inf
+            here = profile.per_microbatch[q, v, at] * y + profile.static[q, v, at]
+            for x in range(count):
+                down = here - (profile.per_microbatch[q, v, x] * y + profile.static[q, v, x])
+                up = profile.time[q, v, x] - profile.time[q, v, at]
+                if down <= 0 or taken[x] or up < 0:
+                    continue
+                ratio = up / down
+                if ratio < best_ratio:
+                    best, best_ratio = x, ratio
+            if best < 0:
+                break
+            there = profile.per_microbatch[q, v, best] * y + profile.static[q, v, best]
+            node[m], extra[m], saved[m] = v, profile.time[q, v, best] - profile.time[q, v, at], here - there
+            taken[best] = True
+            at = best
+            m += 1
+    order = ratio_order(node, extra, saved, m)
+    for r in range(m):
+        owner[r], rise[r], saving[r] = node[order[r]], extra[order[r]], saved[order[r]]
+    return m
+
+
+@inner()
+def _sum_savings(bits, owner, rise, saving, m, sum_rise, sum_saving):
+    """Running sums of a saving order over every downset, shape (D, m): a stage's are the difference of two rows."""
+    for i in range(bits.shape[0]):
+        total_rise, total_saving = 0.0, 0.0
+        for r in range(m):
+            if has(bits, i, owner[r]):
+                total_rise += rise[r]
+                total_saving += saving[r]
+            sum_rise[i, r], sum_saving[i, r] = total_rise, total_saving
+
+
+@inner()
+def saving_cost(i, j, rise, saving, m, sum_rise, sum_saving, need):
+    """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done."""
+    if m == 0 or sum_saving[j, m - 1] - sum_saving[i, m - 1] < need:
+        return np.inf, np.inf
+    low, high = 0, m - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if sum_saving[j, middle] - sum_saving[i, middle] >= need:
+            high = middle
+        else:
+            low = middle + 1
+    spent = 0.0
+    if low > 0:
+        spent = sum_rise[j, low - 1] - sum_rise[i, low - 1]
+        need -= sum_saving[j, low - 1] - sum_saving[i, low - 1]
+    return spent + rise[low] * (need / saving[low]), sum_rise[j, low] - sum_rise[i, low]
+
+
+@inner()
+def walk_savings(bits, i, j, owner, rise, saving, m, need):
+    """As ``saving_cost`` where running sums would take too much memory."""
+    spent = 0.0
+    for r in range(m):
+        v = owner[r]
+        if not has(bits, j, v) or has(bits, i, v):
+            continue
+        if saving[r] >= need:
+            return spent + rise[r] * (need / saving[r]), spent + rise[r]
+        need -= saving[r]
+        spent += rise[r]
+    return np.inf, np.inf
+
+
+@inner()
+def _first_at_least(degrees, wanted):
+    """Least index of a degree >= ``wanted`` (np.searchsorted takes a second to compile)."""
+    low, high = 0, len(degrees)
+    while low < high:
+        middle = (low + high) >> 1
+        if degrees[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner()
+def first_degree(degrees, resync, index, base, weight, limit):
+    """Least index >= ``index`` whose d satisfies base + resync[d] weight <= d limit; len(degrees) if there is none.
+
+    The left side does not fall with d, so raising d to what it asks for never jumps over a solution.
+    """
+    while index < len(degrees):
+        cost = base + resync[index] * weight
+        if cost <= degrees[index] * limit:
+            return index
+        wanted = cost / limit * (1 - 1e-12) if limit > 0 else np.inf
+        if not wanted <= degrees[-1]:
+            return len(degrees)
+        index += 1
+        if degrees[index - 1] + 1 < wanted:
+            index = max(index, _first_at_least(degrees, wanted))
+    return index
+
+
+@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS)
+def devices_for_rest(profile, lattice, limit, rest, useful):
+    """``rest[i]``: a lower bound on the devices for all nodes outside downset i in stages of time <= ``limit``.
+
+    The downsets that some plan may pass through end ``useful``, ascending; the result is where they begin. Where one
+    tensor-parallel degree leaves one label a downset, or the lattice is large, the work bound is all that pays;
+    else the recursion of the threshold test runs from the other end, as if micro-batches in flight cost no memory.
+    """
+    bits, work, D, K = lattice.bits, lattice.work, lattice.bits.shape[0], profile.num_devices
+    full = D - 1
+    thorough = len(profile.tp_degrees) > 1 and D <= _THOROUGH
+    rest[:] = NO_DEVICES
+    rest[full] = 0
+    useful[full] = full
+    begin = full
+    for i in range(full - 1, -1, -1):
+        before = 0 if i == 0 else _devices_for(work[i], limit)
+        behind = _devices_for(work[full] - work[i], limit)
+        if before + behind > K:
+            continue
+        if thorough:
+            most = work[i] + (K - before) * limit
+            for z in range(begin, D):
+                j = useful[z]
+                if work[j] > most:
+                    break
+                if subset(bits, i, j):
+                    most_k = min(K - before, rest[i] - 1) - rest[j]
+                    rest[i] = min(rest[i], rest[j] + _stage_devices(profile, lattice, i, j, limit, most_k))
+        else:
+            rest[i] = behind
+        if rest[i] < NO_DEVICES:
+            begin -= 1
+            useful[begin] = i
+    return begin
+
+
+@inner()
+def _stage_devices(profile, lattice, i, j, limit, most_k):
+    """Fewest devices, up to ``most_k``, that run stage j minus i in time ``limit``, at the least memory it may need."""
+    degrees, tp = profile.dp_degrees, profile.tp_degrees
+    in_flight = 1 if i == 0 else 2
+    fewest = NO_DEVICES
+    for q in range(len(tp)):
+        most_d = most_k // tp[q]
+        if most_d < 1:
+            break
+        base = lattice.time[q, j] - lattice.time[q, i]
+        if base > most_d * limit or lattice.missing[q, j] != lattice.missing[q, i]:
+            continue
+        light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
+        if light_a * in_flight + lattice.light_static[q, j] - lattice.light_static[q, i] > profile.memory:
+            continue
+        index = first_degree(degrees, profile.resync, ZERO, base + boundary(profile, lattice, q, i, j),
+                             lattice.weight[q, j] - lattice.weight[q, i], limit)  # fmt: skip
+        if index < len(degrees) and degrees[index] <= most_d:
+            fewest = degrees[index] * tp[q]
+            most_k = fewest - 1
+    return fewest
+
+
+@inner()
+def _devices_for(work, limit):
+    """A lower bound on the devices that run a non-empty set of nodes with that much work."""
+    if not 0 < work < np.inf:
+        return 1
+    return np.int64(min(max(1.0, np.ceil(work / limit * (1 - 1e-12) - 1e-9)), NO_DEVICES)) if limit > 0 else NO_DEVICES
+
+
+@kernel(PROFILE, LATTICE, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, SCRATCH, INTS, FLAG)
+def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d,
+                   scratch, stats, flag):  # fmt: skip
+    """Is there a plan with every stage's time <= T?
+
+    ``labels[i, s]`` becomes the fewest devices that run downset i in stages of time <= T whose data-parallel degrees
+    sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are filled by `devices_for_rest`. A label
+    with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
+    at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` asks for
+    one given sum (then every s and d counts).
+
+    Returns ``s`` of a complete plan, -1 if there is none (a proof), -2 if stopped. ``fewest`` searches on for the plan
+    with the fewest devices. ``stats``: pairs, knapsack relaxations, knapsack searches.
+    """
+    bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
+    degrees, resync, K, S, M = profile.dp_degrees, profile.resync, profile.num_devices, profile.max_s, profile.memory
+    tp, P, full = profile.tp_degrees, len(profile.tp_degrees), D - 1
+    limit = T * (1 + _NOISE)
+    begin = devices_for_rest(profile, lattice, limit, rest, useful)
+    if rest[0] > K:
+        return -1
+    slot_of, steps, owner, rise, saving = scratch.slot_of, scratch.steps, scratch.owner, scratch.rise, scratch.saving
+    sum_rise, sum_saving, summed = scratch.sum_rise, scratch.sum_saving, scratch.sum_rise.shape[0] > 0
+    labels[:, :] = NO_DEVICES
+    labels[0, 0] = 0
+    label_s, label_k = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
+    for a in range(begin, D - 1):
+        i = useful[a]
+        if flag[0] != 0:
+            return -2
+        count, least = 0, NO_DEVICES
+        for s in range(S + 1):
+            k = labels[i, s]
+            if k + rest[i] <= K and (k < least or exactly):
+                label_s[count], label_k[count] = s, k
+                count += 1
+                least = min(least, k)
+        if count == 0:
+            continue
+        most = work[i] + (K - least) * limit  # a stage of d t <= K - least devices does at most that much more
+        for b in range(a + 1, D):
+            j = useful[b]
+            if work[j] > most:
+                break
+            most_k = K - rest[j] - least
+            if most_k < 1 or not subset(bits, i, j):
+                continue
+            stats[0] += 1
+            for q in range(P):
+                most_d = most_k // tp[q]
+                if most_d < 1:
+                    break
+                if lattice.missing[q, j] != lattice.missing[q, i]:
+                    continue
+                base = lattice.time[q, j] - lattice.time[q, i]
+                if base > most_d * limit:
+                    continue
+                base += _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
+                                  lattice.crossing_edges, profile.source, bits, q, i, j)  # fmt: skip
+                weight = lattice.weight[q, j] - lattice.weight[q, i]
+                light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
+                light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
+                fast_a = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
+                fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i]
+                uniform = profile.uniform[q] != 0
+                scratch.size[0] = -1  # the stage is not assembled yet
+                first = 0
+                last_index, last_y, last_fits, last_extra = -1, 0, FOUND, 0.0
+                for z in range(count):
+                    s0, k0 = label_s[z], label_k[z]
+                    index = first
+                    while True:
+                        index = first_degree(degrees, resync, index, base, weight, limit)
+                        if index == len(degrees) or degrees[index] > most_d:
+                            break
+                        d = degrees[index]
+                        in_flight = 1 + (s0 + d - 1) // d
+                        fits, extra = FOUND, 0.0
+                        if index == last_index and in_flight == last_y:  # neighbouring labels often ask the same
+                            fits, extra = last_fits, last_extra
+                        elif light_a * in_flight + light_b > M:
+                            fits, extra = NONE, np.inf
+                        elif not uniform or fast_a * in_flight + fast_b > M:
+                            fits = UNKNOWN
+                            if uniform:
+                                slot = slot_of[q, in_flight]
+                                if slot < 0:
+                                    slot = new_slot(profile, bits, q, in_flight, scratch)
+                                stats[1] += 1
+                                need = fast_a * in_flight + fast_b - M
+                                if summed:
+                                    extra, greedy = saving_cost(i, j, rise[slot], saving[slot], steps[slot],
+                                                                 sum_rise[slot], sum_saving[slot], need)  # fmt: skip
+                                else:
+                                    extra, greedy = walk_savings(bits, i, j, owner[slot], rise[slot], saving[slot],
+                                                                  steps[slot], need)  # fmt: skip
+                                slack = d * limit - base - resync[index] * weight
+                                if extra == np.inf or extra > slack + 1e-12 * d * limit:  # also if slack is infinite
+                                    fits = NONE
+                                elif greedy <= slack:
+                                    fits = FOUND
+                            if fits == UNKNOWN:
+                                stats[2] += 1
+                                fits = search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag)
+                                if fits == STOPPED:
+                                    return -2
+                            last_index, last_y, last_fits, last_extra = index, in_flight, fits, extra
+                        if fits == FOUND:
+                            k, s = k0 + d * tp[q], s0 + d
+                            if s <= S and k + rest[j] <= K and k < labels[j, s]:
+                                labels[j, s], back_set[j, s], back_q[j, s], back_d[j, s] = k, i, q, d
+                                if j == full and not fewest and (not exactly or s == S):
+                                    return s
+                            if not exactly:
+                                break
+                            index += 1
+                            continue
+                        index = _next_degree(degrees, resync, index, s0, in_flight, base + extra, weight, limit)
+                    if not exactly:
+                        first = index  # a larger s never allows a smaller d
+                        if index == len(degrees) or degrees[index] > most_d or s0 + degrees[index] > S:
+                            break
+    best, least = -1, K + 1
+    for s in range(S + 1):
+        if labels[full, s] < least and (not exactly or s == S):
+            best, least = s, labels[full, s]
+    return best
+
+
+@inner()
+def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
+    """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
+    if in_flight <= 2:
+        fewer = len(degrees)  # no d brings it down: 1 + ceil(s0 / d) is 1 if s0 = 0 and at least 2 otherwise
+    else:
+        fewer = _first_at_least(degrees, (s0 + in_flight - 3) // (in_flight - 2))
+    slower = first_degree(degrees, resync, index + 1, base, weight, limit) if base < np.inf else len(degrees)
+    return max(index + 1, min(fewer, slower))
+
+
+@inner()
+def new_slot(profile, bits, q, in_flight, scratch):
+    """Make the saving order at (q, y) and, where there is room, its sums; the row that holds it."""
+    slot = scratch.next_slot[0]
+    if slot == len(scratch.steps):  # full: start over
+        scratch.slot_of[:, :] = -1
+        slot = 0
+    scratch.next_slot[0] = slot + 1
+    scratch.slot_of[q, in_flight] = slot
+    owner, rise, saving = scratch.owner[slot], scratch.rise[slot], scratch.saving[slot]
+    scratch.steps[slot] = saving_order(profile, q, in_flight, owner, rise, saving)
+    if scratch.sum_rise.shape[0] > 0:
+        _sum_savings(bits, owner, rise, saving, scratch.steps[slot], scratch.sum_rise[slot], scratch.sum_saving[slot])
+    return slot
+
+
+@inner()
+def search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
+    """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED."""
+    if scratch.size[0] < 0:
+        scratch.size[0] = assemble(profile, bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
+                                   scratch.weight, scratch.per_microbatch, scratch.static)  # fmt: skip
+    m = scratch.size[0]
+    for x in range(scratch.start[m]):
+        scratch.cost[x] = scratch.base[x] + profile.resync[index] * scratch.weight[x]
+        scratch.memory[x] = scratch.per_microbatch[x] * in_flight + scratch.static[x]
+    budget = profile.dp_degrees[index] * limit
+    return decide(m, scratch.start, scratch.cost, scratch.memory, profile.memory, budget, scratch.choice, flag)
+
+
+compile_kernels(__name__)

@@ -1,0 +1,155 @@
+"""Compiled loops of the published dynamic program over downsets.
+
+Source: Piper, section 4 (the recursion for dp[D][k][s]) and Appendix D.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
+from formulations.stage_partitioning.kernels.bitsets import has, subset
+from formulations.stage_partitioning.kernels.labels import assemble, boundary, first_degree, saving_order
+from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating
+from formulations.tmpc_knapsack.kernels.search import solve_arrays
+
+RERANK, SORT_ONCE, TRUNCATING, EXACT = 0, 1, 2, 3
+
+STOPPED = -1.0
+
+
+@kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG)
+def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order, scratch, choose, flag):
+    """TPS(S, t, d, s) of stage S = j minus i: time per sample with TMPCs chosen by ``rule``; inf if none fits.
+
+    ``order[q, y]`` holds the swaps of pairs of TMPCs sorted once (`swap_orders`), which serves the first two rules
+    where no node has a third TMPC and their order does not depend on the stage. With ``choose``, the choice is left
+    in ``scratch`` (nodes, choice; ``size[0]`` nodes). STOPPED if ``flag`` was raised.
+    """
+    d, resync = profile.dp_degrees[index], profile.resync[index]
+    if not choose and order.use[q] and rule <= SORT_ONCE:
+        cost = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+        cost += resync * (lattice.weight[q, j] - lattice.weight[q, i])
+        excess = (lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]) * in_flight
+        excess += lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
+        for r in range(order.length[q, in_flight]):
+            if excess <= 0:
+                return cost / d
+            v = order.owner[q, in_flight, r]
+            if has(lattice.bits, j, v) and not has(lattice.bits, i, v):
+                excess -= order.saving[q, in_flight, r]
+                cost += order.rise[q, in_flight, r]
+        return cost / d if excess <= 0 else np.inf
+    if scratch.size[0] < 0:
+        scratch.size[0] = assemble(profile, lattice.bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
+                                   scratch.weight, scratch.per_microbatch, scratch.static)  # fmt: skip
+    m = scratch.size[0]
+    options = scratch.start[m]
+    for x in range(options):
+        scratch.cost[x] = scratch.base[x] + resync * scratch.weight[x]
+        scratch.memory[x] = scratch.per_microbatch[x] * in_flight + scratch.static[x]
+    start, cost, memory, choice = (
+        scratch.start[: m + 1],
+        scratch.cost[:options],
+        scratch.memory[:options],
+        scratch.choice[:m],
+    )
+    if rule == RERANK:
+        return rerank(start, cost, memory, capacity, choice) / d
+    if rule == SORT_ONCE:
+        return sort_once(start, cost, memory, capacity, choice) / d
+    if rule == TRUNCATING:
+        return truncating(start, cost, memory, capacity, choice) / d
+    found = solve_arrays(start, cost, memory, capacity, choice, flag)
+    return STOPPED if flag[0] != 0 else found / d
+
+
+@kernel(PROFILE, SWAP_ORDERS)
+def swap_orders(profile, order):
+    """Fill ``order``: for every degree whose nodes have at most two TMPCs, the swaps by ratio, for every y."""
+    for q in range(len(profile.tp_degrees)):
+        if not order.use[q]:
+            continue
+        for y in range(1, order.length.shape[1]):
+            order.length[q, y] = saving_order(profile, q, y, order.owner[q, y], order.rise[q, y], order.saving[q, y])
+
+
+@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SWAP_ORDERS, SCRATCH, INTS, FLAG)
+def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, order, scratch,
+               stats, flag):  # fmt: skip
+    """dp[D][k][s] for all downsets D, as far as plans of time <= ``cutoff`` need it.
+
+    dp[i][k][s] is ``table[offset[i] + s * width[i] + k - low[i]]`` for low[i] <= k < low[i] + width[i]: fewer devices
+    cannot run downset i within the cutoff, more would be missing for the rest. ``smallest[i]``, ``largest[i]``: the
+    range of s with a finite entry. Order of the loops: D, D', t, d, s, k. ``stats``: pairs, knapsacks, updates.
+    Returns False if stopped.
+    """
+    bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
+    degrees, resync, tp, S = profile.dp_degrees, profile.resync, profile.tp_degrees, profile.max_s
+    smallest[:], largest[:] = S + 1, -1
+    smallest[0], largest[0] = 0, 0
+    for j in range(1, D):
+        if width[j] <= 0:
+            continue
+        high_j = low[j] + width[j] - 1
+        for i in range(j):
+            if flag[0] != 0:
+                return False
+            if largest[i] < 0 or work[j] - work[i] > (high_j - low[i]) * cutoff or not subset(bits, i, j):
+                continue
+            stats[0] += 1
+            for q in range(len(tp)):
+                t = tp[q]
+                if lattice.missing[q, j] != lattice.missing[q, i]:
+                    continue
+                base = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+                weight = lattice.weight[q, j] - lattice.weight[q, i]
+                light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
+                light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
+                scratch.size[0] = -1
+                index = 0
+                while True:
+                    index = first_degree(degrees, resync, index, base, weight, cutoff)
+                    if index == len(degrees) or degrees[index] * t > high_j - low[i]:
+                        break
+                    d, known, tps = degrees[index], 0, np.inf
+                    for s in range(smallest[i] + d, min(largest[i] + d, S) + 1):
+                        in_flight = (s + d - 1) // d
+                        if light_a * in_flight + light_b > profile.memory:
+                            break
+                        if in_flight != known:
+                            known = in_flight
+                            stats[1] += 1
+                            tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order,
+                                            scratch, False, flag)  # fmt: skip
+                            if tps == STOPPED:
+                                return False
+                        if tps <= cutoff:
+                            updated = _update(low, width, offset, table, i, j, s, d, t, tps)
+                            if updated > 0:
+                                stats[2] += updated
+                                smallest[j], largest[j] = min(smallest[j], s), max(largest[j], s)
+                    index += 1
+    return True
+
+
+@inner()
+def _update(low, width, offset, table, i, j, s, d, t, tps):
+    """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that takes."""
+    first = max(low[j], low[i] + d * t)
+    last = low[j] + width[j] - 1
+    if i > 0:
+        last = min(last, low[i] + width[i] - 1 + d * t)
+    to = offset[j] + s * width[j] - low[j]
+    if i == 0:
+        for k in range(first, last + 1):
+            table[to + k] = min(table[to + k], tps)
+    else:
+        frm = offset[i] + (s - d) * width[i] - low[i] - d * t
+        for k in range(first, last + 1):
+            table[to + k] = min(table[to + k], max(table[frm + k], tps))
+    return max(0, last - first + 1)
+
+
+compile_kernels(__name__)

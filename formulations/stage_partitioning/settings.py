@@ -1,0 +1,144 @@
+"""What a caller may change of a stage-partitioning instance: the family's settings, and their order of application.
+
+Order: ``layers``, ``first``, ``tp``, ``forbid-tmpc``, ``linearize``, then the numbers and the cost model, then
+``time-unit`` and last ``fix-units``. Everything given is recorded in the instance's ``options``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Setting
+from instances import stage_edits
+from instances.errors import InstanceError, closest
+from instances.parameters import one_of, parse_count, parse_degrees, parse_flag, parse_names, within
+from instances.published import UNIT_WARNING
+from instances.stage_partitioning import CostModel, StageInstance
+from instances.units import parse_bandwidth, parse_bytes
+
+#: How many of each time unit make a second.
+PER_SECOND = {"s": 1, "ms": 1000}
+
+
+def _order(value: Any) -> str:
+    """One topological order by name; several of them are `planner.studies.orders`' business."""
+    known = " or ".join(stage_edits.ORDERS)
+    if isinstance(value, str) and "," in value:
+        raise ValueError(f"one order here, {known}: only solve without --batch-size takes several")
+    return one_of(*stage_edits.ORDERS)(value)
+
+
+OVERRIDES: tuple[Setting, ...] = (
+    Setting("devices", parse_count, "number of devices K", metavar="K"),
+    Setting("memory", within(parse_bytes), "memory per device: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"),
+    Setting(
+        "bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth, such as 25GiB/s; taken per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "microbatches", parse_count, "micro-batches in a batch N: bounds the sum of data-parallel degrees", metavar="N"
+    ),
+    Setting("cost-model", one_of(*CostModel), "paper: any degree; released: divisors of N", metavar="paper|released"),
+    Setting("exactly", parse_flag, "data-parallel degrees sum to exactly N", is_flag=True),
+    Setting("max-dp", parse_count, "largest data-parallel degree of a stage", metavar="D"),
+    Setting("tp", parse_degrees, "tensor-parallel degrees to keep, such as 1 or 1,2", metavar="T,..."),
+    Setting("forbid-tmpc", parse_names, "TMPCs to drop, such as 'activation recomp'", metavar="ID,..."),
+    Setting("layers", parse_count, "transformer layers: lengthens a published BERT", metavar="L"),
+    Setting("first", parse_count, "only the first nodes in topological order (ties by id)", metavar="COUNT"),
+    Setting(
+        "linearize",
+        _order,
+        "stages are intervals of a topological order; for solve several with commas, the best is kept",
+        metavar="|".join(stage_edits.ORDERS),
+    ),
+    Setting("time-unit", one_of(*PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
+    Setting("fix-units", parse_flag, "the bandwidth is per second: convert it to the time unit", is_flag=True),
+)
+
+_EDITS: dict[str, Callable[[StageInstance, Any], StageInstance]] = {
+    "layers": stage_edits.lengthened,
+    "first": stage_edits.first_nodes,
+    "tp": stage_edits.with_degrees,
+    "forbid-tmpc": stage_edits.without_tmpcs,
+    "linearize": stage_edits.linearised,
+}
+_FIELDS = {
+    "devices": "num_devices",
+    "memory": "memory_bytes",
+    "bandwidth": "bandwidth",
+    "microbatches": "num_microbatches",
+    "cost-model": "cost_model",
+    "exactly": "exactly",
+    "max-dp": "max_dp_degree",
+}
+
+
+def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> StageInstance:
+    """The instance as the caller declares it.
+
+    Parameters
+    ----------
+    overrides
+        Values by setting name (dashes or underscores), as text or parsed; ``None`` and ``False`` mean not given.
+    where
+        Names the instance in errors.
+
+    Raises
+    ------
+    InstanceError
+        Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
+    """
+    given = _parsed(overrides, where)
+    for name, edit in _EDITS.items():
+        if name in given:
+            try:
+                instance = edit(instance, given[name])
+            except ValueError as error:
+                raise InstanceError.at(where, f"--{name}", _plain(given[name]), str(error)) from None
+    fields = {field: given[name] for name, field in _FIELDS.items() if name in given}
+    if "cost_model" in fields:
+        fields["cost_model"] = CostModel(fields["cost_model"])
+    instance = _with_units(replace(instance, **fields), given)
+    recorded = {name: _plain(value) for name, value in given.items()}
+    return replace(instance, options={**instance.options, **recorded})
+
+
+def _parsed(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
+    settings = {setting.name: setting for setting in OVERRIDES}
+    given = {}
+    for key, value in overrides.items():
+        name = key.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if name not in settings:
+            raise InstanceError.at(where, f"--{name}", value, f"a setting that exists{closest(name, settings)}")
+        try:
+            given[name] = settings[name].parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
+    return given
+
+
+def _with_units(instance: StageInstance, given: Mapping[str, Any]) -> StageInstance:
+    """The time unit given, and a bandwidth per that unit, or the warning that it may be per second."""
+    unit = given.get("time-unit", instance.time_unit)
+    doubtful = UNIT_WARNING in instance.warnings or "bandwidth" in given or "time-unit" in given
+    warnings = [warning for warning in instance.warnings if warning != UNIT_WARNING]
+    bandwidth = instance.bandwidth
+    if doubtful and PER_SECOND[unit] != 1:
+        if "fix-units" in given:
+            bandwidth /= PER_SECOND[unit]
+        else:
+            warnings.append(UNIT_WARNING)
+    return replace(instance, time_unit=unit, bandwidth=bandwidth, warnings=tuple(warnings))
+
+
+def _plain(value: Any) -> str | int | float | bool:
+    """A value as results and JSON show it."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return value if isinstance(value, bool | int | float) else str(value)

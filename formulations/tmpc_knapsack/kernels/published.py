@@ -1,0 +1,105 @@
+"""Compiled bang-per-buck heuristics on plain arrays (laid out as in kernels.py).
+
+Each takes ``(node_start, time, memory, capacity, choice_out)``, writes its choice, and returns its total time, ``inf``
+if none fits. All start from the fastest option of every node and stop as soon as the choice fits. Ties go to the
+lowest node, then to the lowest option.
+
+Source: Piper, section 4, "The knapsack subproblem" (re-ranking); the released program (sort once; truncating).
+"""
+
+# mypy: disallow_untyped_decorators=False
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from formulations.compiled import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
+from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK, chosen_sum
+
+
+@inner()
+def _fastest(node_start: Any, time: Any, choice: Any) -> None:
+    for v in range(len(choice)):
+        first = node_start[v]
+        best = first
+        for j in range(first + 1, node_start[v + 1]):
+            if time[j] < time[best]:
+                best = j
+        choice[v] = best - first
+
+
+@inner()
+def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, truncate: Any) -> Any:
+    """Swap in the option with the most bytes saved per time added, over and over; returns the total time."""
+    _fastest(node_start, time, choice)
+    while True:
+        excess = chosen_sum(node_start, memory, choice) - limit
+        if excess <= 0:
+            return chosen_sum(node_start, time, choice)
+        node, option, highest = -1, -1, -1.0
+        for v in range(len(choice)):
+            current = node_start[v] + choice[v]
+            for j in range(node_start[v], node_start[v + 1]):
+                saved = memory[current] - memory[j]
+                if saved <= 0:
+                    continue
+                added = time[j] - time[current]
+                if truncate:
+                    saved = min(saved, excess)
+                ratio = saved / added if added > 0 else np.inf
+                if ratio > highest:
+                    node, option, highest = v, j, ratio
+        if node < 0:
+            return np.inf
+        choice[node] = option - node_start[node]
+
+
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
+def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
+    """The paper's rule: all options compete anew after every swap."""
+    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, False)
+
+
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
+def truncating(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
+    """As ``rerank``, but bytes saved beyond what is still needed do not count."""
+    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, True)
+
+
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
+def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
+    """The released program's rule: swaps sorted once by time added per byte saved; at most two options per node."""
+    limit = capacity * MEMORY_SLACK
+    n = len(choice_out)
+    _fastest(node_start, time, choice_out)
+    price, order = np.empty(n), np.empty(n, np.int64)
+    count = 0
+    for v in range(n):
+        if node_start[v + 1] - node_start[v] < 2:
+            continue
+        current, other = node_start[v] + choice_out[v], node_start[v] + 1 - choice_out[v]
+        saved = memory[current] - memory[other]
+        if saved > 0:
+            price[v] = (time[other] - time[current]) / saved
+            at = count
+            while at > 0 and price[order[at - 1]] > price[v]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = v
+            count += 1
+    held = chosen_sum(node_start, memory, choice_out)
+    for i in range(count):
+        # A running sum is exact for whole bytes; only a fraction's rounding calls for the full sum.
+        if held <= limit and chosen_sum(node_start, memory, choice_out) <= limit:
+            break
+        v = order[i]
+        held -= memory[node_start[v] + choice_out[v]] - memory[node_start[v] + 1 - choice_out[v]]
+        choice_out[v] = 1 - choice_out[v]
+    if chosen_sum(node_start, memory, choice_out) > limit:
+        return np.inf
+    return chosen_sum(node_start, time, choice_out)
+
+
+compile_kernels(__name__)

@@ -1,0 +1,1 @@
+"""Measurements: suites of cases, rows, folders that are continued."""

@@ -1,0 +1,126 @@
+"""Suites of benchmark cases: built in (`SUITES`), or a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from instances.errors import InstanceError
+from planner.dispatch import AUTO
+from planner.errors import UsageError
+from planner.inputs.loading import catalog, published_file
+from planner.inputs.reading import parse_json, read_text
+
+#: How Piper's published inputs are declared where its released program is compared.
+RELEASED = {"cost_model": "released", "bandwidth": "25GiB/s"}
+#: Stands for every method that supports the instance and predicts a sane effort.
+EVERY = "*"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An instance, how it is declared, and the methods to measure; ``reference_s`` is another program's CPU time."""
+
+    instance: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    methods: tuple[str, ...] = (AUTO,)
+    reference_s: float | None = None
+
+
+def cases(
+    instances: Sequence[str],
+    suite: str | None,
+    methods: Sequence[str] | None,
+    settings: Mapping[str, Any],
+    inputs: str | None,
+) -> list[Case]:
+    """The cases asked for: every instance with the same settings, and those of the suite.
+
+    ``suite`` is a name of `SUITES` or a file of JSON lines ``{"instance", "settings", "methods"}``; ``methods``, if
+    given, replace the suite's own.
+    """
+    given = {name: value for name, value in settings.items() if value is not None and value is not False}
+    found = [Case(name, given, tuple(methods or (AUTO,))) for name in instances]
+    if suite is not None:
+        of_suite = SUITES[suite](inputs) if suite in SUITES else list(_read_suite(suite))
+        found += [
+            replace(case, settings={**case.settings, **given}, methods=tuple(methods or case.methods))
+            for case in of_suite
+        ]
+    if not found:
+        raise UsageError.at("bench", "nothing", "an INSTANCE or --suite")
+    return found
+
+
+def piper_suite(inputs: str | None) -> list[Case]:
+    """Piper's published inputs at the sizes where speed is judged, with the released program's CPU time if known."""
+    both, exact = ("exact", "piper"), ("exact",)
+    bert, resnet, gnmt = "bert32a100.json", "resnet.json", "gnmt.json"
+    sized = [
+        (bert, {"devices": 64, "memory": "8GiB", "microbatches": 512}, both),
+        (bert, {"devices": 512, "memory": "8GiB", "microbatches": 1920}, both),
+        (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 1920}, exact),
+        (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 512, "layers": 64}, exact),
+        (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 64}, exact),
+        (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 96}, exact),
+        (resnet, {"devices": 32, "memory": "2GiB", "microbatches": 7680}, both),
+        (resnet, {"devices": 128, "memory": "1GiB", "microbatches": 7680}, both),
+        (resnet, {"devices": 128, "memory": "2GiB", "microbatches": 7680}, both),
+        (gnmt, {"devices": 8, "memory": "1.2GiB"}, exact),
+        (gnmt, {"devices": 2, "memory": "2.5GiB"}, exact),
+    ]
+    released = _released_times(inputs)
+    return [Case(name, {**RELEASED, **size}, methods, released.get(_key(name, size))) for name, size, methods in sized]
+
+
+def whole_catalog(_inputs: str | None) -> list[Case]:
+    """Every instance of the catalog as it is, with every method that fits it: no published inputs, no download."""
+    return [Case(name, methods=(EVERY,)) for name in catalog()]
+
+
+#: The suites that are built in: what makes their cases, given the folder of published inputs.
+SUITES: Mapping[str, Callable[[str | None], list[Case]]] = {"all": whole_catalog, "piper": piper_suite}
+
+
+def _read_suite(path: str) -> Iterator[Case]:
+    for count, line in enumerate(read_text(Path(path)).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {count}"
+        content = parse_json(line, where)
+        if not isinstance(content, dict) or not isinstance(content.get("instance"), str):
+            raise InstanceError.at(where, "case", line, 'an object with "instance"')
+        settings, methods = content.get("settings", {}), content.get("methods", [AUTO])
+        if not isinstance(settings, dict):
+            raise InstanceError.at(where, "settings", settings, "an object")
+        if not isinstance(methods, list) or not methods or not all(isinstance(name, str) for name in methods):
+            raise InstanceError.at(where, "methods", methods, "a list of names")
+        yield Case(
+            content["instance"], {name.replace("-", "_"): value for name, value in settings.items()}, tuple(methods)
+        )
+
+
+def _released_times(inputs: str | None) -> dict[tuple[Any, ...], float]:
+    """CPU seconds of the released program by size, where the published measurements are to be had."""
+    path = published_file("released_results.jsonl", inputs)
+    if path is None:
+        return {}
+    rows = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
+    return {
+        (
+            f"{row['instance']}.json",
+            row["num_devices"],
+            f"{row['memory_gib']}GiB",
+            row["num_microbatches"],
+            row["transformer_layers"] or 32,
+        ): row["released_cpu_s"]
+        for row in rows
+        if row["mode"] == "full"
+    }
+
+
+def _key(name: str, size: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (name, size["devices"], size["memory"], size.get("microbatches"), size.get("layers", 32))

@@ -1,0 +1,151 @@
+"""Extract the knapsack subproblems of a Piper run into a file of rows that ``planner solve FILE#ROW`` reads.
+
+Source: Piper, Appendix C (its sample of knapsack instances).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from formulations.stage_partitioning.studies.subproblems import Calls, Options, Origin
+from formulations.tmpc_knapsack import FAMILY as KNAPSACK
+from instances.stage_partitioning import StageInstance
+from planner.census.run import chunks_of, sampled
+from planner.errors import UsageError
+from planner.inputs.files import drafted
+from planner.inputs.loading import admitted, family_of
+from planner.inputs.rows import SUFFIXES, pyarrow
+from planner.show.tables import as_json
+
+#: Rows that are held in memory, and of a row group of the parquet file.
+_BLOCK = 20_000
+
+
+class Sink(Protocol):
+    """Where rows go."""
+
+    def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
+        """Append the instances that arise there."""
+
+
+def extract(
+    instance: Any, out: str, *, problem: str = "tmpc_knapsack", sample: int | None = None, seed: int = 0,
+    nontrivial: bool = False,
+) -> int:  # fmt: skip
+    """Write the knapsack instances of a Piper run on ``instance`` to ``out``; returns how many.
+
+    Parameters
+    ----------
+    out
+        ``.parquet`` (needs pyarrow) or ``.jsonl``; written whole or not at all.
+    sample, seed
+        That many at random, without repetition; ``None``: all.
+    nontrivial
+        Only those where the fastest TMPCs do not fit together but some choice does.
+
+    Raises
+    ------
+    UsageError
+        Another problem, another kind of file, or a graph with too many downsets.
+    """
+    if problem != KNAPSACK.name:
+        raise UsageError.at("--problem", problem, KNAPSACK.name)
+    instance = admitted(instance)
+    if not isinstance(instance, StageInstance):
+        raise UsageError.at("INSTANCE", family_of(instance).name, "an instance of stage_partitioning")
+    if sample is not None and sample < 0:
+        raise UsageError.at("--sample", sample, "at least 0")
+    path = Path(out)
+    if path.suffix not in SUFFIXES:
+        raise UsageError.at("--out", out, f"a name that ends in {' or '.join(SUFFIXES)}")
+    try:
+        calls = Calls(instance)
+    except ValueError as error:
+        raise UsageError(f"{instance.name}: {error}") from None
+    written = 0
+    with drafted(path) as draft, (_parquet if path.suffix == ".parquet" else _json_lines)(draft, calls) as sink:
+        for block in _blocks(calls, sample, seed, nontrivial):
+            sink.write(calls, block)
+            written += len(block)
+    return written
+
+
+def _blocks(calls: Calls, sample: int | None, seed: int, nontrivial: bool) -> Iterator[list[Origin]]:
+    """The origins asked for, in the order of the walk."""
+    ranges = chunks_of(calls.num_downsets)
+    counts = [calls.count(*each, nontrivial=nontrivial) for each in ranges]
+    if sample is not None:
+        found = list(sampled(calls, ranges, counts, sample, seed, nontrivial=nontrivial))
+        yield from (found[start : start + _BLOCK] for start in range(0, len(found), _BLOCK))
+        return
+    for each, count in zip(ranges, counts, strict=True):
+        for start in range(0, count, _BLOCK):
+            yield calls.pick(*each, np.arange(start, min(start + _BLOCK, count)), nontrivial=nontrivial)
+
+
+@contextmanager
+def _json_lines(draft: Path, _: Calls) -> Iterator[Sink]:
+    class Lines:
+        def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
+            file.writelines(as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n" for origin in origins)
+
+    with draft.open("w", encoding="utf-8") as file:
+        yield Lines()
+
+
+@contextmanager
+def _parquet(draft: Path, calls: Calls) -> Iterator[Sink]:
+    arrow = pyarrow()
+    numbered = all(isinstance(layer.id, int) for layer in calls.instance.layers)
+    node = arrow.int64() if numbered else arrow.string()
+    kinds = {
+        "parent": arrow.string(), "outer": arrow.string(), "inner": arrow.string(),
+        "t": arrow.int64(), "d": arrow.int64(), "y": arrow.int64(), "capacity_bytes": arrow.float64(),
+        "nodes": arrow.list_(node), "options": arrow.list_(arrow.int64()), "tmpcs": arrow.list_(arrow.string()),
+        "time": arrow.list_(arrow.float64()), "memory_bytes": arrow.list_(arrow.float64()),
+    }  # fmt: skip
+    schema = arrow.schema(list(kinds.items()), metadata={"problem": KNAPSACK.name, "schema_version": "1"})
+
+    class Columns:
+        def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
+            rows = _columns(arrow, calls, origins, node)
+            writer.write_table(arrow.table([rows[name] for name in kinds], schema=schema))
+
+    with arrow.parquet.ParquetWriter(draft, schema, compression="zstd") as writer:
+        yield Columns()
+
+
+def _columns(arrow: Any, calls: Calls, origins: Sequence[Origin], node: Any) -> Mapping[str, Any]:
+    """Columns of a block of rows; what the rows of one call share is worked out once."""
+    groups = [
+        (calls.options(first), [first, *rest]) for _, (first, *rest) in groupby(origins, key=lambda each: each[:4])
+    ]
+    facts = [calls.facts(origin) for origin in origins]
+    columns: dict[str, Any] = {name: [each[name] for each in facts] for name in facts[0]}
+    columns["capacity_bytes"] = np.full(len(origins), calls.instance.memory_bytes)
+    sizes = np.concatenate([np.full(len(rows), len(found.nodes)) for found, rows in groups])
+    lengths = np.concatenate([np.full(len(rows), len(found.tmpcs)) for found, rows in groups])
+
+    def repeated(part: str) -> Any:
+        return np.concatenate([np.tile(getattr(found, part), len(rows)) for found, rows in groups])
+
+    def lists(counts: Any, values: Any) -> Any:
+        return arrow.ListArray.from_arrays(arrow.array(np.concatenate([[0], np.cumsum(counts)]), arrow.int32()), values)
+
+    def memory(found: Options, rows: Sequence[Origin]) -> Any:
+        y = np.array([origin.y for origin in rows])[:, None]
+        return (found.per_microbatch * y + found.static).ravel()
+
+    ids = repeated("nodes") if node == arrow.int64() else [str(each) for each in repeated("nodes").tolist()]
+    columns["nodes"] = lists(sizes, arrow.array(ids, node))
+    columns["options"] = lists(sizes, arrow.array(repeated("counts")))
+    columns["tmpcs"] = lists(lengths, arrow.array(repeated("tmpcs").tolist(), arrow.string()))
+    columns["time"] = lists(lengths, arrow.array(repeated("time")))
+    columns["memory_bytes"] = lists(lengths, arrow.array(np.concatenate([memory(*group) for group in groups])))
+    return columns

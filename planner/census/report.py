@@ -1,0 +1,80 @@
+"""Show a census: progress while it runs, tables when it is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from formulations.stage_partitioning.studies.subproblems import EDGES
+from planner.census.run import Census
+from planner.show.tables import number, percent
+from planner.show.terminal import console
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A listener that keeps a bar of chunks on stderr, where a person watches."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done, _chunks: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    bar = Progress("chunks", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console(stderr=True))
+    with bar:
+        task = bar.add_task("census", total=None)
+        yield lambda done, chunks: bar.update(task, completed=done, total=chunks)
+
+
+def show_census(census: Census) -> None:
+    """Print the counts, a column for every variant, and what the gaps do to the plan."""
+    from rich.table import Table
+
+    out = console()
+    partly = "" if census.chunks_done == census.chunks else f" ({census.chunks_done} of {census.chunks} chunks)"
+    out.print(f"{census.instance.name}{partly}  {census.seconds:.4g} s")
+    counts = Table.grid(padding=(0, 2))
+    for name, count in census.counts.items():
+        counts.add_row(name.replace("_", " "), f"{count:,}")
+    out.print(counts)
+    table = Table("", *census.variants, box=None)
+    for title, values in _rows(census):
+        table.add_row(title, *values)
+    out.print(table)
+    for name, files in census.worst_files.items():
+        if files:
+            out.print(f"worst of {name}: {files[0]} (and {len(files) - 1} more)")
+    for line in _lines(census):
+        out.print(line)
+
+
+def _rows(census: Census) -> Iterator[tuple[str, list[str]]]:
+    found = list(census.variants.values())
+    yield "sub-optimal", [f"{each.suboptimal:,}" for each in found]
+    yield "  usable in a plan", [f"{each.usable:,}" for each in found]
+    yield "worst gap", [percent(each.worst_gap) for each in found]
+    yield "mean gap", [percent(each.mean_gap) for each in found]
+    yield "  of the sub-optimal", [percent(each.mean_gap_suboptimal) for each in found]
+    for b, high in enumerate([*EDGES, None]):
+        if any(each.histogram[b] for each in found):
+            low = EDGES[b - 1] if b else 0.0
+            title = f"gap in ({percent(low)}, {percent(high)}]" if high is not None else f"gap over {percent(low)}"
+            yield title, [f"{each.histogram[b]:,}" for each in found]
+
+
+def _lines(census: Census) -> Iterator[str]:
+    checked: dict[str, Any] | None = census.crosscheck
+    if checked is not None:
+        methods = ", ".join(checked["methods"])
+        contradictions = len(checked["contradictions"])
+        yield f"crosscheck: {checked['checked']} instances by {methods}, {contradictions} contradictions"
+        yield from checked["contradictions"]
+    plan: dict[str, Any] | None = census.end_to_end
+    if plan is not None and "reason" in plan:
+        yield f"end to end: not compared ({plan['reason']})"
+    elif plan is not None:
+        yield (
+            f"end to end: piper ({census.variant}) {number(plan['piper'])}, exact {number(plan['exact'])} "
+            f"{plan['unit']}, loss {percent(plan['loss'])}"
+        )

@@ -1,0 +1,1 @@
+"""Claims of GraphPipe's paper."""

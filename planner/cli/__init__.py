@@ -1,0 +1,1 @@
+"""The command line: typer stays in this package."""

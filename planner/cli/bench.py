@@ -1,0 +1,87 @@
+"""The command that measures: ``bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import Gap, Inputs, Json, Quiet, Seed, Threads, TimeLimit, limits_of, names_of
+from planner.errors import UsageError
+
+
+def bench_command(
+    instances: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="files or names")] = None,
+    suite: Annotated[
+        str | None, typer.Option(metavar="FILE|all|piper", help="JSON lines of cases, the whole catalog, or piper")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto, or the suite's own")] = None,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs of each; medians are shown")] = 3,
+    seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of these seeds")] = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|ROWS.jsonl", help="a folder to go on in (rows and a markdown table), or one file"),
+    ] = None,
+    compare: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="two folders or files of rows: what changed")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Measure methods on instances: seconds, objective, bound and gap."""
+    from planner.bench import folders
+    from planner.bench.measure import measure, show_rows
+    from planner.bench.suites import cases
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_all, write_atomically
+    from planner.show.progress import note
+    from planner.show.tables import as_json, print_json
+    from planner.signals import held, noted
+
+    if compare is not None:
+        found = folders.compare(*(folders.rows_of(place) for place in compare))
+        print_json(found) if json else folders.show_comparison(found)
+        return
+    limits = limits_of(time_limit, gap, seed, threads)
+    every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
+    wanted = cases(instances or [], suite, names_of(methods), settings, inputs)
+    one_file = out is not None and Path(out).suffix == ".jsonl"
+    if out is not None and one_file:
+        refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
+    folder = None if out is None or one_file else folders.opened(out)
+    rows = [] if folder is None else folders.kept(folder)
+    writes: list[Callable[[], None]] = []
+    with held():
+        for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}):
+            note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
+            rows.append(row)
+            if folder is not None and not row.signal:
+                try:
+                    folders.keep(folder, row)
+                except UsageError as error:  # tried again at the end
+                    note(quiet, f"warning: {error}")
+                    writes.append(partial(folders.keep, folder, row))
+        print_json({"rows": [row.to_json() for row in rows]}) if json else show_rows(rows)
+    if folder is not None:
+        writes.append(partial(folders.write_table, folder, [row for row in rows if not row.signal]))
+    elif out is not None:
+        writes.append(partial(write_atomically, out, "".join(as_json(row.to_json()) + "\n" for row in rows)))
+    write_all(*writes)
+    signalled = next((row.signal for row in rows if row.signal), noted())
+    raise typer.Exit(128 + signalled if signalled else 0)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError.at("--seeds", text, "integers, such as 0,1,2") from None

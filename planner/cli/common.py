@@ -1,0 +1,72 @@
+"""What the commands share: the options that mean the same everywhere, exit codes, limits and warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from planner.result import Result
+from solvers.outcome import OPTIMAL_GAP, Limits, Status
+
+BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
+
+Instance = Annotated[
+    str,
+    typer.Argument(
+        metavar="INSTANCE", help="a file, or a name from the catalog and its parameters (planner make --help)"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="print exactly one JSON object")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no progress and no warnings")]
+TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time for each method")]
+Gap = Annotated[float, typer.Option(metavar="G", help="relative gap at which an exact method may stop")]
+Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
+Threads = Annotated[int, typer.Option(metavar="N", help="threads of the solvers")]
+Events = Annotated[
+    str | None, typer.Option(metavar="FILE.jsonl", help="write seconds, incumbent and bound at every improvement")
+]
+Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
+Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="where contradictions are written")]
+
+
+def exit_code(result: Result, exact: bool, limits: Limits) -> int:
+    """The exit code of ``solve``."""
+    if result.signal:
+        return 128 + result.signal
+    if result.status is Status.INFEASIBLE:
+        return INFEASIBLE
+    close_enough = result.status is Status.OPTIMAL or (result.gap is not None and result.gap <= limits.gap)
+    if result.status is Status.UNKNOWN or (exact and not close_enough):
+        return NO_PROOF
+    return 0
+
+
+def limits_of(time_limit: float | None, gap: float = OPTIMAL_GAP, seed: int = 0, threads: int = 1) -> Limits:
+    """The limits that were given; an infinite time is none."""
+    if time_limit is not None and math.isinf(time_limit) and time_limit > 0:
+        time_limit = None
+    return Limits(time_s=time_limit, gap=gap, seed=seed, threads=threads)
+
+
+def names_of(text: str | None) -> list[str] | None:
+    """Names between commas."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def warn(instance: Any, quiet: bool) -> None:
+    """Say on stderr what is odd about an instance."""
+    from planner.inputs.loading import family_of
+    from planner.show.progress import note
+
+    for warning in family_of(instance).warnings(instance):
+        note(quiet, f"warning: {warning}")
+
+
+def catalog_of_all() -> Mapping[str, Any]:
+    """The catalog, imported only where a command needs it."""
+    from planner.inputs.loading import catalog
+
+    return catalog()

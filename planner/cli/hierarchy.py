@@ -1,0 +1,24 @@
+"""The command on networks of two levels: ``hierarchy``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import Inputs, Instance, Json, limits_of
+
+
+def hierarchy_command(
+    instance: Instance,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="wall time for each plan")] = None,
+    json: Json = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """What a plan of the flat network model costs on machines (default: 8 of 8 devices, 300 and 25 GB/s)."""
+    from planner.show.tables import print_json
+    from planner.studies.hierarchy import compare, show_comparison
+
+    found = compare(instance, inputs=inputs, limits=limits_of(time_limit), **settings)
+    print_json(found.to_json()) if json else show_comparison(found)

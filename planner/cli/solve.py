@@ -1,0 +1,284 @@
+"""The commands on one instance: ``solve``, ``crosscheck`` and ``check``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import options
+from planner.cli.common import (
+    CONTRADICTION,
+    INFEASIBLE,
+    Events,
+    Gap,
+    Inputs,
+    Instance,
+    Json,
+    Quiet,
+    Reproducers,
+    Seed,
+    Threads,
+    TimeLimit,
+    exit_code,
+    limits_of,
+    names_of,
+    warn,
+)
+from planner.errors import CrosscheckError, UsageError
+from planner.result import Result
+from solvers.outcome import Status
+
+
+def solve_command(
+    instance: Instance,
+    exact: Annotated[bool, typer.Option("--exact", help="only methods that prove optimality, until they do")] = False,
+    method: Annotated[str, typer.Option(metavar="NAME", help="one method (planner list), or auto")] = "auto",
+    time_limit: TimeLimit = None,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan (needs matplotlib)")] = None,
+    trace: Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as a Chrome trace")] = None,
+    topology: Annotated[
+        str | None, typer.Option(metavar="KIND|FILE", help="put the stages of an operator graph on this network, too")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
+    ] = None,
+    grad_accum: Annotated[str | None, typer.Option(metavar="G,...", help="degrees g of gradient accumulation")] = None,
+    microbatch_sizes: Annotated[str | None, typer.Option(metavar="B,...", help="micro-batch sizes b'")] = None,
+    events: Events = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    reproducer_dir: Reproducers = "reproducers",
+    **settings: Any,
+) -> None:
+    """Find a plan: the best there is with --exact, a good one with its gap without."""
+    from planner.events import complain, event_file
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.files import write_all
+    from planner.show.progress import note, progress_line
+    from planner.signals import held
+    from planner.studies.orders import best_order, solve_orders
+    from planner.studies.sweep import Row, parse_counts, sweep
+
+    limits = limits_of(time_limit, gap, seed, threads)
+    wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace}
+    refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
+    overrides, given = options.split(settings)
+    by_order: dict[str, Any] = {}
+    if batch_size is None:
+        _refuse({"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes}, "a --batch-size beside it")
+        by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
+    else:
+        _refuse({"--topology": topology, "--trace": trace}, "no --batch-size beside it")
+        _require(plot)
+    rows: list[Row] = []
+    run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
+    with event_file(events) as heard, held():
+        run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
+        try:
+            with progress_line(quiet) as heard.also:
+                if batch_size is None:
+                    result = solve_orders(by_order, **run)
+                    loaded = by_order[best_order(result, by_order)]  # its plan is what is drawn
+                else:
+                    accumulate = parse_counts("--grad-accum", grad_accum or "1")
+                    sizes = parse_counts("--microbatch-sizes", microbatch_sizes or "1")
+                    result, loaded, rows = sweep(
+                        instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
+                    )
+        except CrosscheckError as error:
+            raise _with_reproducer(error, reproducer_dir, json) from error
+        heard.end(result)
+        _show(result, loaded, rows, json)
+    outputs = {"--out": out, "--plot": plot, "--trace": trace}
+    write_all(partial(complain, events, heard), *_writes(result, loaded, outputs, quiet))
+    raise typer.Exit(exit_code(result, exact, limits))
+
+
+def _refuse(given: Mapping[str, str | None], rule: str) -> None:
+    """`UsageError` for the first option that was given."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError.at(name, value, rule)
+
+
+def _require(plot: str | None) -> None:
+    """`UsageError` if a picture is asked for and cannot be drawn here."""
+    from planner.show.plots.files import require
+
+    if plot is not None:
+        require(plot)
+
+
+def _instances(
+    name: str,
+    topology: str | None,
+    inputs: str | None,
+    overrides: dict[str, Any],
+    quiet: bool,
+    plot: str | None,
+    trace: str | None,
+) -> dict[str, Any]:
+    """The instance, once for every order to linearise it in; what cannot be drawn is refused before the search."""
+    from planner.show.pictures import refuse_undrawable
+    from planner.show.schedules import refuse_untraceable
+    from planner.studies.orders import load_orders
+    from planner.studies.placing import load_placed
+
+    if topology is None:
+        by_order = load_orders(name, inputs=inputs, **overrides)
+    else:
+        by_order = {"": load_placed(name, topology, inputs=inputs, overrides=overrides)}
+    loaded = next(iter(by_order.values()))
+    warn(loaded, quiet)
+    if plot is not None:
+        refuse_undrawable(loaded, plot)
+    if trace is not None:
+        refuse_untraceable(loaded, trace)
+    return by_order
+
+
+def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
+    """Write the reproducer; the error that names it."""
+    from planner.comparison import write_reproducer
+    from planner.show.tables import print_json
+
+    try:
+        path: str | None = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
+        said = f"{error} (reproducer: {path})"
+    except UsageError as unwritten:
+        path, said = None, f"{error} (no reproducer: {unwritten})"
+    if json:
+        print_json({"agree": False, "contradictions": [str(error)], "reproducer": path})
+    return CrosscheckError(said)
+
+
+def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
+    from planner.inputs.loading import family_of
+    from planner.show.tables import print_json, show_result
+    from planner.studies.sweep import show_rows
+
+    if json:
+        print_json(result.to_json())
+        return
+    if rows:
+        show_rows(rows, result.unit)
+        result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
+    show_result(result, family_of(loaded).describe(loaded))
+
+
+def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:
+    """What writes the plan to every file that is wanted; without a plan a note of each."""
+    from planner.inputs.files import write_atomically
+    from planner.show.pictures import draw
+    from planner.show.progress import note
+    from planner.show.schedules import write_trace
+    from planner.show.tables import plan_file
+
+    plan = result.plan
+    writers: dict[str, Callable[[str, Any], None]] = {
+        "--out": lambda path, _: write_atomically(path, plan_file(result)),
+        "--plot": lambda path, plan: draw(path, loaded, plan),
+        "--trace": lambda path, plan: write_trace(path, loaded, plan),
+    }
+    for name, path in wanted.items():
+        if path is not None and plan is None:
+            note(quiet, f"{name} {path}: there is no plan to write")
+        elif path is not None:
+            yield partial(writers[name], path, plan)
+
+
+def crosscheck_command(
+    instance: Instance,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit the instance")] = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE.png|svg", help="draw gap over time (needs matplotlib)")
+    ] = None,
+    events: Events = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    reproducer_dir: Reproducers = "reproducers",
+    **settings: Any,
+) -> None:
+    """Run several methods and compare what they claim; exit 5 and a reproducer if they contradict each other."""
+    from planner.comparison import crosscheck
+    from planner.events import complain, event_file
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.files import write_all
+    from planner.inputs.loading import load
+    from planner.show.pictures import draw_events
+    from planner.show.plots.files import require
+    from planner.show.progress import note, progress_line
+    from planner.show.tables import print_json, show_report
+    from planner.signals import held
+
+    limits = limits_of(time_limit, gap, seed, threads)
+    refuse_outputs({"--plot": plot, "--events": events}, instance)
+    if plot is not None:
+        require(plot)
+    overrides, given = options.split(settings)
+    loaded = load(instance, inputs=inputs, **overrides)
+    warn(loaded, quiet)
+    with event_file(events) as heard, held():
+        with progress_line(quiet) as heard.also:
+            report = crosscheck(
+                loaded,
+                methods=names_of(methods),
+                limits=limits,
+                options=given,
+                reproducers=reproducer_dir,
+                listen=heard.listen,
+                notice=lambda line: note(quiet, line),
+                ended=heard.end,
+            )
+        print_json(report.to_json()) if json else show_report(report)
+    pictures = [] if plot is None else [partial(draw_events, plot, loaded, heard.events)]
+    write_all(partial(complain, events, heard), *pictures)
+    if report.signal:
+        raise typer.Exit(128 + report.signal)
+    if not report.agree:
+        raise typer.Exit(CONTRADICTION)
+    infeasible = any(result.status is Status.INFEASIBLE for result in report.results)
+    raise typer.Exit(INFEASIBLE if infeasible else 0)
+
+
+def check_command(
+    instance: Instance,
+    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="as solve --out or solve --json writes it")],
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Check a plan with the problem's definition alone; exit 1 if it breaks a rule."""
+    from planner.checking import check, read_plan
+    from planner.inputs.loading import load
+    from planner.show.progress import note
+    from planner.show.tables import print_json, show_verdict
+
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    content = read_plan(plan)
+    verdict = check(loaded, content, where=plan)
+    if content.get("problem", verdict.problem) != verdict.problem:
+        note(
+            quiet, f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)"
+        )
+    if json:
+        print_json(verdict.to_json())
+    else:
+        show_verdict(verdict)
+    raise typer.Exit(0 if verdict.feasible else 1)

@@ -1,0 +1,142 @@
+"""The commands around the instances: ``list``, ``make``, ``bench``, ``doctor`` and ``reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import (
+    CONTRADICTION,
+    Gap,
+    Inputs,
+    Instance,
+    Json,
+    Quiet,
+    Seed,
+    Threads,
+    TimeLimit,
+    catalog_of_all,
+    limits_of,
+    names_of,
+)
+from planner.errors import UsageError
+
+
+def list_command(json: Json = False) -> None:
+    """Families, their methods, catalog instances and versions."""
+    from planner.show.listing import listing, show_listing
+    from planner.show.tables import print_json
+
+    found = listing(catalog_of_all())
+    if json:
+        print_json(found)
+    else:
+        show_listing(found)
+
+
+def make_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a name from the catalog")],
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it; default: stdout")] = None,
+    **settings: Any,
+) -> None:
+    """Write a catalog or generated instance as JSON."""
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.inputs.loading import family_of, load
+    from planner.show.tables import as_json
+
+    if name not in catalog_of_all():
+        raise UsageError.unknown("NAME", name, catalog_of_all())
+    if out is not None:
+        refuse_overwriting(out)
+    loaded = load(name, **settings)
+    text = as_json(family_of(loaded).to_json(loaded))
+    if out is None:
+        print(text)
+    else:
+        write_atomically(Path(out), text + "\n")
+
+
+def doctor_command(json: Json = False) -> None:
+    """Examine the installation: versions, canary models, kernels (compiled if need be); exit 1 if one is ill."""
+    from planner.doctor.examine import examine, show_findings
+    from planner.show.tables import print_json
+
+    findings = examine()
+    if json:
+        print_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]})
+    else:
+        show_findings(findings)
+    raise typer.Exit(0 if all(found.healthy for found in findings) else 1)
+
+
+def reproduce_command(
+    claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="a name from --list")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="name the claims that can be examined")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Examine a claim of a paper: what it prints, what is found here, and the exact optimum."""
+    from planner.claims.reproduce import claims_listing, reproduce, show_claims, show_reproduction
+    from planner.show.progress import note
+    from planner.show.tables import print_json
+
+    if list_:
+        listed = claims_listing()
+        print_json(listed) if json else show_claims(listed)
+        return
+    if claim is None:
+        raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
+    given = {name: value for name, value in settings.items() if value is not None and value is not False}
+    found = reproduce(claim, inputs=inputs, note=lambda line: note(quiet, line), **given)
+    print_json(found.to_json()) if json else show_reproduction(found)
+
+
+def report_command(
+    instance: Instance,
+    out: Annotated[str, typer.Option(metavar="FILE.html", help="where the page goes")] = "report.html",
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit the instance")] = None,
+    time_limit: TimeLimit = 20.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Write one self-contained page about an instance: every method, gaps, pictures, commands to repeat it."""
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.show.page import page, page_path, require_page
+    from planner.show.progress import note, progress_line
+    from planner.show.tables import show_report
+    from planner.signals import held
+
+    require_page()
+    path = page_path(out)
+    refuse_overwriting(out, instance)
+    limits = limits_of(time_limit, gap, seed, threads)
+    with held():
+        with progress_line(quiet) as listen:
+            text, report = page(
+                instance,
+                settings,
+                methods=names_of(methods),
+                limits=limits,
+                inputs=inputs,
+                listen=listen,
+                notice=lambda line: note(quiet, line),
+            )
+        try:
+            write_atomically(path, text)
+        except UsageError:
+            show_report(report)  # what was found is not lost with the page
+            raise
+    note(quiet, f"{len(report.results)} methods in {out}")
+    if report.signal:
+        raise typer.Exit(128 + report.signal)
+    raise typer.Exit(0 if report.agree else CONTRADICTION)

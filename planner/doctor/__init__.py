@@ -1,0 +1,1 @@
+"""The installation: examined, and its kernels compiled."""

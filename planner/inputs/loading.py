@@ -1,0 +1,202 @@
+"""From a file or a catalog name to an instance: `load`, and which family an instance belongs to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import formulations
+from formulations.family import Family
+from instances.errors import InstanceError
+from planner.errors import UsageError
+from planner.inputs import settings
+from planner.inputs.reading import no_collection, parse_json, read_text
+from planner.inputs.rows import read_row, split_row
+
+#: The folder of published inputs (``--inputs`` goes before it).
+PUBLISHED = "PLANNER_PUBLISHED"
+
+
+@no_collection()
+def load(
+    path_or_name: str | os.PathLike[str], *, inputs: str | None = None, problem: str | None = None, **overrides: Any
+) -> Any:
+    """An instance from a file or from the catalog.
+
+    Parameters
+    ----------
+    path_or_name
+        A catalog name (``planner list``), or a file: the project's own JSON, a foreign format recognised by its
+        content, a row of a file of instances (``FILE#ROW``), or a reproducer of a contradiction. A name of the catalog
+        wins over a file; write ``./NAME`` for the file. A file that is not here is looked for in the published inputs.
+    inputs
+        Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
+    problem
+        Read the instance as one of this problem, though it declares another: a file of stage partitioning as
+        ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``.
+    **overrides
+        The family's overrides (``planner solve --help``), and the entry's parameters for a catalog name, as text or
+        values; ``None`` leaves the instance's own.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read or breaks a rule: one line with the file, the field, the value and the rule.
+    UsageError
+        If there is no such name or problem, or an override is unknown or breaks its rule.
+    """
+    settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
+    name = os.fsdecode(path_or_name)
+    known = catalog()
+    if name in known:
+        return _from_catalog(name, known[name], inputs, problem, overrides)
+    name, row = split_row(name)
+    path = _find(name, inputs, list(known))
+    content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
+    family = recognised(content, str(path))
+    return _read(family, content, str(path), problem, overrides)
+
+
+def catalog() -> Mapping[str, Any]:
+    """The catalog's entries by name."""
+    from instances.catalog import CATALOG
+
+    return CATALOG
+
+
+def family_of(instance: Any) -> Family[Any, Any]:
+    """The family of an instance: the one named like the module that defines the instance's class.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    home = type(instance).__module__.rpartition(".")[2]
+    for family in formulations.FAMILIES:
+        if family.name == home:
+            return family
+    known = ", ".join(family.name for family in formulations.FAMILIES)
+    raise UsageError.at("the instance", type(instance).__name__, f"an instance of {known}")
+
+
+@no_collection()
+def admitted(instance: Any, where: str = "instance") -> Any:
+    """The instance, if it keeps all its rules, whether a file declared it or a caller built it.
+
+    Raises
+    ------
+    InstanceError
+        If a field breaks a rule: one line with ``where``, the field, the value and the rule.
+    UsageError
+        If it is no instance of any family.
+    """
+    from instances.validation import checked
+
+    family = family_of(instance)
+    instance = checked(instance, where)
+    family.check(instance, where)
+    return instance
+
+
+def recognised(content: Any, where: str) -> Family[Any, Any]:
+    """The family that recognises the content of a file; `InstanceError` if none does."""
+    for family in formulations.FAMILIES:
+        if family.recognise(content):
+            return family
+    known = [family.name for family in formulations.FAMILIES]
+    if isinstance(content, dict) and "problem" in content:
+        raise InstanceError.at(where, "problem", content["problem"], f"one of {', '.join(known)}")
+    kind = "JSON" if not isinstance(content, str) else "text"
+    raise InstanceError.at(
+        where, "content", kind, f'JSON with the key "problem" ({", ".join(known)}) or a known format'
+    )
+
+
+def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """The instance that a content of this family and the overrides declare, read as the problem asked for."""
+    others = {each.name: each for each in formulations.FAMILIES if each.also_reads and each.also_reads(content)}
+    wanted = {family.name: family, **others}
+    if problem is not None and problem not in wanted:
+        raise UsageError.unknown("--problem", problem, wanted)
+    family = family if problem is None else wanted[problem]
+    try:
+        parsed = settings.parse(family.overrides, overrides)
+    except settings.UnknownSettingError as error:
+        owners = [name for name, other in others.items() if error.name in {each.name for each in other.overrides}]
+        if problem is not None or not owners:
+            raise
+        raise UsageError(f"the setting {error.name!r} is one of {owners[0]}; add --problem {owners[0]}") from None
+    return admitted(family.read(content, where, parsed), where)
+
+
+def read_content(path: Path) -> Any:
+    """The JSON value in a file, or its text if it is of another format.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read, is no text, or starts like JSON and is none.
+    """
+    text = read_text(path)
+    if text.lstrip()[:1] not in ("{", "["):
+        if not text.strip():
+            raise InstanceError.at(str(path), "content", "", "a problem")
+        return text
+    content = parse_json(text, str(path))
+    if isinstance(content, dict) and "contradictions" in content and "instance" in content:
+        return content["instance"]  # a reproducer
+    return content
+
+
+def published_file(name: str, inputs: str | None) -> Path | None:
+    """The published input of that name, in the folder given or named by the environment; ``None`` if there is none.
+
+    `UsageError` if the folder cannot be read.
+    """
+    folder = inputs or os.environ.get(PUBLISHED)
+    if not folder or not os.path.isdir(folder) or os.path.isabs(name):
+        return None
+    try:
+        homes = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())]
+    except OSError as error:
+        rule = f"a folder that can be read ({error.strerror or error})"
+        raise UsageError.at("--inputs" if inputs else PUBLISHED, folder, rule) from None
+    return next((Path(home, name) for home in homes if os.path.isfile(os.path.join(home, name))), None)
+
+
+def published_input(name: str, inputs: str | None) -> Path | None:
+    """The same, but a folder that was given must have it: `UsageError` if it has not."""
+    found = published_file(name, inputs)
+    if found is None and inputs is not None:
+        raise UsageError.at("--inputs", inputs, f"a folder that holds {name}, or has a folder that does")
+    return found
+
+
+def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """Make a catalog instance: the entry's own parameters first, the family's overrides on top."""
+    given = {key.replace("_", "-"): value for key, value in overrides.items()}
+    own = {parameter.name for parameter in entry.parameters}
+    parameters = settings.parse(entry.parameters, {key: value for key, value in given.items() if key in own})
+    file = None if entry.published is None else published_input(entry.published.file, inputs)
+    if file is None:
+        made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})
+    else:
+        made = entry.published.make(read_content(file), str(file))
+    family = next(family for family in formulations.FAMILIES if family.name == entry.family)
+    return _read(family, made, name, problem, {key: value for key, value in given.items() if key not in own})
+
+
+def _find(name: str, inputs: str | None, known: list[str]) -> Path:
+    """The file of that name, here or among the published inputs."""
+    path = Path(name)
+    if os.path.exists(name):  # unlike Path.exists, false for names that no file can have
+        return path
+    published = published_file(name, inputs)
+    if published is not None:
+        return published
+    if os.sep in name or path.suffix:
+        raise InstanceError.at(name, "file", "No such file or directory", "a readable file or a name of the catalog")
+    raise UsageError.unknown("INSTANCE", name, known)

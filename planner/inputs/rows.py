@@ -1,0 +1,130 @@
+"""Files of many instances, one to a row: JSON lines, or parquet with the optional package pyarrow.
+
+A row is addressed as ``FILE#ROW``, counted from 0. JSON lines hold each instance in its family's own JSON; parquet
+holds knapsacks in columns (docs/interface.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from instances.errors import InstanceError
+from planner.errors import UsageError
+from planner.inputs.reading import MAX_FILE_BYTES, parse_json, read_line
+
+SUFFIXES = (".jsonl", ".parquet")
+
+_ADDRESS = re.compile(r"(.+\.(?:jsonl|parquet))#(\d{1,15})", re.DOTALL)
+_MISSING = "pyarrow (pip install 'dnn-planner[columnar]'), or a .jsonl file"
+
+
+def split_row(name: str) -> tuple[str, int | None]:
+    """``FILE#ROW`` as file and row; any other name, or one that a file has, as it is.
+
+    >>> split_row("some.parquet#7"), split_row("bert32")
+    (('some.parquet', 7), ('bert32', None))
+    """
+    match = _ADDRESS.fullmatch(name)
+    if match is None or os.path.exists(name):
+        return name, None
+    return match[1], int(match[2])
+
+
+def read_row(path: Path, row: int | None) -> Any:
+    """The JSON value of one row, as its family reads it.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read or has no such row, or none is named.
+    UsageError
+        If the file is parquet and pyarrow is absent.
+    """
+    if row is None:
+        raise InstanceError.at(str(path), "row", None, f"one of its rows: {path}#0")
+    return _parquet_row(path, row) if path.suffix == ".parquet" else _json_row(path, row)
+
+
+def pyarrow() -> Any:
+    """The package, or a `UsageError` that says how to do without."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError.at("a .parquet file", "unreadable", _MISSING) from None
+    return pyarrow
+
+
+def _json_row(path: Path, row: int) -> Any:
+    try:
+        with path.open("rb") as file:
+            line = _line(file, row, str(path)).decode("utf-8-sig")
+    except OSError as error:
+        raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
+    except UnicodeDecodeError:
+        raise InstanceError.at(str(path), "content", "no text", "UTF-8 text") from None
+    if not line.strip():
+        raise InstanceError.at(str(path), "row", row, "a row of the file, counted from 0")
+    return parse_json(line, f"{path}#{row}")
+
+
+def _line(file: BinaryIO, row: int, where: str) -> bytes:
+    """The line of that number, or nothing; a line or a stream without an end is an `InstanceError`."""
+    endless = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    line, seen = b"", 0
+    for _ in range(row + 1):
+        line = read_line(file, where)
+        seen += len(line)
+        if not line:
+            break
+        if endless and seen > MAX_FILE_BYTES:
+            raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
+    return line
+
+
+def _parquet_row(path: Path, row: int) -> Any:
+    arrow = pyarrow()
+    try:
+        with arrow.parquet.ParquetFile(path) as file:
+            before = 0
+            for group in range(file.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if row < before + size:
+                    table = file.read_row_group(group).slice(row - before, 1)
+                    return _knapsack(table.to_pylist()[0])
+                before += size
+    except (OSError, arrow.ArrowException) as error:
+        raise InstanceError.at(str(path), "file", " ".join(str(error).split())[:80], "a parquet file") from None
+    except KeyError as missing:
+        raise InstanceError.missing(str(path), f"column {missing.args[0]}", "as planner extract writes it") from None
+    raise InstanceError.at(str(path), "row", row, f"at most {before - 1}" if before else "nothing: it has no rows")
+
+
+def _knapsack(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of columns as the knapsack family's JSON."""
+    from formulations.stage_partitioning.studies.subproblems import name_of
+
+    facts = {name: record[name] for name in ("parent", "outer", "inner", "t", "d", "y")}
+    options = zip(record["tmpcs"], record["time"], record["memory_bytes"], strict=True)
+    return {
+        "problem": "tmpc_knapsack",
+        "schema_version": 1,
+        "name": name_of(facts),
+        "capacity_bytes": record["capacity_bytes"],
+        "nodes": [
+            {
+                "id": node,
+                "options": [
+                    {"id": name, "time": time, "memory_bytes": memory} for name, time, memory in islice(options, count)
+                ],
+            }
+            for node, count in zip(record["nodes"], record["options"], strict=True)
+        ],
+        "origin": facts,
+    }

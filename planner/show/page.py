@@ -1,0 +1,232 @@
+"""One self-contained page about an instance: every method, gaps, pictures, versions and the commands to repeat it."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.cli.options import split
+from planner.comparison import Report, crosscheck, optimum
+from planner.errors import UsageError
+from planner.events import EventFile, Listen
+from planner.inputs.files import plain
+from planner.inputs.loading import family_of, load
+from planner.result import Result
+from planner.run import silent
+from planner.show.plots.charts import gap_over_time
+from planner.show.plots.panel import Panel
+from planner.show.plots.panels import panels
+from planner.show.tables import brief, facts, is_rows, number, percent, plan_file, unfolded, with_unit
+from planner.show.terminal import printable
+from planner.versions import machine, today, versions
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
+
+_COLUMNS = ("method", "claim", "status", "stop", "proved by", "seconds", "objective", "bound", "gap", "solver")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows, and the text it is sorted by (empty: absent)."""
+
+    text: str
+    value: str
+
+
+def require_page() -> None:
+    """`UsageError` if what draws and writes the page is not installed."""
+    missing = [name for name in ("matplotlib", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"planner report needs {' and '.join(missing)}: pip install 'dnn-planner[report]'")
+
+
+def page(
+    name: str,
+    settings: Mapping[str, Any],
+    *,
+    methods: Sequence[str] | None = None,
+    limits: Limits,
+    inputs: str | None = None,
+    listen: Listen | None = None,
+    notice: Callable[[str], None] = silent,
+) -> tuple[str, Report]:
+    """Run the methods on an instance and write the page about it.
+
+    Parameters
+    ----------
+    name, settings
+        As the command line gives them: a file or catalog name, overrides and options by name.
+    methods, limits, inputs, listen, notice
+        As for `planner.crosscheck` and `planner.load`.
+
+    Returns
+    -------
+    page, report
+        HTML text that needs no network, and what it was made of.
+    """
+    require_page()
+    overrides, options = split(settings)
+    instance = load(name, inputs=inputs, **overrides)
+    heard, left_out = EventFile(None, listen), []
+
+    def told(line: str) -> None:
+        if "is left out" in line:
+            left_out.append(line)
+        notice(line)
+
+    report = crosscheck(
+        instance,
+        methods=methods,
+        limits=limits,
+        options=options,
+        reproducers=None,
+        listen=heard.listen,
+        notice=told,
+        ended=heard.end,
+    )
+    return _rendered(
+        instance, report, heard, left_out, limits, _commands(name, settings, limits, inputs, report)
+    ), report
+
+
+def _rendered(
+    instance: Any, report: Report, heard: EventFile, left_out: list[str], limits: Limits, commands: list[str]
+) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    family = family_of(instance)
+    best = _best(report)
+    template = Environment(
+        loader=PackageLoader("planner"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=_visible,
+    ).get_template("report.html")
+    text: str = template.render(
+        report=report,
+        figures=facts(plain(family.describe(instance))),
+        warnings=family.warnings(instance),
+        verdict=_verdict(report, best),
+        columns=_COLUMNS,
+        rows=[_cells(result) for result in report.results],
+        remarks=[*(f"{result.method}: {result.reason}" for result in report.results if result.reason), *left_out],
+        pictures=_pictures(instance, best, heard),
+        best=best,
+        parts=[] if best is None else list(_parts(best.plan or {})),
+        plan="" if best is None else plan_file(best),
+        commands=commands,
+        seed=limits.seed,
+        threads=limits.threads,
+        time_limit="none" if limits.time_s is None else f"{limits.time_s:g} s",
+        made=today(),
+        machine=machine(),
+        versions=versions(),
+    )
+    return text
+
+
+def _visible(value: Any) -> Any:
+    r"""A text of which every line is printable; anything else as it is.
+
+    >>> _visible("two\n\u202elines"), _visible(2)
+    ('two\n\\u202elines', 2)
+    """
+    return "\n".join(map(printable, value.split("\n"))) if isinstance(value, str) else value
+
+
+def _best(report: Report) -> Result | None:
+    found = [result for result in report.results if result.objective is not None]
+    return min(found, key=lambda result: (result.objective, result.seconds), default=None)
+
+
+def _verdict(report: Report, best: Result | None) -> str:
+    """What is known now, in one sentence."""
+    if any(result.status is Status.INFEASIBLE for result in report.results):
+        return "Proved: no plan is feasible."
+    if best is None:
+        return "No plan was found, and nothing was proved."
+    value = with_unit(best.objective, best.unit)
+    if optimum(report.results) is not None:
+        return f"Proved optimal: {value}."
+    bounds = [result.bound for result in report.results if result.bound is not None]
+    if not bounds:
+        return f"The best plan found takes {value}; no bound is known."
+    return f"The best plan found takes {value}; no plan takes less than {with_unit(max(bounds), best.unit)}."
+
+
+def _cells(result: Result) -> list[Cell]:
+    whose = str(result.proved_by) if result.proved_by and result.stop is Stop.PROVED else ""
+    words = [result.method, result.claim, result.status.value, result.stop.value, whose]
+    figures = [(f"{result.seconds:.4g}", result.seconds), *((number(v), v) for v in (result.objective, result.bound))]
+    cells = [Cell(word, word) for word in words]
+    cells += [Cell(text, "" if value is None else repr(value)) for text, value in figures]
+    cells.append(Cell(percent(result.gap), "" if result.gap is None else repr(result.gap)))
+    return [*cells, Cell(result.solver, result.solver)]
+
+
+def _parts(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a plan; a plan in phases has parts of parts."""
+    for name, part in plan.items():
+        if isinstance(part, Mapping) and any(isinstance(value, list) for value in part.values()):
+            yield from _parts({f"{name}, {inner}": value for inner, value in part.items()})
+        else:
+            yield _part(name, part)
+
+
+def _part(name: str, part: Any) -> dict[str, Any]:
+    """A part of a plan: lists of alike objects as a table, anything else as a line."""
+    if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
+        columns, rows = unfolded(part)
+        return {"name": name, "columns": columns, "rows": rows}
+    if is_rows(part):
+        return {"name": name, "columns": ["#", ""], "rows": [[str(i), brief(row)] for i, row in enumerate(part)]}
+    return {"name": name, "rows": [], "text": brief(part)}
+
+
+def _pictures(instance: Any, best: Result | None, heard: EventFile) -> list[dict[str, str]]:
+    family = family_of(instance)
+    drawn = []
+    if best is not None and best.plan is not None:
+        drawn = panels(instance, family.plan_from_json(instance, best.plan))
+    if any(event.objective is not None or event.bound is not None for event in heard.events):
+        unit = family.unit(instance)
+        title = "Incumbents (falling) and proved bounds (rising) of every method"
+        drawn.append(Panel(title, lambda axes: gap_over_time(axes, heard.events, unit)))
+    return [{"title": panel.title, "source": _source(panel)} for panel in drawn]
+
+
+def _source(panel: Panel) -> str:
+    """The picture as a data address: names inside one picture cannot meet those of another."""
+    from planner.show.plots.files import svg
+
+    return "data:image/svg+xml;base64," + base64.b64encode(svg(panel).encode()).decode()
+
+
+def _commands(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, report: Report) -> list[str]:
+    given: list[str] = []
+    for setting, value in settings.items():
+        if value is not None and value is not False:
+            given += [f"--{setting.replace('_', '-')}", *([] if value is True else [str(value)])]
+    more = ["--seed", str(limits.seed), "--threads", str(limits.threads)]
+    if limits.gap != OPTIMAL_GAP:
+        more += ["--gap", f"{limits.gap:g}"]
+    if inputs is not None:
+        more += ["--inputs", inputs]
+    if limits.time_s is not None:
+        more += ["--time-limit", f"{limits.time_s:g}"]
+    methods = ",".join(result.method for result in report.results)
+    head = ["planner", "crosscheck", name, *given, "--methods", methods, *more]
+    each = [["planner", "solve", name, *given, "--method", result.method, *more] for result in report.results]
+    return [shlex.join(command) for command in (head, *each)]
+
+
+def page_path(out: str) -> Path:
+    """Where the page goes; `UsageError` unless it is a file FILE.html."""
+    if Path(out).suffix.lower() not in (".html", ".htm"):
+        raise UsageError.at("--out", out, "a file FILE.html")
+    return Path(out)

@@ -1,0 +1,51 @@
+"""`--plot FILE`: pictures of plans with matplotlib, or the family's own SVG where that is all there is."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from formulations import FAMILIES
+from planner.errors import UsageError
+from planner.events import Event
+from planner.inputs.files import write_atomically
+from planner.inputs.loading import family_of
+from planner.show.plots.charts import gap_over_time
+from planner.show.plots.files import require, save
+from planner.show.plots.panel import Panel
+from planner.show.plots.panels import drawn_families, panels
+
+
+def refuse_undrawable(instance: Any, path: str) -> None:
+    """`UsageError` if plans of the instance cannot be drawn to such a file: before any work is done."""
+    family = family_of(instance)
+    if family.name not in drawn_families() and family.picture is None:
+        known = sorted({*drawn_families(), *(family.name for family in FAMILIES if family.picture is not None)})
+        raise UsageError.at("--plot", path, f"a problem whose plans are drawn ({', '.join(known)})")
+    if not _own_picture(instance, path):
+        require(path)
+
+
+def draw(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
+    """Write the picture of a plan, in the family's JSON form, to a file."""
+    family = family_of(instance)
+    decoded = family.plan_from_json(instance, plan)
+    if family.picture is not None and _own_picture(instance, path):
+        write_atomically(path, family.picture(instance, decoded), "--plot")
+    else:
+        save(panels(instance, decoded), path, instance.name)
+
+
+def draw_events(path: str, instance: Any, events: Sequence[Event]) -> None:
+    """Write gap over time, a line for each method, to a file."""
+    unit = family_of(instance).unit(instance)
+    save([Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, events, unit))], path, instance.name)
+
+
+def _own_picture(instance: Any, path: str) -> bool:
+    """Whether the family draws this itself: SVG, where nothing better is known or matplotlib is missing."""
+    family = family_of(instance)
+    better = family.name in drawn_families() and importlib.util.find_spec("matplotlib") is not None
+    return family.picture is not None and not better and Path(path).suffix.lower() == ".svg"

@@ -1,0 +1,226 @@
+"""Show results: as JSON objects, or as tables a person reads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from formulations.amounts import printed
+from planner.checking import Verdict
+from planner.comparison import Report
+from planner.inputs.files import plain
+from planner.result import Result
+from planner.show.schedules import text_gantt
+from planner.show.terminal import bold, console, printable
+from solvers.outcome import Stop
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Of plan files (docs/interface.md).
+SCHEMA_VERSION = 1
+#: More nodes than this in a stage are shown as first and last.
+_SHOWN_NODES = 6
+
+
+def as_json(value: Any) -> str:
+    """One JSON object on one line."""
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object on one line, which no signal cuts in two."""
+    sys.stdout.write(as_json(value) + "\n")
+
+
+def plan_file(result: Result) -> str:
+    """The text of a plan file: the plan in its JSON form, and whose it is."""
+    head = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
+    return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
+
+
+def show_result(result: Result, figures: Mapping[str, Any]) -> None:
+    """Print one result: what holds, why, and the plan."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(result.instance), f" {result.problem}  {facts(figures)}")
+    table = Table.grid(padding=(0, 2))
+    table.add_row("status", bold(result.status.value).append(printable(f" ({ending(result)})"), style="not bold"))
+    table.add_row("method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip())
+    table.add_row("objective", with_unit(result.objective, result.unit))
+    table.add_row("bound", with_unit(result.bound, result.unit))
+    table.add_row("gap", percent(result.gap))
+    if result.reason:
+        table.add_row("why", result.reason)
+    if result.options:
+        table.add_row("options", facts(result.options))
+    lists = {name: part for name, part in result.stats.items() if _is_table(part)}
+    if result.stats:
+        table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in lists}))
+    out.print(table)
+    if result.plan is not None:
+        _show_parts(result.plan)
+    _show_parts(lists)
+
+
+def show_report(report: Report) -> None:
+    """Print a comparison: a row for each method, then what follows from it."""
+    out = console()
+    out.print(results_table(report.results))
+    for sentence in report.contradictions:
+        out.print(f"contradiction: {sentence}", style="bold red")
+    if report.reproducer:
+        out.print(f"reproducer: {report.reproducer}")
+    elif report.agree:
+        out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
+
+
+def ending(result: Result) -> str:
+    """Why the run stopped; if with a proof, by whose means."""
+    return f"{result.stop} by {result.proved_by}" if result.stop is Stop.PROVED else str(result.stop)
+
+
+def proofs(report: Report) -> str:
+    """How many methods hold a proof, and how many of these do not rest on each other."""
+    return f"{_counted(report.proved, 'proof')}, {report.independent_proofs} independent"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """A row for each result."""
+    from rich.table import Table
+
+    table = Table("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", "proved by", box=None)
+    for result in results:
+        table.add_row(
+            result.instance,
+            result.method,
+            result.status,
+            result.stop,
+            f"{result.seconds:.4g}",
+            number(result.objective),
+            number(result.bound),
+            percent(result.gap),
+            result.proved_by if result.stop is Stop.PROVED else "-",
+        )
+    return table
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """Print what the definition says of a plan."""
+    out = console()
+    if verdict.feasible:
+        out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}")
+    for found in verdict.violations:
+        out.print(str(found))
+
+
+def number(value: float | None) -> str:
+    """Nine digits, or a dash for an absent number."""
+    return "-" if value is None else f"{value:.9g}"
+
+
+def with_unit(value: float | None, unit: str) -> str:
+    """A number and its unit."""
+    return number(value) if value is None else f"{number(value)} {unit}".rstrip()
+
+
+def percent(gap: float | None) -> str:
+    """A relative gap in percent."""
+    return "-" if gap is None else f"{100 * gap:.3g} %"
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    """Names and values on one line, without what is absent."""
+    return ", ".join(_fact(name, value) for name, value in values.items() if value is not None and value is not False)
+
+
+def _fact(name: str, value: Any) -> str:
+    if name.startswith("least_") and name.endswith("_bytes"):  # to be typed again: not rounded
+        return f"{name.removesuffix('_bytes')} {printed(value)} B"
+    if name.endswith("_bytes") or name == "memory":
+        return f"{name.removesuffix('_bytes')} {size(value)}"
+    return f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+
+
+def size(value: float) -> str:
+    """Bytes in the largest binary unit that leaves at least one.
+
+    >>> size(8 * 2**30), size(1000)
+    ('8 GiB', '1000 B')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 2**power:
+            return f"{value / 2**power:.4g} {unit}"
+    return f"{value:.4g} B"
+
+
+def brief(value: Any) -> str:
+    """A part of a plan in a few characters: runs of nodes as first and last, choices as counts."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} x {name}" for name, count in Counter(map(str, value.values())).most_common())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) <= _SHOWN_NODES:
+            return ", ".join(map(str, value))
+        return f"{value[0]} .. {value[-1]} ({len(value)})"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def unfolded(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of alike objects; where one holds a list of objects, each of these gets a row (1.0, 1.1).
+
+    >>> unfolded([{"dp_degree": 2, "inner": [{"nodes": [0]}, {"nodes": [1]}]}])
+    (['#', 'dp_degree', 'inner nodes'], [['0.0', '2', '0'], ['0.1', '', '1']])
+    """
+    nested = next((name for name, value in part[0].items() if _is_table(value)), None)
+    if nested is None:
+        return ["#", *part[0]], [[str(i), *(brief(row.get(name)) for name in part[0])] for i, row in enumerate(part)]
+    outer, rows = [name for name in part[0] if name != nested], []
+    for i, row in enumerate(part):
+        inner = row.get(nested) or [{}]
+        for j, each in enumerate(inner):
+            own = [brief(row.get(name)) if j == 0 else "" for name in outer]
+            rows.append([f"{i}.{j}", *own, *(brief(each.get(name)) for name in part[0][nested][0])])
+    return ["#", *outer, *(f"{nested} {name}" for name in part[0][nested][0])], rows
+
+
+def _is_table(part: Any) -> bool:
+    """Whether this is a list of objects."""
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(row, Mapping) for row in part)
+
+
+def is_rows(part: Any) -> bool:
+    """Whether this is a list of lists."""
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(row, list | tuple) for row in part)
+
+
+def _show_parts(parts: Mapping[str, Any]) -> None:
+    """Print a plan or figures of any family: lists of alike objects as tables, anything else as a line."""
+    from rich.table import Table
+
+    out = console()
+    for name, part in parts.items():
+        if _is_table(part):
+            headings, rows = unfolded(part)
+            table = Table(*headings, box=None, title=str(name), title_justify="left")
+            for row in rows:
+                table.add_row(*row)
+            out.print(table)
+        elif name == "tasks":
+            for line in text_gantt(part):
+                out.print(line)
+        elif isinstance(part, Mapping) and any(is_rows(rows) for rows in part.values()):
+            out.print(f"{name}:")
+            _show_parts(part)
+        elif is_rows(part):
+            for position, row in enumerate(part):
+                out.print(f" {name} {position}: {brief(row)}")
+        else:
+            out.print(f"{name}: {brief(part)}")

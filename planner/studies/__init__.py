@@ -1,0 +1,1 @@
+"""Questions about more than one instance: sweeps, orders, frontiers, networks of two levels."""

@@ -1,0 +1,124 @@
+"""Several linear orders of one graph at once: solve each, keep the best.
+
+With ``--linearize a,b`` the feasible set is the union of the orders' own, so the least of the objectives counts, and
+the least of the bounds holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.inputs.loading import load
+from planner.result import Result
+from planner.run import solve
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
+
+_SETTING = "linearize"
+#: Figures of what would make an infeasible instance feasible.
+_LEAST = ("least_memory_bytes", "fewest_devices")
+
+
+def load_orders(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **overrides: Any) -> dict[str, Any]:
+    """The instance once for every order that ``linearize`` names (separated by commas); else once, under ``""``.
+
+    Arguments and errors are those of `planner.load`.
+    """
+    given = overrides.get(_SETTING)
+    orders = [part.strip() for part in given.split(",")] if isinstance(given, str) and "," in given else []
+    if not orders:
+        return {"": load(path_or_name, inputs=inputs, **overrides)}
+    return {order: load(path_or_name, inputs=inputs, **{**overrides, _SETTING: order}) for order in orders}
+
+
+def solve_orders(instances: Mapping[str, Any], *, limits: Limits | None = None, **arguments: Any) -> Result:
+    """The best result over the instances, one after the other within one time limit.
+
+    Parameters
+    ----------
+    instances
+        By the name of their order (`load_orders`); all of the same problem.
+    limits
+        The time is shared: an order gets what the ones before it left.
+    **arguments
+        As for `planner.solve`.
+
+    Returns
+    -------
+    Result
+        The best order's, with what the others say about bound, status, seconds and signal; ``stats["orders"]`` has
+        every order's objective. Infeasible if all orders are.
+    """
+    left = limits or Limits()
+    results: dict[str, Result] = {}
+    for name, instance in instances.items():
+        result = solve(instance, limits=left, **arguments)
+        results[name] = result
+        if result.signal:
+            break
+        if left.time_s is not None:
+            left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+    return (
+        next(iter(results.values())) if len(instances) == 1 else _united(results, whole=len(results) == len(instances))
+    )
+
+
+def best_order(result: Result, instances: Mapping[str, Any]) -> str:
+    """The name of the order that the result's plan is of; the first one where there is none."""
+    objectives = result.stats.get("orders", {})
+    return min(objectives, key=lambda order: _height(objectives[order]), default=next(iter(instances)))
+
+
+def _united(results: Mapping[str, Result], *, whole: bool) -> Result:
+    """One result for the union of the orders; ``whole``: every order was run."""
+    every = list(results.values())
+    order, best = min(results.items(), key=lambda item: _height(item[1].objective))
+    bounds = [result.bound for result in every if result.status is not Status.INFEASIBLE]
+    known = [bound for bound in bounds if bound is not None]
+    bound = min(known) if whole and known and len(known) == len(bounds) else None
+    gap = relative_gap(best.objective, bound)
+    status, stop = best.status, next((r.stop for r in every if r.stop is not Stop.PROVED), Stop.PROVED)
+    if best.objective is not None:
+        status = Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+    elif status is Status.INFEASIBLE and not (whole and all(r.status is Status.INFEASIBLE for r in every)):
+        status = Status.UNKNOWN
+    if status in (Status.OPTIMAL, Status.INFEASIBLE):
+        stop = Stop.PROVED
+    return replace(
+        best,
+        status=status,
+        stop=stop,
+        bound=bound,
+        gap=gap,
+        seconds=sum(result.seconds for result in every),
+        reason=_reason(results, order),
+        options={**best.options, _SETTING: ",".join(results)},
+        stats={
+            **best.stats,
+            **(_figures(every) if best.objective is None else {}),
+            "orders": {name: result.objective for name, result in results.items()},
+        },
+        signal=next((result.signal for result in every if result.signal), None),
+    )
+
+
+def _reason(results: Mapping[str, Result], order: str) -> str:
+    """That of the best order; of each order, where none has a plan: what would help one does not help another."""
+    if results[order].objective is None:
+        return "; ".join(f"order {name}: {result.reason}" for name, result in results.items() if result.reason)
+    return "; ".join(part for part in (results[order].reason, f"best of {len(results)} orders: {order}") if part)
+
+
+def _figures(every: Sequence[Result]) -> dict[str, Any]:
+    """The least of each figure that says how little would do; absent where some order has none."""
+    return {
+        name: None if any(each.stats.get(name) is None for each in every) else min(each.stats[name] for each in every)
+        for name in _LEAST
+        if any(name in each.stats for each in every)
+    }
+
+
+def _height(objective: float | None) -> float:
+    return float("inf") if objective is None else objective

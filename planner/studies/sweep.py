@@ -1,0 +1,204 @@
+"""The sweep over gradient accumulation g and micro-batch size b' of Piper's Appendix A.
+
+A batch of at most B' sequences is g * s * b' of them, s being the sum of data-parallel degrees; so for every (g, b')
+the sum is bounded by N = B' / (g b'), rounded down, and the layers are profiled at b'. Plans of different b' are
+compared by time per sequence: time per sample over b'.
+
+That is all that g does in the paper: a stage's weights are synchronised every d micro-batches whatever g is, so with
+its cost model a larger g is never faster. The table shows what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from instances.parameters import MAX_COUNT, parse_count
+from planner.errors import UsageError
+from planner.inputs import settings
+from planner.inputs.loading import catalog, family_of, load
+from planner.result import Result
+from planner.run import silent, solve
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
+
+_SIZE = "{b}"
+
+#: The problems whose number of micro-batches is Piper's N, and whose objective is time per sample.
+_PROBLEMS = ("stage_partitioning", "hierarchical_partitioning", "flushed_partitioning")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One (g, b') and what was found for it; ``time_per_sequence`` is the objective over b'."""
+
+    grad_accum: int
+    microbatch_size: int
+    microbatches: int
+    status: str
+    objective: float | None
+    time_per_sequence: float | None
+    gap: float | None
+    seconds: float
+
+
+def parse_counts(name: str, text: str | Sequence[int]) -> list[int]:
+    """``"1,2,4"`` or a sequence as positive integers; `UsageError` that names the option otherwise."""
+    parts = text.split(",") if isinstance(text, str) else list(text)
+    try:
+        return list(dict.fromkeys(parse_count(part.strip() if isinstance(part, str) else part) for part in parts))
+    except ValueError:
+        raise UsageError.at(name, text, f"integers from 1 to {MAX_COUNT}, such as 1,2,4") from None
+
+
+def sweep(
+    name: str,
+    batch_size: int,
+    grad_accum: Sequence[int] = (1,),
+    microbatch_sizes: Sequence[int] = (1,),
+    *,
+    inputs: str | None = None,
+    overrides: dict[str, Any] | None = None,
+    limits: Limits | None = None,
+    **arguments: Any,
+) -> tuple[Result, Any, list[Row]]:
+    """Solve an instance for every (g, b').
+
+    Parameters
+    ----------
+    name
+        A catalog entry that takes a micro-batch size, or files whose name has ``{b}`` where b' stands; any other
+        instance is a profile at the one micro-batch size given.
+    overrides
+        As for `planner.load`, but for the number of micro-batches.
+    limits
+        The time is shared: a combination gets what the ones before it left.
+    **arguments
+        As for `planner.solve`; ``notice`` is told each warning of the instances once.
+
+    Returns
+    -------
+    tuple
+        The result of least time per sequence, its instance, the rows. Bound, gap and status of the result are those
+        of the whole sweep (in its own time per sample); its ``stats["sweep"]`` has all rows. A combination with
+        g b' > B' is left out.
+
+    Raises
+    ------
+    UsageError
+        If no combination fits the batch, or a batch has too many micro-batches; if ``microbatches`` or
+        ``microbatch_size`` is given, there is no profile for a b', or the instance is of another problem than Piper's.
+    """
+    given = dict(overrides or {})
+    for setting, sets in (("microbatches", "--batch-size"), ("microbatch_size", "--microbatch-sizes")):
+        if given.get(setting) is not None:
+            raise UsageError.at(f"--{setting.replace('_', '-')}", given[setting], f"nothing: {sets} sets it")
+    fitting = [(g, b) for b in microbatch_sizes for g in grad_accum if g * b <= batch_size]
+    if not fitting:
+        raise UsageError.at("--batch-size", batch_size, "at least one --grad-accum times --microbatch-sizes")
+    least = min(g * b for g, b in fitting)
+    if batch_size // least > MAX_COUNT:
+        rule = f"at most {(MAX_COUNT + 1) * least - 1}: {MAX_COUNT} micro-batches of {least} sequences"
+        raise UsageError.at("--batch-size", batch_size, rule)
+    left = limits or Limits()
+    tried: list[_Tried] = []
+    warned: set[str] = set()
+    notice = arguments.get("notice", silent)
+    profiles: dict[int, Any] = {}
+    for g, b in fitting:
+        count = batch_size // (g * b)
+        if b not in profiles:
+            taken = _profile(name, b, len(set(microbatch_sizes)) > 1)
+            profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+        family = family_of(profiles[b])
+        if family.name not in _PROBLEMS:
+            raise UsageError.at("--batch-size", batch_size, f"an instance of {', '.join(_PROBLEMS)}")
+        instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
+        for warning in family.warnings(instance):
+            if warning not in warned:
+                warned.add(warning)
+                notice(f"warning: {warning}")
+        result = solve(instance, limits=left, **arguments)
+        time = None if result.objective is None else result.objective / b
+        row = Row(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
+        tried.append(_Tried(row, result, instance))
+        if result.signal:
+            break
+        if left.time_s is not None:
+            left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+    # Without any plan, what is still open speaks for the sweep.
+    best = min(tried, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
+    told = _united(best, tried, whole=len(tried) == len(fitting))
+    return replace(told, options={**told.options, "batch-size": batch_size}), best.instance, [one.row for one in tried]
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A combination, the result for it and its instance."""
+
+    row: Row
+    result: Result
+    instance: Any
+
+    def bound(self, size: int) -> float | None:
+        """The result's bound, as time per sample of ``size`` sequences."""
+        return None if self.result.bound is None else self.result.bound * size / self.row.microbatch_size
+
+
+def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
+    """The best result with what all say about bound, status, seconds and signal; ``whole``: all combinations ran."""
+    row, every = best.row, [one.result for one in tried]
+    bounds = [one.bound(row.microbatch_size) for one in tried if one.result.status is not Status.INFEASIBLE]
+    known = [bound for bound in bounds if bound is not None]
+    bound = min(known) if whole and known and len(known) == len(bounds) else None
+    gap = relative_gap(best.result.objective, bound)
+    if best.result.objective is not None:
+        status = Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+    else:
+        proved = whole and all(result.status is Status.INFEASIBLE for result in every)
+        status = Status.INFEASIBLE if proved else Status.UNKNOWN
+    stop = next((result.stop for result in every if result.stop is not Stop.PROVED), Stop.PROVED)
+    told = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
+    return replace(
+        best.result,
+        status=status,
+        stop=Stop.PROVED if status in (Status.OPTIMAL, Status.INFEASIBLE) else stop,
+        bound=bound,
+        gap=gap,
+        seconds=sum(result.seconds for result in every),
+        reason="; ".join(part for part in (best.result.reason, told if row.objective is not None else "") if part),
+        options={**best.result.options, "grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size},
+        stats={**best.result.stats, "sweep": [vars(one.row) for one in tried]},
+        signal=next((result.signal for result in every if result.signal), None),
+    )
+
+
+def show_rows(rows: Sequence[Row], unit: str) -> None:
+    """Print the table, best first."""
+    from rich.table import Table
+
+    from planner.show.terminal import console
+
+    table = Table(title="gradient accumulation and micro-batch size")
+    for heading in ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds"):
+        table.add_column(heading, justify="left" if heading == "status" else "right")
+    for row in sorted(rows, key=_height):
+        numbers = ["" if value is None else f"{value:.6g}" for value in (row.objective, row.time_per_sequence, row.gap)]
+        counts = (row.grad_accum, row.microbatch_size, row.microbatches)
+        table.add_row(*map(str, counts), row.status, *numbers, f"{row.seconds:.2f}")
+    console().print(table)
+
+
+def _height(row: Row) -> float:
+    return float("inf") if row.time_per_sequence is None else row.time_per_sequence
+
+
+def _profile(name: str, size: int, several: bool) -> dict[str, Any]:
+    """What makes `planner.load` give the profile at this micro-batch size."""
+    entry = catalog().get(name)
+    if entry is not None and any(parameter.name == "microbatch-size" for parameter in entry.parameters):
+        return {"microbatch_size": size}
+    if several and _SIZE not in name:
+        rule = "one size for one profile; or a name with {b}, or a catalog model, for several"
+        raise UsageError.at("--microbatch-sizes", size, rule)
+    return {}
