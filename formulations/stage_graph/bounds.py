@@ -39,9 +39,15 @@ class Asks(Protocol):
         """The plan behind the last answer."""
 
 
-def simple_bound(costs: Costs) -> float:
-    """Seconds per sample that no plan of the instance goes below, at any micro-batch size and schedule."""
+def simple_bound(costs: Costs, watch: Watch | None = None) -> float:
+    """Seconds per sample that no plan of the instance goes below, at any micro-batch size and schedule.
+
+    Once the ``watch`` is stopped no further operators are looked at; the bound of those before is one, too.
+    """
     instance = costs.instance
+    work = costs.work_s(costs.everything) / instance.num_devices * (1 - _ROUNDING)
+    if watch is not None and watch.stopped():
+        return work
     stages = [
         (size, degree, -(-size // degree))
         for size in largest(instance.microbatch_sizes)
@@ -52,7 +58,9 @@ def simple_bound(costs: Costs) -> float:
         reduced = [costs.all_reduce(1 << node, degree) / instance.minibatch for _, degree, _ in stages]
         passes = [costs.compute_s(1 << node, samples) / size for size, _, samples in stages]
         slowest = max(slowest, min(map(sum, zip(passes, reduced, strict=True))))
-    return max(slowest, costs.work_s(costs.everything) / instance.num_devices) * (1 - _ROUNDING)
+        if watch is not None and watch.stopped():
+            break
+    return max(work, slowest * (1 - _ROUNDING))
 
 
 @dataclass
@@ -140,7 +148,7 @@ def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str
     """
     instance = costs.instance
     samples = instance.minibatch if instance.objective == "iteration" else 1
-    start = Proof(simple_bound(costs), plan, bottleneck_s(instance, plan))
+    start = Proof(simple_bound(costs, watch), plan, bottleneck_s(instance, plan))
     if instance.schedule != "uniform" or watch.stopped():
         return start.bound_s * samples, Prover.BOUNDS
     try:

@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 
+from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
 from formulations.tmpc_knapsack.kernels import published, search
@@ -44,7 +45,8 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
     Returns
     -------
     Answer
-        With the linear relaxation's bound. Infeasible only if the smallest options do not fit, which is a proof.
+        With the linear relaxation's bound; nothing if the watch stopped the swaps. Infeasible only if the smallest
+        options do not fit, which is a proof.
 
     Raises
     ------
@@ -55,10 +57,11 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
         _check_pairs(instance)
     table = arrays(instance)
     choice = np.zeros(len(instance.nodes), np.int64)
-    time = _VARIANTS[knapsack](*table, choice)
+    with alarm(watch):
+        time = _VARIANTS[knapsack](*table, choice, np.frombuffer(watch.flag, np.uint8))
     options = {"knapsack": knapsack}
     if math.isinf(time):
-        return infeasible_answer(instance)
+        return Answer(stop=watch.why(), options=options) if watch.stopped() else infeasible_answer(instance)
     plan = plan_of(instance, choice)
     watch.plan(plan, evaluate(instance, plan))
     bound = _relaxation(instance)

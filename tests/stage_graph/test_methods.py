@@ -394,3 +394,29 @@ def test_the_deeper_branch_counts(schedule: Schedule) -> None:
     assert value(instance, run(paper.solve_graphpipe, instance)) == 2.0
     roomy = replace(instance, memory_bytes=3.0)
     assert value(roomy, run(paper.solve_graphpipe, roomy)) == 1.0
+
+
+def test_data_parallelism_looks_at_the_watch() -> None:
+    """Half a million degrees; the watch is stopped at the hundredth look, and what was found by then is kept."""
+
+    class Impatient(Watch):
+        looks = 0
+
+        def stopped(self) -> bool:
+            self.looks += 1
+            if self.looks == 100:
+                self.stop(Stop.TIME_LIMIT)
+            return super().stopped()
+
+    graph = replace(
+        random_graph(3, (2, 5), 4, series_parallel=True),
+        num_devices=200_000,
+        minibatch=2**19,
+        memory_bytes=1e20,
+        device_graph=None,
+    )
+    graph = replace(graph, microbatches=tuple(2**size for size in range(19, -1, -1)))
+    watch = Impatient()
+    answer = paper.solve_data_parallel(graph, Limits(), watch)
+    assert answer.stop is Stop.TIME_LIMIT and watch.looks < 200
+    assert answer.plan is not None and watch.best_plan is not None

@@ -33,6 +33,23 @@ def test_all_fastest_if_that_fits(knapsack: str) -> None:
 
 
 @pytest.mark.parametrize("knapsack", VARIANTS)
+def test_the_watch_ends_the_swaps(knapsack: str) -> None:
+    instance = make(1, [(0, 7), (3, 0)], [(0, 7), (1, 0)])
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = paper.solve(instance, Limits(), watch, knapsack=knapsack)
+    assert (answer.plan, answer.infeasible, answer.stop) == (None, False, Stop.INTERRUPTED)
+
+
+def test_the_time_limit_ends_the_swaps() -> None:
+    """Each of some 20,000 swaps looks at all options: seconds, but for the limit."""
+    instance = make(20_000, *([(0, 2 + node % 7), (1 + node % 11, 1)] for node in range(20_000)))
+    limits = Limits(time_s=0.05)
+    answer = paper.solve(instance, limits, Watch(limits))
+    assert (answer.plan, answer.stop) == (None, Stop.TIME_LIMIT)
+
+
+@pytest.mark.parametrize("knapsack", VARIANTS)
 def test_best_ratio_goes_first(knapsack: str) -> None:
     # Bytes per time: 6/3, 4/1, 5/5; four bytes are needed.
     assert choice(make(17, [(0, 7), (3, 1)], [(0, 7), (1, 3)], [(0, 7), (5, 2)]), knapsack) == "aba"

@@ -10,6 +10,7 @@ Source: GraphPipe, Algorithms 1 and 2, section 7.1 and Appendix A.2.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -98,13 +99,15 @@ def solve_data_parallel(
     costs = Costs(instance)
     plans = []
     for microbatch in _descending(instance):
+        degrees = range(1, min(instance.num_devices, microbatch) + 1)
         choices = [
             (costs.tps(costs.everything, microbatch, devices), devices)
-            for devices in range(1, min(instance.num_devices, microbatch) + 1)
+            for devices in itertools.takewhile(lambda _: not watch.stopped(), degrees)
             if costs.memory(costs.everything, microbatch, devices, microbatch) <= instance.memory_bytes
         ]
         if choices:
             plans.append(assemble(instance, [(costs.everything, min(choices)[1])], microbatch))
+            watch.plan(plans[-1], objective_of(instance, plans[-1]))
     return concluded(instance, watch, plans, {"transitions": len(instance.microbatch_sizes) * instance.num_devices})
 
 

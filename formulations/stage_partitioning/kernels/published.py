@@ -56,12 +56,13 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
         scratch.choice[:m],
     )
     if rule == RERANK:
-        return rerank(start, cost, memory, capacity, choice) / d
-    if rule == SORT_ONCE:
-        return sort_once(start, cost, memory, capacity, choice) / d
-    if rule == TRUNCATING:
-        return truncating(start, cost, memory, capacity, choice) / d
-    found = solve_arrays(start, cost, memory, capacity, choice, flag)
+        found = rerank(start, cost, memory, capacity, choice, flag)
+    elif rule == SORT_ONCE:
+        found = sort_once(start, cost, memory, capacity, choice, flag)
+    elif rule == TRUNCATING:
+        found = truncating(start, cost, memory, capacity, choice, flag)
+    else:
+        found = solve_arrays(start, cost, memory, capacity, choice, flag)
     return STOPPED if flag[0] != 0 else found / d
 
 

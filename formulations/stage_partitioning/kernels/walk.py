@@ -221,11 +221,11 @@ def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, fla
             if not use[rule]:
                 continue
             if rule == RERANK:
-                time = rerank(start, cost, memory, capacity, choice)
+                time = rerank(start, cost, memory, capacity, choice, flag)
             elif rule == SORT_ONCE:
-                time = sort_once(start, cost, memory, capacity, choice)
+                time = sort_once(start, cost, memory, capacity, choice, flag)
             else:
-                time = truncating(start, cost, memory, capacity, choice)
+                time = truncating(start, cost, memory, capacity, choice, flag)
             gap = 0.0
             if time == np.inf:
                 gap = np.inf if least < np.inf else 0.0

@@ -1,8 +1,8 @@
 """Compiled bang-per-buck heuristics on plain arrays (laid out as in kernels.py).
 
-Each takes ``(node_start, time, memory, capacity, choice_out)``, writes its choice, and returns its total time, ``inf``
-if none fits. All start from the fastest option of every node and stop as soon as the choice fits. Ties go to the
-lowest node, then to the lowest option.
+Each takes ``(node_start, time, memory, capacity, choice_out, flag)``, writes its choice, and returns its total time,
+``inf`` if none fits or ``flag`` was raised. All start from the fastest option of every node and stop as soon as the
+choice fits. Ties go to the lowest node, then to the lowest option.
 
 Source: Piper, section 4, "The knapsack subproblem" (re-ranking); the released program (sort once; truncating).
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
+from formulations.compiled import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK, chosen_sum
 
 
@@ -31,10 +31,10 @@ def _fastest(node_start: Any, time: Any, choice: Any) -> None:
 
 
 @inner()
-def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, truncate: Any) -> Any:
+def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, truncate: Any, flag: Any) -> Any:
     """Swap in the option with the most bytes saved per time added, over and over; returns the total time."""
     _fastest(node_start, time, choice)
-    while True:
+    while flag[0] == 0:
         excess = chosen_sum(node_start, memory, choice) - limit
         if excess <= 0:
             return chosen_sum(node_start, time, choice)
@@ -54,22 +54,23 @@ def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, trun
         if node < 0:
             return np.inf
         choice[node] = option - node_start[node]
+    return np.inf
 
 
-@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
-def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)
+def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
     """The paper's rule: all options compete anew after every swap."""
-    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, False)
+    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, False, flag)
 
 
-@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
-def truncating(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)
+def truncating(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
     """As ``rerank``, but bytes saved beyond what is still needed do not count."""
-    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, True)
+    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, True, flag)
 
 
-@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS)
-def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any) -> Any:
+@kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)
+def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
     """The released program's rule: swaps sorted once by time added per byte saved; at most two options per node."""
     limit = capacity * MEMORY_SLACK
     n = len(choice_out)
@@ -77,6 +78,8 @@ def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out
     price, order = np.empty(n), np.empty(n, np.int64)
     count = 0
     for v in range(n):
+        if flag[0] != 0:
+            return np.inf
         if node_start[v + 1] - node_start[v] < 2:
             continue
         current, other = node_start[v] + choice_out[v], node_start[v] + 1 - choice_out[v]
@@ -92,12 +95,12 @@ def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out
     held = chosen_sum(node_start, memory, choice_out)
     for i in range(count):
         # A running sum is exact for whole bytes; only a fraction's rounding calls for the full sum.
-        if held <= limit and chosen_sum(node_start, memory, choice_out) <= limit:
+        if flag[0] != 0 or (held <= limit and chosen_sum(node_start, memory, choice_out) <= limit):
             break
         v = order[i]
         held -= memory[node_start[v] + choice_out[v]] - memory[node_start[v] + 1 - choice_out[v]]
         choice_out[v] = 1 - choice_out[v]
-    if chosen_sum(node_start, memory, choice_out) > limit:
+    if flag[0] != 0 or chosen_sum(node_start, memory, choice_out) > limit:
         return np.inf
     return chosen_sum(node_start, time, choice_out)
 
