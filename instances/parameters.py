@@ -5,6 +5,7 @@ Every parser takes what it returns, and raises ``ValueError`` with the rule that
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,9 +37,23 @@ def parse_count(value: Any) -> int:
     rule = f"an integer from 1 to {MAX_COUNT}"
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_COUNT or value % 1:
+    try:
+        found = int(value) if isinstance(value, float) and value.is_integer() else as_int(value)
+    except ValueError:
+        raise ValueError(rule) from None
+    if not 1 <= found <= MAX_COUNT:
         raise ValueError(rule)
-    return int(value)
+    return found
+
+
+def as_int(value: Any) -> int:
+    """An integer of any type, such as numpy's, as an int; ``ValueError`` for what is none, and for True and False."""
+    if isinstance(value, bool):
+        raise ValueError("an integer")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError("an integer") from None
 
 
 def parse_amount(value: Any) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
 
-from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.parameters import MAX_AMOUNT, MAX_COUNT, as_int
 
 #: Smallest bandwidth, in bytes per time unit: dividing by it stays far from overflow.
 MIN_BANDWIDTH = 1e-30
@@ -47,7 +47,10 @@ def _numbers(least: float, most: float | None = MAX_AMOUNT) -> Callable[[Any, An
 
 
 def _integers(least: int, most: int, from_text: bool = False) -> Callable[[Any, Any], Any]:
-    """Integers; from a file also 4.0, as JSON tells the two apart by spelling alone, or as the text of a key."""
+    """Integers, of any type that is one, as ints; from a file also 4.0, as JSON tells the two apart by spelling alone.
+
+    ``from_text``: from a file also as the text of a key.
+    """
 
     def whole(value: Any) -> Any:
         if from_text and isinstance(value, str) and value.isdecimal() and value == str(int(value[:20])):
@@ -57,7 +60,8 @@ def _integers(least: int, most: int, from_text: bool = False) -> Callable[[Any, 
     def build(core: Any, _: Any) -> Any:
         exact = core.int_schema(strict=True, ge=least, le=most)
         lax = core.chain_schema([core.no_info_plain_validator_function(whole), exact])
-        return core.lax_or_strict_schema(lax_schema=lax, strict_schema=exact)
+        other = core.chain_schema([core.no_info_plain_validator_function(as_int), exact])  # such as numpy's
+        return core.lax_or_strict_schema(lax_schema=lax, strict_schema=core.union_schema([exact, other]))
 
     return build
 

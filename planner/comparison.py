@@ -114,13 +114,16 @@ def crosscheck(
     InstanceError
         If the instance breaks a rule.
     UsageError
-        If a method or option is unknown, or an argument is of another type.
+        If a method or option is unknown, a method is named twice, or an argument is of another type.
     """
     expect_types(limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended)
     if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
         raise UsageError.at("methods", methods, "a sequence of names, or None")
     if methods is not None and not methods:
         raise UsageError.at("methods", "empty", "one name or more")
+    for number, name in enumerate(methods or ()):
+        if methods is not None and name in methods[:number]:
+            raise UsageError.at("methods", ", ".join(map(str, methods)), f"{name} once")
     instance = admitted(instance)
     family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)

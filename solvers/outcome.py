@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, SupportsIndex
 
 from solvers.errors import UsageError
 
@@ -75,18 +75,22 @@ class Limits:
             raise UsageError.at("limits: time_s", self.time_s, "a finite number >= 0, or None")
         if not (_is_number(self.gap) and 0 <= self.gap < 1):
             raise UsageError.at("limits: gap", self.gap, "0 <= gap < 1")
-        if not (_is_integer(self.seed) and 0 <= self.seed < 2**31):  # HiGHS knows no others
+        seed, threads = _integer(self.seed), _integer(self.threads)
+        if seed is None or not 0 <= seed < 2**31:  # HiGHS knows no others
             raise UsageError.at("limits: seed", self.seed, "0 <= seed < 2^31, an integer")
-        if not (_is_integer(self.threads) and 1 <= self.threads <= MOST_THREADS):
+        if threads is None or not 1 <= threads <= MOST_THREADS:
             raise UsageError.at("limits: threads", self.threads, f"an integer from 1 to {MOST_THREADS}")
+        object.__setattr__(self, "seed", seed)
+        object.__setattr__(self, "threads", threads)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _integer(value: object) -> int | None:
+    """An integer of any type, such as numpy's, as an int; ``None`` for what is none, and for True and False."""
+    return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)

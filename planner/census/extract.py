@@ -22,6 +22,7 @@ from planner.inputs.files import drafted
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.rows import SUFFIXES, pyarrow
 from planner.show.tables import as_json
+from solvers.outcome import Limits
 
 #: Rows that are held in memory, and of a row group of the parquet file.
 _BLOCK = 20_000
@@ -52,7 +53,7 @@ def extract(
     Raises
     ------
     UsageError
-        Another problem, another kind of file, or a graph with too many downsets.
+        Another problem, another kind of file, a seed that `Limits` refuses, or a graph with too many downsets.
     """
     if problem != KNAPSACK.name:
         raise UsageError.at("--problem", problem, KNAPSACK.name)
@@ -61,6 +62,7 @@ def extract(
         raise UsageError.at("INSTANCE", family_of(instance).name, "an instance of stage_partitioning")
     if sample is not None and sample < 0:
         raise UsageError.at("--sample", sample, "at least 0")
+    seed = Limits(seed=seed).seed
     path = Path(out)
     if path.suffix not in SUFFIXES:
         raise UsageError.at("--out", out, f"a name that ends in {' or '.join(SUFFIXES)}")

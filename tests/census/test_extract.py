@@ -168,3 +168,10 @@ def test_without_pyarrow_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "rows.parquet").touch()
     with pytest.raises(planner.UsageError, match="columnar"):
         planner.load(tmp_path / "rows.parquet#0")
+
+
+def test_a_seed_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.jsonl"
+    assert main(["extract", "chain8", "--seed", "-5", "--sample", "3", "--out", str(out)]) == 2
+    assert capsys.readouterr().err == "limits: seed is -5; expected 0 <= seed < 2^31, an integer\n"
+    assert not out.exists()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from fuzzing import documented
 
 import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
+from planner.inputs import loading
 
 
 @cache
@@ -129,3 +131,33 @@ def test_every_family_is_here() -> None:
     assert {family.name for family in FAMILIES} - {name for name, _, _ in WRONG} == {
         "stage_partitioning"
     }  # test_fuzz_python
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_integers_of_numpy_are_integers(name: str) -> None:
+    """Counts of any type that is an integer are ints in the copy; truth values are none."""
+    family = next(family for family in FAMILIES if family.name == name)
+    instance = example(name)
+    counts = [each.name for each in fields(instance) if str(each.type).startswith("Count")]
+    counts = [each for each in counts if getattr(instance, each) is not None]
+    changed = replace(instance, **{each: np.int64(getattr(instance, each)) for each in counts})
+    admitted = loading.admitted(changed)
+    assert all(type(getattr(admitted, each)) is int for each in counts)
+    assert json.dumps(family.to_json(admitted)) == json.dumps(family.to_json(instance))
+    for each in counts:
+        with pytest.raises(InstanceError, match=f"{each} is np.True_; expected an integer"):
+            loading.admitted(replace(instance, **{each: np.bool_(True)}))
+
+
+def test_settings_and_limits_take_integers_of_numpy() -> None:
+    assert planner.load("chain8", devices=np.int32(4)).num_devices == 4
+    limits = planner.Limits(seed=np.int64(3), threads=np.uint8(2))
+    assert limits == planner.Limits(seed=3, threads=2) and type(limits.seed) is type(limits.threads) is int
+    for wrong in (True, np.bool_(True), 1.0, "1", None):
+        with pytest.raises(planner.UsageError, match="limits: seed is"):
+            planner.Limits(seed=wrong)
+        with pytest.raises(planner.UsageError, match="limits: threads is"):
+            planner.Limits(threads=wrong)
+    for wrong in (True, np.bool_(True), 4.5, math.nan, math.inf, np.int64(0), "-4"):
+        with pytest.raises(planner.UsageError, match=r"--devices is .*; expected an integer from 1 to"):
+            planner.load("chain8", devices=wrong)

@@ -159,3 +159,10 @@ def test_no_method_at_all_agrees_with_nothing(capsys: pytest.CaptureFixture[str]
         planner.crosscheck(planner.load("chain8"), methods=[])
     assert main(["crosscheck", "chain8", "--methods", ","]) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_a_method_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(planner.UsageError, match="methods is 'exact, equi, exact'; expected exact once"):
+        planner.crosscheck(planner.load("chain8"), methods=["exact", "equi", "exact"])
+    assert main(["crosscheck", "chain8", "--methods", "exact,exact"]) == 2
+    assert capsys.readouterr().err == "methods is 'exact, exact'; expected exact once\n"
