@@ -5,13 +5,14 @@ Nothing beyond the standard library: every room and every backend imports this f
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, SupportsIndex
+from typing import Any
 
 from solvers.errors import UsageError
 
@@ -90,7 +91,10 @@ def _is_number(value: object) -> bool:
 
 def _integer(value: object) -> int | None:
     """An integer of any type, such as numpy's, as an int; ``None`` for what is none, and for True and False."""
-    return value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else None
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 @dataclass(frozen=True)
