@@ -2,193 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Dictionary
-from dataclasses import replace
-from typing import Any
-
+from formulations.device_mapping.methods import METHODS, choose
 from formulations.device_mapping.plans import plan_from_json, plan_to_json
 from formulations.device_mapping.problem import Mapping, evaluate, violations
-from formulations.family import Claim, Family, Method, OwnJson, Setting, lazy
+from formulations.device_mapping.settings import JSON, OVERRIDES, Instance, describe, read
+from formulations.family import Family
 from instances.device_mapping import (
-    AUTO,
-    OBJECTIVES,
-    RINGS,
-    DeviceMapping,
-    allreduce_ratio,
     check,
     to_json,
-    with_objective,
-)
-from instances.parameters import one_of, parse_count, parse_search_timeout
-from solvers.outcome import Limits
-
-Instance = DeviceMapping
-
-#: Up to so many devices a proof comes fast enough to be looked for unasked.
-_PROVED_DEVICES = 32
-#: A larger MILP takes too long to build.
-_MILP_ARCS = 30_000
-
-_JSON = OwnJson("device_mapping", DeviceMapping, "instances.readers.device_mapping_json:read")
-
-_OVERRIDES = (
-    Setting(
-        "objective",
-        one_of(*OBJECTIVES, AUTO),
-        "what of a stage's time counts: tensors between stages, the all-reduce, both, or by Parmesan's ratio rule",
-        metavar="p2p|allreduce|full|auto",
-        default="the file's, or auto",
-    ),
-    Setting(
-        "ring",
-        one_of(*RINGS),
-        "all-reduce rings by replica number, or in any order",
-        metavar="index|free",
-        default="index",
-    ),
-    Setting("microbatches", parse_count, "micro-batches of a step, for the ratio rule", metavar="N"),
-)
-
-
-def read(content: Any, where: str, overrides: Dictionary[str, Any]) -> Instance:
-    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
-    instance = _JSON.read(content, where)
-    changed = replace(
-        instance,
-        ring=overrides.get("ring", instance.ring),
-        microbatches=overrides.get("microbatches", instance.microbatches),
-        options={**instance.options, **overrides},
-    )
-    by_rule = "chosen" in instance.options
-    return with_objective(changed, overrides.get("objective", AUTO if by_rule else instance.objective))
-
-
-def describe(instance: Instance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
-    return {
-        "stages": instance.num_stages,
-        "edges": len(instance.edges),
-        "replicas": instance.replicas,
-        "devices": instance.num_devices,
-        "objective": instance.objective,
-        "ring": instance.ring,
-        "allreduce_ratio": round(allreduce_ratio(instance), 4),
-    }
-
-
-def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """Bounds, annealing and models together; annealing alone on large networks if no proof is asked for."""
-    if exact or instance.num_devices <= _PROVED_DEVICES:
-        return "exact", "bounds, annealing and models together, until the best plan meets the best bound"
-    return "anneal", f"{instance.num_devices} devices: a good plan in seconds"
-
-
-def _index_rings(instance: Instance) -> str | None:
-    if instance.objective == "full" and instance.ring == "free" and instance.replicas > 3:
-        return "it searches rings by replica number only, and free rings are declared"
-    return None
-
-
-def _milp_arcs(instance: Instance) -> int:
-    links = len(instance.edges) * instance.replicas + instance.num_devices
-    return links * instance.num_devices**2
-
-
-def _fits_milp(instance: Instance) -> str | None:
-    arcs = _milp_arcs(instance)
-    return f"{arcs} arcs; expected at most {_MILP_ARCS}" if arcs > _MILP_ARCS else None
-
-
-_TARGETS = Setting("targets", parse_count, "targets that are searched at a time", metavar="N", default="the threads")
-
-METHODS: tuple[Method[Instance, Mapping], ...] = (
-    Method(
-        name="consecutive",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, section 7: consecutive mapping, the replicas of a stage together",
-        solve=lazy("formulations.device_mapping.baselines:solve_consecutive"),
-    ),
-    Method(
-        name="consecutive-pipeline-first",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, section 7: p2p-first, the stages of a replica together",
-        solve=lazy("formulations.device_mapping.baselines:solve_pipeline_first"),
-    ),
-    Method(
-        name="random",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, section 5.2: the best of some random mappings",
-        solve=lazy("formulations.device_mapping.baselines:solve_random"),
-        options=(Setting("mappings", parse_count, "random mappings that are tried", metavar="N", default="100"),),
-    ),
-    Method(
-        name="parmesan",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, Algorithms 1 and 2, with batches of targets and timeouts",
-        solve=lazy("formulations.device_mapping.paper:solve"),
-        options=(
-            Setting(
-                "search-timeout",
-                parse_search_timeout,
-                "seconds of one search, or none: no timeout",
-                metavar="SECONDS|none",
-                default="5",
-            ),
-            _TARGETS,
-        ),
-    ),
-    Method(
-        name="parmesan-no-timeout",
-        claim=Claim.EXACT,
-        source="Parmesan, Algorithms 1 and 2 as Appendix A.3 proves them optimal: every search comes to its end",
-        solve=lazy("formulations.device_mapping.paper:solve_without_timeout"),
-        supports=_index_rings,
-        options=(_TARGETS,),
-    ),
-    Method(
-        name="anneal",
-        claim=Claim.HEURISTIC,
-        source="swaps of devices towards falling targets (compiled)",
-        solve=lazy("formulations.device_mapping.annealing.near:solve"),
-        options=(
-            Setting("levels", parse_count, "levels of effort, each of four times the last", metavar="N", default="4"),
-        ),
-    ),
-    Method(
-        name="bounds",
-        claim=Claim.HEURISTIC,
-        source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
-        solve=lazy("formulations.device_mapping.bounds.ordered:solve"),
-    ),
-    Method(
-        name="exact",
-        claim=Claim.EXACT,
-        source="bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
-        solve=lazy("formulations.device_mapping.exact:solve"),
-        effort=lambda instance: 1e6 * instance.num_devices,
-    ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="the model that fits the structure: levels, layered flow, positions and cycles of rings, CP-SAT",
-        solve=lazy("formulations.device_mapping.cpsat:solve"),
-        effort=lambda instance: 1e6 * instance.num_devices,
-    ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="links as flows of one unit, Pyomo and HiGHS",
-        solve=lazy("formulations.device_mapping.milp:solve"),
-        supports=_fits_milp,
-        effort=lambda instance: 1e4 * _milp_arcs(instance),
-    ),
 )
 
 FAMILY: Family[Instance, Mapping] = Family(
     name="device_mapping",
-    recognise=_JSON.recognise,
+    recognise=JSON.recognise,
     read=read,
-    overrides=_OVERRIDES,
+    overrides=OVERRIDES,
     check=check,
     to_json=to_json,
     plan_from_json=plan_from_json,

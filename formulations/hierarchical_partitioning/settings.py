@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting
+from formulations.family import Setting, lazy
 from formulations.stage_partitioning import settings as flat_overrides
+from formulations.stage_partitioning.settings import read as read_flat
+from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.parameters import one_of, parse_count, within
@@ -111,3 +113,44 @@ def _cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> d
     if "memory_model" in given:
         given["memory_model"] = MemoryModel(given["memory_model"])
     return given
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    return isinstance(content, HierarchicalInstance) or (
+        isinstance(content, dict) and content.get("problem") == "hierarchical_partitioning"
+    )
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> HierarchicalInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
+
+    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
+    content alone is put on the cluster that the overrides describe.
+    """
+    if isinstance(content, HierarchicalInstance):
+        return apply(content, overrides, where)
+    if recognise_flat(content):
+        return on_cluster(read_flat(content, where, flat_share(overrides)), overrides, where)
+    made: HierarchicalInstance = lazy("instances.readers.hierarchical_json:read")(
+        content, where, lambda flat, place: read_flat(flat, place, {})
+    )
+    return apply(made, overrides, where)
+
+
+def describe(instance: HierarchicalInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    flat = instance.flat
+    return {
+        "nodes": len(flat.layers),
+        "edges": len(flat.edges),
+        "machines": instance.num_machines,
+        "devices_per_machine": instance.devices_per_machine,
+        "inner_bandwidth": instance.inner_bandwidth,
+        "outer_bandwidth": instance.outer_bandwidth,
+        "memory_bytes": flat.memory_bytes,
+        "memory_model": str(instance.memory_model),
+        "microbatches": flat.num_microbatches,
+        "time_unit": flat.time_unit,
+        "tp_degrees": list(flat.tp_degrees),
+    }

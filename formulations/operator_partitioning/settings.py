@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting
+from formulations.family import Setting, lazy
 from instances.errors import InstanceError
 from instances.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, per_pair
 from instances.parameters import one_of, parse_amount, parse_count, parse_flag, within
@@ -91,3 +91,44 @@ def _step(instance: OperatorInstance, given: Mapping[str, Any], devices: int | N
     """Micro-batches of a step: given, declared, or the schedule's for every device."""
     each = given.get("microbatches") or (instance.training or TrainingMemory()).microbatches
     return int(given.get("step-microbatches") or instance.step_microbatches or each * (devices or 1))
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, own JSON, PipeDream's profile, a placement graph."""
+    if isinstance(content, OperatorInstance):
+        return True
+    if isinstance(content, str):  # kept here too, so that recognising a file imports no reader
+        return "forward_compute_time=" in content.lstrip().split("\n", 1)[0]
+    if not isinstance(content, dict):
+        return False
+    if "problem" in content:
+        return bool(content["problem"] == "operator_partitioning")
+    return "nodes" in content and ("maxFPGAs" in content or "maxSizePerFPGA" in content)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> OperatorInstance:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, OperatorInstance):
+        instance = content
+    elif isinstance(content, str):
+        instance = lazy("instances.readers.pipedream_profile:read")(content, where)
+    elif "problem" in content:
+        instance = lazy("instances.readers.operator_json:read")(content, where)
+    else:
+        part = overrides.get("part") or "forward"
+        instance = lazy("instances.readers.placement_json:read")(content, where, part)
+    return apply(instance, overrides, where)
+
+
+def describe(instance: OperatorInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "operators": len(instance.operators),
+        "tensors": len(instance.tensors),
+        "stages": instance.num_stages,
+        "replicas": instance.replicas,
+        "devices": instance.num_devices,
+        "bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s,
+        "memory_bytes": instance.memory_bytes,
+        "compute_s": instance.total_compute_s,
+    }

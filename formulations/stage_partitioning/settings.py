@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting
+from formulations.family import Setting, lazy
 from instances import stage_edits
 from instances.errors import InstanceError, closest
 from instances.parameters import one_of, parse_count, parse_degrees, parse_flag, parse_names, within
@@ -142,3 +142,46 @@ def _plain(value: Any) -> str | int | float | bool:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return value if isinstance(value, bool | int | float) else str(value)
+
+
+#: Top-level keys that mark a file of Piper's release (kept here too, so that recognising one imports no reader).
+_PIPER_MARKS = frozenset({"maxDevices", "maxMemoryPerDevice", "mbsInBatch", "maxBatchSize"})
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, own JSON, or JSON of Piper's release."""
+    if isinstance(content, StageInstance):
+        return True
+    if not isinstance(content, dict):
+        return False
+    return content.get("problem") == "stage_partitioning" or (
+        "problem" not in content and "nodes" in content and not _PIPER_MARKS.isdisjoint(content)
+    )
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageInstance:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, StageInstance):
+        instance = content
+    elif isinstance(content, dict) and "problem" in content:
+        instance = lazy("instances.readers.stage_json:read")(content, where)
+    else:
+        instance = lazy("instances.readers.piper_json:read")(content, where)
+    return apply(instance, overrides, where)
+
+
+def describe(instance: StageInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "nodes": len(instance.layers),
+        "edges": len(instance.edges),
+        "devices": instance.num_devices,
+        "memory_bytes": instance.memory_bytes,
+        "bandwidth": instance.bandwidth,
+        "microbatches": instance.num_microbatches,
+        "cost_model": str(instance.cost_model),
+        "time_unit": instance.time_unit,
+        "tp_degrees": list(instance.tp_degrees),
+        "exactly": instance.exactly,
+        "max_dp_degree": instance.max_dp_degree,
+    }

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.microbatch_schedule import METHODS as SCHEDULERS
-from formulations.microbatch_schedule import evaluate
+from formulations.microbatch_schedule.methods import METHODS as SCHEDULERS
+from formulations.microbatch_schedule.problem import evaluate
 from instances.microbatch_schedule import generate
 from instances.operator_partitioning import OperatorInstance
 from planner.claims.parmesan.models import MODELS

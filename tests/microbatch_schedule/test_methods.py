@@ -10,11 +10,12 @@ import pytest
 from schedule_oracle import optimum, random_instance
 
 import planner
-from formulations.microbatch_schedule import METHODS, evaluate, violations
 from formulations.microbatch_schedule import cpsat as cpsat_model
 from formulations.microbatch_schedule import milp as milp_model
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.memory import Decision, least_memory, rooms, sizes
+from formulations.microbatch_schedule.methods import METHODS
+from formulations.microbatch_schedule.problem import evaluate, violations
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate
 from instances.readers.microbatch_schedule_json import check

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from formulations.microbatch_schedule import evaluate, plan_from_json, plan_to_json, read, violations
-from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.plans import plan_from_json, plan_to_json
+from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.settings import read
 from instances.errors import InstanceError
 from instances.microbatch_schedule import ScheduleInstance, to_json
 

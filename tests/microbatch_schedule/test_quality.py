@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from formulations.microbatch_schedule import METHODS, evaluate
+from formulations.microbatch_schedule.methods import METHODS
+from formulations.microbatch_schedule.problem import evaluate
 from instances.microbatch_schedule import ScheduleInstance, generate
 from solvers.outcome import Limits, Watch
 

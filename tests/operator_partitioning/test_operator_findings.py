@@ -7,7 +7,8 @@ from itertools import combinations
 import pytest
 
 import planner
-from formulations.operator_partitioning import FAMILY, read
+from formulations.operator_partitioning import FAMILY
+from formulations.operator_partitioning.settings import read
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
 
 #: Three operators of 1 s in a row; a sends one tensor of 2 s to both others, b one of 1 s to c.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operator_oracle import random_instance, stage_memory, stage_time
 
 import planner
-from formulations.operator_partitioning import FAMILY, read
+from formulations.operator_partitioning import FAMILY
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
     crossing_bytes,
@@ -24,6 +24,7 @@ from formulations.operator_partitioning.problem import (
     stage_seconds,
     violations,
 )
+from formulations.operator_partitioning.settings import read
 from instances.errors import InstanceError
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 

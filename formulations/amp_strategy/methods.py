@@ -1,0 +1,80 @@
+"""The methods of amp strategy: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from formulations.amp_strategy.problem import StrategyPlan, strategies
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, program_states
+from instances.amp_strategy import AmpInstance
+from instances.parameters import parse_count
+from solvers.outcome import Limits
+
+#: All tilings are listed; beyond so many devices there are too many.
+_TILED_DEVICES = 16
+
+
+def choose(instance: AmpInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """The exhaustive search, milliseconds for each strategy; Megatron's if it is too large."""
+    too_large = None if exact else _exhaustible(instance)
+    if too_large is not None and _listable(instance) is None:
+        return "megatron", f"too large for the exhaustive search ({too_large})"
+    return "exhaustive", "all degrees, each with its best layer assignment"
+
+
+def _listable(instance: AmpInstance) -> str | None:
+    if instance.placement != "megatron" and instance.num_devices > _TILED_DEVICES:
+        return f"{instance.num_devices} devices; expected at most {_TILED_DEVICES} where tilings are listed"
+    return None
+
+
+def _exhaustible(instance: AmpInstance) -> str | None:
+    if len(instance.layers) > JOINT_LAYERS:
+        return f"{len(instance.layers)} layers; expected at most {JOINT_LAYERS}"
+    return _listable(instance)
+
+
+def _programmable(instance: AmpInstance) -> str | None:
+    layers = len(instance.layers)
+    stages = max((each.pp_degree for each in strategies(instance) if each.pp_degree <= layers), default=0)
+    states = program_states(layers, stages)
+    if states > PROGRAM_STATES:
+        return f"{states:g} states of the published program at {stages} stages; expected at most {PROGRAM_STATES:g}"
+    return _listable(instance)
+
+
+_TOP = Setting("top", parse_count, "how many strategies the ranked list holds", metavar="N", default="10")
+
+_ITERATIONS = Setting("iterations", parse_count, "random tilings or strategies", metavar="N", default="300")
+
+
+def _method(
+    name: str, claim: Claim, source: str, solve: str, supports: Callable[[AmpInstance], str | None], *options: Setting
+) -> Method[AmpInstance, StrategyPlan]:
+    return Method(
+        name=name,
+        claim=claim,
+        source=source,
+        solve=lazy(f"formulations.amp_strategy.search:{solve}"),
+        supports=supports,
+        effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
+        options=(_TOP, *options),
+    )
+
+
+METHODS = (
+    _method(
+        "exhaustive",
+        Claim.EXACT,
+        "all strategies, each with exact-joint, pruned by bounds",
+        "solve_exhaustive",
+        _exhaustible,
+    ),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp", _programmable),
+    _method(
+        "amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released", _programmable
+    ),
+    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _programmable, _ITERATIONS),
+    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron", _listable),
+)

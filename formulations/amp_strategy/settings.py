@@ -1,0 +1,46 @@
+"""What an instance of amp strategy is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import OwnJson, Setting
+from instances.amp_strategy import PLACEMENTS, AmpInstance
+from instances.parameters import one_of, parse_count, within
+from instances.units import parse_bandwidth
+
+JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json:read")
+
+OVERRIDES = (
+    Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
+    Setting(
+        "inter-bandwidth", within(parse_bandwidth, 1e-30), "bytes per second between any two nodes", metavar="RATE"
+    ),
+    Setting("placement", one_of(*PLACEMENTS), "how ranks may be placed on devices", metavar="|".join(PLACEMENTS)),
+)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> AmpInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = JSON.read(content, where)
+    rate = overrides.get("inter-bandwidth")
+    return replace(
+        instance,
+        global_batch=overrides.get("global-batch") or instance.global_batch,
+        placement=overrides.get("placement") or instance.placement,
+        nodes=tuple(replace(node, inter_bytes_per_s=rate or node.inter_bytes_per_s) for node in instance.nodes),
+        options={**instance.options, **overrides},
+    )
+
+
+def describe(instance: AmpInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "layers": len(instance.layers),
+        "nodes": len(instance.nodes),
+        "devices": instance.num_devices,
+        "global_batch": instance.global_batch,
+        "placement": instance.placement,
+    }

@@ -1,0 +1,40 @@
+"""The methods of flushed partitioning: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from formulations.family import Claim, Method, lazy
+from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports
+from formulations.stage_partitioning.problem import StagePlan
+from instances.flushed_partitioning import FlushedInstance
+from solvers.outcome import Limits
+
+_ROOM = "formulations.flushed_partitioning"
+
+
+def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+    """The dispatcher's choice and its reason."""
+    reason = supports(instance)
+    return ("labels", "the recursion with depth is exact") if reason is None else ("cpsat", reason)
+
+
+#: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.
+supports = lazy(f"{_ROOM}.effort:supports")
+
+METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
+    Method(
+        name="labels",
+        claim=Claim.EXACT,
+        source="Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
+        solve=lazy(f"{_ROOM}.labels:solve"),
+        supports=supports,
+        effort=lazy(f"{_ROOM}.effort:effort"),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="direct assignment model in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=lambda instance: assignment_supports(instance.flat),
+        effort=lambda instance: assignment_effort(instance.flat),
+    ),
+)

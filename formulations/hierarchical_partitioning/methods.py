@@ -1,0 +1,35 @@
+"""The methods of hierarchical partitioning: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from formulations.family import Claim, Method, lazy
+from formulations.hierarchical_partitioning.problem import HierarchicalPlan
+from instances.hierarchical_partitioning import HierarchicalInstance
+from solvers.outcome import Limits
+
+_ROOM = "formulations.hierarchical_partitioning"
+
+
+def choose(_instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+    """The dispatcher's choice and its reason."""
+    return "piper-hierarchical", "the recursion over superstages is exact"
+
+
+METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
+    Method(
+        name="piper-hierarchical",
+        claim=Claim.EXACT,
+        source="Piper, Appendix E: recursion over superstages and their splits inside a machine, exact knapsacks",
+        solve=lazy(f"{_ROOM}.paper:solve"),
+        supports=lazy(f"{_ROOM}.effort:supports"),
+        effort=lazy(f"{_ROOM}.effort:effort"),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="direct assignment model in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        effort=lazy(f"{_ROOM}.effort:model_effort"),
+    ),
+)

@@ -1,0 +1,135 @@
+"""The methods of layer assignment: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from formulations.family import Claim, Method, lazy
+from formulations.layer_assignment.problem import LayerPlan
+from formulations.layer_assignment.settings import Instance
+from solvers.outcome import Limits
+
+#: Beyond these a model takes too long to build, and the published program too much memory.
+_MODEL_BOOLEANS, _MODEL_ARCS, PROGRAM_STATES, _EXACT_STEPS, JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
+
+
+def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """The compiled sweep, with the all-reduce inside where there is one; an even split if that is too large."""
+    if not exact and _joint(instance) is not None:
+        return "uniform", f"too large for the exact sweep ({_joint(instance)})"
+    if instance.ring_s_per_parameter:
+        return "exact-joint", "the all-reduce is part of the objective"
+    return "exact", f"{instance.num_layers} layers: the compiled sweep takes milliseconds"
+
+
+def _stage_layers(instance: Instance) -> int:
+    return instance.num_stages * instance.num_layers
+
+
+def _arcs(instance: Instance) -> int:
+    return _stage_layers(instance) * instance.num_layers // 2
+
+
+def _at_most(size: Callable[[Instance], float], limit: float, what: str) -> Callable[[Instance], str | None]:
+    def supports(instance: Instance) -> str | None:
+        return f"{size(instance):g} {what}; expected at most {limit:g}" if size(instance) > limit else None
+
+    return supports
+
+
+def _plain(instance: Instance) -> str | None:
+    if instance.ring_s_per_parameter:
+        return "an all-reduce is declared; use exact-joint, or leave it out with --ignore-all-reduce"
+    return _at_most(_stage_layers, _EXACT_STEPS, "stage-layer pairs")(instance)
+
+
+def _joint(instance: Instance) -> str | None:
+    if instance.ring_s_per_parameter:
+        return _at_most(lambda each: each.num_layers, JOINT_LAYERS, "layers with an all-reduce")(instance)
+    return _plain(instance)
+
+
+def program_states(num_layers: int, num_stages: int) -> float:
+    """States of the published program: stages, layers, and sums of neighbouring layers."""
+    return num_stages * num_layers * (num_layers * num_layers / 2)
+
+
+def _program_states(instance: Instance) -> float:
+    return program_states(instance.num_layers, instance.num_stages)
+
+
+def _sized(instance: Instance) -> str | None:
+    return None if instance.parameters else "the layers' parameters are unknown"
+
+
+_fits_program = _at_most(_program_states, PROGRAM_STATES, "states of the published program")
+
+METHODS: tuple[Method[Instance, LayerPlan], ...] = (
+    Method(
+        name="amp",
+        claim=Claim.HEURISTIC,
+        source="AMP, section 6.4 (optimal where no all-reduce is declared)",
+        solve=lazy("formulations.layer_assignment.paper:solve_amp"),
+        supports=_fits_program,
+        effort=lambda instance: _program_states(instance) * instance.num_layers,
+    ),
+    Method(
+        name="amp-released",
+        claim=Claim.HEURISTIC,
+        source="AMP's released program, whose incumbents forget a cost (reconstructed)",
+        solve=lazy("formulations.layer_assignment.paper:solve_released"),
+        supports=_fits_program,
+        effort=lambda instance: _program_states(instance) * instance.num_layers,
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="sweep over thresholds with sliding windows, without an all-reduce",
+        solve=lazy("formulations.layer_assignment.exact:solve"),
+        supports=_plain,
+        effort=lambda instance: 100.0 * _stage_layers(instance),
+    ),
+    Method(
+        name="exact-joint",
+        claim=Claim.EXACT,
+        source="the same sweep inside one over the all-reduce",
+        solve=lazy("formulations.layer_assignment.exact:solve"),
+        supports=_joint,
+        effort=lambda instance: 2000.0 * _stage_layers(instance),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="order-encoded cuts, CP-SAT",
+        solve=lazy("formulations.layer_assignment.cpsat:solve"),
+        supports=_at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans"),
+        effort=lambda instance: 1e5 * _stage_layers(instance),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="path of stages, Pyomo and HiGHS",
+        solve=lazy("formulations.layer_assignment.milp:solve"),
+        supports=_at_most(_arcs, _MODEL_ARCS, "arcs"),
+        effort=lambda instance: 1e5 * _arcs(instance),
+    ),
+    Method(
+        name="uniform",
+        claim=Claim.HEURISTIC,
+        source="the same number of layers everywhere",
+        solve=lazy("formulations.layer_assignment.paper:solve_uniform"),
+    ),
+    Method(
+        name="megatron",
+        claim=Claim.HEURISTIC,
+        source="equal blocks split evenly, head and tail at the ends (AMP, Tables 6 and 8)",
+        solve=lazy("formulations.layer_assignment.paper:solve_megatron"),
+    ),
+    Method(
+        name="parameters",
+        claim=Claim.HEURISTIC,
+        source="stages balanced by parameters",
+        solve=lazy("formulations.layer_assignment.paper:solve_parameters"),
+        supports=_sized,
+    ),
+)

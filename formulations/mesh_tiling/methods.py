@@ -1,0 +1,74 @@
+"""The methods of mesh tiling: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.mesh_tiling.problem import TilingPlan
+from instances.mesh_tiling import MeshInstance
+from instances.parameters import parse_count
+from solvers.outcome import Limits
+
+#: Beyond these a model takes too long to build: places of tiles, and pairs of places (or of their kinds) where the
+#: order counts.
+_CPSAT_PLACES, _CPSAT_PAIRS, _MILP_PLACES, _MILP_PAIRS = 20_000, 20_000, 5_000, 3_000
+
+
+def choose(instance: MeshInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """CP-SAT, unless its model is too large to build."""
+    if exact or _cpsat_fits(instance) is None:
+        return "cpsat", f"{_places(instance)} places of tiles"
+    return "sa", f"{_places(instance)} places of tiles: the exact model is too large"
+
+
+def _places(instance: MeshInstance) -> int:
+    return (1 if instance.tp_degree == instance.dp_degree else 2) * instance.rows * instance.columns
+
+
+def _kinds(instance: MeshInstance) -> int:
+    return (1 if instance.tp_degree == instance.dp_degree else 2) * instance.columns
+
+
+def _fits(
+    most_places: int, most_pairs: int, paired: Callable[[MeshInstance], int]
+) -> Callable[[MeshInstance], str | None]:
+    def supports(instance: MeshInstance) -> str | None:
+        places, pairs = _places(instance), paired(instance) ** 2
+        if places > most_places:
+            return f"{places} places of tiles; expected at most {most_places}"
+        if instance.ordered and pairs > most_pairs:
+            return f"{pairs} pairs to order; expected at most {most_pairs}"
+        return None
+
+    return supports
+
+
+_cpsat_fits = _fits(_CPSAT_PLACES, _CPSAT_PAIRS, _kinds)
+
+METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
+        solve=lazy("formulations.mesh_tiling.cpsat:solve"),
+        supports=_cpsat_fits,
+        effort=lambda instance: 1e5 * (_places(instance) + (_kinds(instance) ** 2 if instance.ordered else 0)),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="exact cover, the order by positions, Pyomo and HiGHS",
+        solve=lazy("formulations.mesh_tiling.milp:solve"),
+        supports=_fits(_MILP_PLACES, _MILP_PAIRS, _places),
+        effort=lambda instance: 1e6 * _places(instance) ** (2 if instance.ordered else 1),
+    ),
+    Method(
+        name="sa",
+        claim=Claim.HEURISTIC,
+        source="AMP, section 6.3, Algorithm 2 (its placements alone)",
+        solve=lazy("formulations.mesh_tiling.paper:solve"),
+        options=(Setting("iterations", parse_count, "random tilings", metavar="N", default="1000"),),
+        effort=lambda instance: 1e6 * _places(instance),
+    ),
+)

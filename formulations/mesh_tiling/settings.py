@@ -1,0 +1,36 @@
+"""What an instance of mesh tiling is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import OwnJson, Setting
+from instances.mesh_tiling import MeshInstance
+from instances.parameters import parse_count, parse_flag
+
+JSON = OwnJson("mesh_tiling", MeshInstance, "instances.readers.mesh_tiling_json:read")
+
+OVERRIDES = (
+    Setting("tp-degree", parse_count, "tensor-parallel degree of every stage", metavar="T"),
+    Setting("dp-degree", parse_count, "data-parallel degree of every stage", metavar="D"),
+    Setting("ordered", parse_flag, "the order of the stages counts", is_flag=True),
+)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> MeshInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = JSON.read(content, where)
+    changed = {name.replace("-", "_"): value for name, value in overrides.items()}
+    return replace(instance, **changed, options={**instance.options, **overrides})
+
+
+def describe(instance: MeshInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "mesh": f"{instance.rows} x {instance.columns}",
+        "tile": f"{instance.tp_degree} x {instance.dp_degree}",
+        "stages": instance.num_stages,
+        "ordered": instance.ordered,
+    }

@@ -1,0 +1,102 @@
+"""The methods of microbatch schedule: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.microbatch_schedule.problem import SchedulePlan
+from instances.microbatch_schedule import ScheduleInstance
+from instances.parameters import one_of
+from solvers.outcome import Limits
+
+_ROOM = "formulations.microbatch_schedule"
+
+#: Beyond these a model takes too long to build: passes, and pairs of passes to order.
+_CPSAT_PASSES, _MILP_PAIRS = 20_000, 5_000
+
+
+def choose(instance: ScheduleInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """Bounds, heuristics and CP-SAT, unless its model is too large to build."""
+    if exact or _cpsat_fits(instance) is None:
+        return "exact", f"{instance.num_passes} passes"
+    return "best-of", f"{instance.num_passes} passes: the exact model is too large"
+
+
+def _cpsat_fits(instance: ScheduleInstance) -> str | None:
+    if instance.num_passes > _CPSAT_PASSES:
+        return f"{instance.num_passes} passes; expected at most {_CPSAT_PASSES}"
+    return None
+
+
+def _pairs(instance: ScheduleInstance) -> int:
+    return sum(instance.num_microbatches(stage) ** 2 for stage in range(len(instance.stages)))
+
+
+def _milp_fits(instance: ScheduleInstance) -> str | None:
+    if _pairs(instance) > _MILP_PAIRS:
+        return f"{_pairs(instance)} pairs of passes to order; expected at most {_MILP_PAIRS}"
+    return None
+
+
+METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="bounds of heads and tails, best-of, then CP-SAT for what they leave open; made for this project",
+        solve=lazy(f"{_ROOM}.exact:solve"),
+        supports=_cpsat_fits,
+        effort=lambda instance: 1e4 * instance.num_passes,
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="intervals on stages, CP-SAT",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=_cpsat_fits,
+        effort=lambda instance: 1e4 * instance.num_passes,
+        options=(
+            Setting(
+                "resource",
+                one_of("cap", "cumulative"),
+                "how room is kept: a precedence for each pass, or a cumulative resource",
+                metavar="cap|cumulative",
+                default="cap",
+            ),
+        ),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="starts and an order for each pair of passes, Pyomo and HiGHS",
+        solve=lazy(f"{_ROOM}.milp:solve"),
+        supports=_milp_fits,
+        effort=lambda instance: 1e6 * _pairs(instance),
+    ),
+    Method(
+        name="greedy",
+        claim=Claim.HEURISTIC,
+        source="GraphPipe, section 6, ScheduleTask",
+        solve=lazy(f"{_ROOM}.orders:greedy"),
+        effort=lambda instance: 10 * instance.num_passes,
+    ),
+    Method(
+        name="1f1b",
+        claim=Claim.HEURISTIC,
+        source="GraphPipe, section 6, synchronous 1F1B on graphs",
+        solve=lazy(f"{_ROOM}.orders:one_f_one_b"),
+        effort=lambda instance: 10 * instance.num_passes,
+    ),
+    Method(
+        name="kfkb",
+        claim=Claim.HEURISTIC,
+        source="GraphPipe, Appendix A.1",
+        solve=lazy(f"{_ROOM}.orders:own_kfkb"),
+        effort=lambda instance: 10 * instance.num_passes,
+    ),
+    Method(
+        name="best-of",
+        claim=Claim.HEURISTIC,
+        source="the published schedules, repaired, and exchanges along critical paths; made for this project",
+        solve=lazy(f"{_ROOM}.best_of:solve"),
+        effort=lambda instance: 1e3 * instance.num_passes,
+    ),
+)

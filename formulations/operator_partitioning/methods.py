@@ -1,0 +1,91 @@
+"""The methods of operator partitioning: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.operator_partitioning.problem import OperatorPlan
+from instances.operator_partitioning import OperatorInstance
+from instances.parameters import parse_amount, parse_count, parse_flag
+
+_ROOM = "formulations.operator_partitioning"
+
+ALPHA = Setting("alpha", parse_amount, "weight of communication in clustering", metavar="A", default="0.001")
+
+CLUSTERS = Setting(
+    "clusters", parse_count, "hyper-operators for the dynamic program", metavar="K", default="8 S, 64 to 256"
+)
+
+LOSSES = Setting("report-losses", parse_flag, "what each step loses against the optimum", is_flag=True)
+
+_FLOW_EFFORT = lazy(f"{_ROOM}.effort:flow_effort")
+
+METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
+    Method(
+        name="parmesan",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, section 4: clustering, dynamic programming, refinement",
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve"),
+        effort=_FLOW_EFFORT,
+        options=(ALPHA, CLUSTERS, LOSSES),
+    ),
+    Method(
+        name="dp",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, Equations 2 and 3 on the clustered graph, without refinement",
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_dp"),
+        effort=_FLOW_EFFORT,
+        options=(ALPHA, CLUSTERS),
+    ),
+    Method(
+        name="cluster",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, section 4.2, until every cluster is a stage",
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_cluster"),
+        effort=_FLOW_EFFORT,
+        options=(ALPHA,),
+    ),
+    Method(
+        name="refine",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, section 4.3, from the even cut",
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_refine"),
+        effort=_FLOW_EFFORT,
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="thresholds over chains of all downsets, made for this project (the room's README)",
+        solve=lazy(f"{_ROOM}.exact.threshold:solve"),
+        supports=lazy(f"{_ROOM}.effort:exact_supports"),
+        effort=lazy(f"{_ROOM}.effort:exact_effort"),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="assignment model in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.cpsat:solve"),
+        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        effort=lazy(f"{_ROOM}.effort:model_effort"),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="assignment model in Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.milp:solve"),
+        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        effort=lazy(f"{_ROOM}.effort:model_effort"),
+    ),
+    Method(
+        name="pipedream",
+        claim=Claim.HEURISTIC,
+        source="PipeDream, SOSP 2019: the best intervals of one topological order",
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_pipedream"),
+        effort=_FLOW_EFFORT,
+    ),
+    Method(
+        name="equal",
+        claim=Claim.HEURISTIC,
+        source="one topological order cut where the seconds are shared evenly",
+        solve=lazy(f"{_ROOM}.parmesan.paper:solve_equal"),
+    ),
+)

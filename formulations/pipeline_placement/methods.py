@@ -1,0 +1,69 @@
+"""The methods of pipeline placement: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from formulations.family import Claim, Method, lazy
+from formulations.pipeline_placement.problem import PlacementPlan
+from instances.pipeline_placement import PlacementInstance
+from solvers.outcome import Limits
+
+_ROOM = "formulations.pipeline_placement"
+
+#: Booleans of the joint model, about; beyond, it finds nothing that phases do not.
+_JOINT_SIZE = 60_000
+
+
+def joint_size(instance: PlacementInstance) -> int:
+    """Booleans and clauses of the joint model, about."""
+    stages, devices = instance.num_stages, instance.num_devices
+    replicas = instance.operators.replicas
+    pairs = stages * (stages - 1) // 2 * (instance.objective != "allreduce")
+    links = pairs * replicas + stages * replicas * (instance.objective != "p2p")
+    volumes = pairs * sum(1 + len(tensor.targets) for tensor in instance.operators.tensors)
+    return 2 * stages * len(instance.operators.operators) + volumes + links * devices * devices
+
+
+def supports_joint(instance: PlacementInstance) -> str | None:
+    """Whether the joint model knows the rings that are declared, and is small enough."""
+    if instance.objective == "full" and instance.ring == "free" and instance.operators.replicas > 3:
+        return "its rings are by replica number, and free rings of more than three are declared"
+    size = joint_size(instance)
+    return None if size <= _JOINT_SIZE else f"a model of size {size}; expected at most {_JOINT_SIZE}"
+
+
+def choose(instance: PlacementInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
+    """The joint model where it is small or a proof is asked for; else both phases exactly, one after the other."""
+    refused = supports_joint(instance)
+    if exact or refused is None:
+        return "joint", "both phases at once, started from the best of one after the other"
+    return "turns", f"partition and mapping in turns ({refused})"
+
+
+METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
+    Method(
+        name="parmesan",
+        claim=Claim.HEURISTIC,
+        source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
+        solve=lazy(f"{_ROOM}.phases:solve"),
+    ),
+    Method(
+        name="decoupled",
+        claim=Claim.HEURISTIC,
+        source="the best partition for the flat network, then its best mapping",
+        solve=lazy(f"{_ROOM}.phases:solve_decoupled"),
+    ),
+    Method(
+        name="turns",
+        claim=Claim.HEURISTIC,
+        source="moves of operators on the links of the mapping and swaps of devices, in turns",
+        solve=lazy(f"{_ROOM}.phases:solve_turns"),
+    ),
+    Method(
+        name="joint",
+        claim=Claim.EXACT,
+        source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
+        solve=lazy(f"{_ROOM}.joint:solve"),
+        supports=supports_joint,
+        effort=lambda instance: 1e4 * joint_size(instance),
+    ),
+)

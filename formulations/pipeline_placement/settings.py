@@ -1,0 +1,45 @@
+"""What an instance of pipeline placement is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import OwnJson, Setting
+from instances.device_mapping import OBJECTIVES, RINGS
+from instances.parameters import one_of, parse_count, within
+from instances.pipeline_placement import PlacementInstance
+from instances.units import parse_bytes
+
+JSON = OwnJson("pipeline_placement", PlacementInstance, "instances.readers.pipeline_placement_json:read")
+
+OVERRIDES = (
+    Setting("objective", one_of(*OBJECTIVES), "what of a stage's time counts", metavar="p2p|allreduce|full"),
+    Setting("ring", one_of(*RINGS), "all-reduce rings by replica number, or in any order", metavar="index|free"),
+    Setting("microbatches", parse_count, "micro-batches of a step, for the simulation", metavar="N"),
+    Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
+)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> PlacementInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = JSON.read(content, where)
+    given = {name: value for name, value in overrides.items() if value is not None}
+    operators = instance.operators
+    if "memory" in given:
+        operators = replace(operators, memory_bytes=given["memory"])
+    fields = {name: value for name, value in given.items() if name != "memory"}
+    return replace(instance, **fields, operators=operators, options={**instance.options, **given})
+
+
+def describe(instance: PlacementInstance) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "operators": len(instance.operators.operators),
+        "stages": instance.num_stages,
+        "replicas": instance.operators.replicas,
+        "devices": instance.num_devices,
+        "objective": instance.objective,
+        "ring": instance.ring,
+    }

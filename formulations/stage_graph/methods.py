@@ -1,0 +1,187 @@
+"""The methods of stage graph: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.stage_graph.problem import StagePlan
+from instances.parameters import one_of, parse_count, parse_flag
+from instances.stage_graph import StageGraph
+from solvers.outcome import Limits, Watch
+
+#: Reachability of more operators takes too much memory.
+_OPERATORS = 4_000
+
+#: A larger CP-SAT model takes more than ten seconds to build.
+_CPSAT_TERMS = 2e6
+
+#: Up to so many operators all partitions are searched without asking how wide the model is.
+_SMALL = 14
+
+#: Up to so many operators it pays to try and lay out all upsets.
+_NARROW = 60
+
+
+def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]:
+    """All partitions where the model is small, upsets where equal branches are rows, else these and CP-SAT."""
+    operators = f"{instance.num_operators} operators"
+    provable = _one_size(instance) is None
+    if provable and instance.device_graph is not None:
+        return "cpsat", "devices are declared one by one"
+    if provable and instance.num_operators > _SMALL and _alike(instance) is None and suits(instance) is None:
+        return "exact" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
+    if exact:
+        narrow = provable and instance.num_operators <= _NARROW and fits_levels(instance, Watch(limits))
+        return "levels" if narrow else "exact", f"{operators}, {'narrow' if narrow else 'wide'}"
+    if provable and instance.num_operators <= _SMALL and fits_levels(instance, Watch(limits)):
+        return "levels", f"{operators}: all partitions, level by level"
+    return "graphpipe-plus", operators
+
+
+def _alike(instance: StageGraph) -> str | None:
+    if instance.num_operators > _OPERATORS:
+        return f"{instance.num_operators} operators; expected at most {_OPERATORS}"
+    return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
+
+
+def _one_size(instance: StageGraph) -> str | None:
+    if instance.objective != "tps":
+        return "objective iteration; it proves the least time per sample only (--objective tps)"
+    if instance.schedule != "uniform":
+        return f"schedule {instance.schedule}; it proves plans with one micro-batch size only (--schedule uniform)"
+    return None
+
+
+def _fits_cpsat(instance: StageGraph) -> str | None:
+    """One micro-batch size, and a model that can be built in seconds."""
+    terms = _cpsat_terms(instance)
+    too_large = f"a model of {terms:g} terms; expected at most {_CPSAT_TERMS:g}" if terms > _CPSAT_TERMS else None
+    return _one_size(instance) or too_large
+
+
+def _fits_exact(instance: StageGraph) -> str | None:
+    return _one_size(instance) or (_alike(instance) if instance.device_graph is None else _fits_cpsat(instance))
+
+
+def _cpsat_terms(instance: StageGraph) -> int:
+    """Terms of the rows on partition, depths and times; those on memory are left out where they cannot bind."""
+    operators, edges = instance.num_operators, len(instance.edges)
+    slots = min(operators, instance.num_devices)
+    degrees, depths = min(instance.num_devices, instance.minibatch), min(slots, instance.minibatch)
+    return slots * (6 * operators + 4 * edges + 2 * depths * operators + degrees * (operators + edges))
+
+
+def _uniform(instance: StageGraph) -> str | None:
+    return _one_size(instance) or _alike(instance)
+
+
+def _effort(power: float) -> Callable[[StageGraph], float]:
+    return lambda instance: instance.num_operators**power * instance.num_devices**3
+
+
+_ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
+
+suits = lazy("formulations.stage_graph.upsets.downsets:suits")
+
+fits_levels = lazy("formulations.stage_graph.upsets.levels:fits")
+
+METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
+    Method(
+        name="graphpipe",
+        claim=Claim.HEURISTIC,
+        source="GraphPipe, Algorithm 1 in its default configuration",
+        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_graphpipe"),
+        supports=_alike,
+        effort=_effort(2),
+        options=(
+            _ANY_DEGREE,
+            Setting("rank", one_of("memory", "in-flight"), "PickBetter", metavar="memory|in-flight", default="memory"),
+            Setting(
+                "terminals",
+                one_of("branch", "series"),
+                "who may own an operator where branches join",
+                metavar="branch|series",
+                default="branch",
+            ),
+        ),
+    ),
+    Method(
+        name="graphpipe-plus",
+        claim=Claim.HEURISTIC,
+        source="all partitions of small models, else the recursion with stages that reach into branches",
+        solve=lazy("formulations.stage_graph.wide:solve"),
+        supports=_alike,
+        effort=_effort(2),
+    ),
+    Method(
+        name="pipedream",
+        claim=Claim.HEURISTIC,
+        source="PipeDream as GraphPipe, section 7.1, describes it: all operators in a row",
+        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_pipedream"),
+        supports=_alike,
+        effort=_effort(2),
+        options=(_ANY_DEGREE,),
+    ),
+    Method(
+        name="piper-dp",
+        claim=Claim.HEURISTIC,
+        source="Piper with data parallelism only: chains of downsets, operators in a row merged if there are too many",
+        solve=lazy("formulations.stage_graph.baselines:solve"),
+        supports=_alike,
+        effort=_effort(4),
+        options=(
+            _ANY_DEGREE,
+            Setting(
+                "merge", parse_count, "operators of a row that stay together", metavar="N", default="as few as fit"
+            ),
+        ),
+    ),
+    Method(
+        name="data-parallel",
+        claim=Claim.HEURISTIC,
+        source="one stage",
+        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_data_parallel"),
+        supports=_alike,
+    ),
+    Method(
+        name="levels",
+        claim=Claim.EXACT,
+        source="all partitions, level by level of upsets",
+        solve=lazy("formulations.stage_graph.upsets.levels:solve"),
+        supports=_uniform,
+        effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
+    ),
+    Method(
+        name="downsets",
+        claim=Claim.HEURISTIC,
+        source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no rows",
+        solve=lazy("formulations.stage_graph.upsets.downsets:solve_downsets"),
+        supports=_uniform,
+        effort=_effort(4),
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="levels or downsets, then cpsat on what they leave open",
+        solve=lazy("formulations.stage_graph.exact:solve"),
+        supports=_fits_exact,
+        effort=_effort(4),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
+        solve=lazy("formulations.stage_graph.cpsat:solve"),
+        supports=_fits_cpsat,
+        effort=_effort(4),
+    ),
+    Method(
+        name="milp-columns",
+        claim=Claim.EXACT,
+        source="HiGHS: a column for each convex set and depth, on the fewest devices",
+        solve=lazy("formulations.stage_graph.models.columns:solve"),
+        supports=_uniform,
+        effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,
+    ),
+)

@@ -1,0 +1,70 @@
+"""What an instance of stage graph is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Setting, lazy
+from instances.parameters import one_of, parse_count, parse_degrees
+from instances.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
+from instances.units import parse_bandwidth, parse_bytes, parse_time
+
+OVERRIDES = (
+    Setting("devices", parse_count, "devices, all alike", metavar="D"),
+    Setting("memory", parse_bytes, "memory of each device", metavar="BYTES"),
+    Setting("bandwidth", parse_bandwidth, "bytes per second between devices", metavar="BYTES/S"),
+    Setting("latency", parse_time, "seconds before a message arrives", metavar="S"),
+    Setting("minibatch", parse_count, "samples of an iteration", metavar="B"),
+    Setting("microbatches", parse_degrees, "micro-batch sizes that plans may use", metavar="1,2,4"),
+    Setting(
+        "schedule",
+        one_of(*SCHEDULES),
+        "one micro-batch size for all stages; one for each stage; kFkB as well",
+        metavar="uniform|per-stage|kfkb",
+    ),
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES),
+        "time per sample of the slowest stage, or seconds of a simulated iteration",
+        metavar="tps|iteration",
+    ),
+    Setting("ratio", parse_ratio, "forward to backward time, for what is in flight", metavar="F:G"),
+)
+
+_FIELDS = {
+    "devices": "num_devices",
+    "memory": "memory_bytes",
+    "bandwidth": "bandwidth_bytes_per_s",
+    "latency": "latency_s",
+    "ratio": "pass_ratio",
+}
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    if isinstance(content, StageGraph):
+        return True
+    return isinstance(content, dict) and content.get("problem") == "stage_graph"
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, StageGraph):
+        instance = content
+    else:
+        instance = lazy("instances.readers.stage_graph_json:read")(content, where)
+    changed = {_FIELDS.get(name, name): value for name, value in overrides.items()}
+    return replace(instance, **changed, options={**instance.options, **overrides})
+
+
+def describe(instance: StageGraph) -> dict[str, Any]:
+    """What a person wants to know of an instance at a glance."""
+    return {
+        "operators": instance.num_operators,
+        "edges": len(instance.edges),
+        "devices": instance.num_devices,
+        "minibatch": instance.minibatch,
+        "schedule": instance.schedule,
+    }

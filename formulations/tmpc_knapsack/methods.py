@@ -1,0 +1,74 @@
+"""The methods of tmpc knapsack: what they claim, where they come from, when they apply, and the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from formulations.family import Claim, Method, Setting, lazy
+from formulations.tmpc_knapsack.problem import KnapsackPlan
+from formulations.tmpc_knapsack.settings import num_options
+from instances.parameters import one_of
+from instances.tmpc_knapsack import KnapsackInstance
+from solvers.outcome import Limits
+
+_VARIANTS = ("rerank", "sort-once", "truncating")
+
+#: Options beyond which a solver's model is too slow to build within seconds.
+_MODEL_OPTIONS = 100_000
+
+
+def choose(instance: KnapsackInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+    """Always the exact search: where it cannot prove its plan in time, its plan and bound are still the best."""
+    return "exact", f"{len(instance.nodes)} nodes: the compiled search settles nearly all in microseconds"
+
+
+def _fits_a_model(instance: KnapsackInstance) -> str | None:
+    count = num_options(instance)
+    return f"{count} options; expected at most {_MODEL_OPTIONS} (use exact)" if count > _MODEL_OPTIONS else None
+
+
+def _effort(steps_per_option: float) -> Callable[[KnapsackInstance], float]:
+    return lambda instance: steps_per_option * num_options(instance)
+
+
+METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
+    Method(
+        name="piper",
+        claim=Claim.HEURISTIC,
+        source="Piper, section 4 (bang-per-buck)",
+        solve=lazy("formulations.tmpc_knapsack.paper:solve"),
+        effort=lambda instance: float(len(instance.nodes) * num_options(instance)),
+        options=(
+            Setting(
+                "knapsack",
+                one_of(*_VARIANTS),
+                "rerank: as published; sort-once: as released, at most 2 TMPCs per node; truncating: caps the gain",
+                metavar="|".join(_VARIANTS),
+                default="rerank",
+            ),
+        ),
+    ),
+    Method(
+        name="exact",
+        claim=Claim.EXACT,
+        source="expanding core with a Dantzig bound (after Pisinger 1995)",
+        solve=lazy("formulations.tmpc_knapsack.exact:solve"),
+        effort=_effort(100),
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="multiple-choice knapsack with integer costs, CP-SAT",
+        solve=lazy("formulations.tmpc_knapsack.cpsat:solve"),
+        supports=_fits_a_model,
+        effort=_effort(1e5),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="multiple-choice knapsack, Pyomo and HiGHS",
+        solve=lazy("formulations.tmpc_knapsack.milp:solve"),
+        supports=_fits_a_model,
+        effort=_effort(1e6),
+    ),
+)
