@@ -25,6 +25,9 @@ from solvers import cpsat
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
 
+#: Every model was solved, and yet there is a gap.
+_COARSE = "the whole numbers of the models are too coarse for a proof"
+
 
 @dataclass
 class _Search:
@@ -37,6 +40,9 @@ class _Search:
     models: int = 0
     branches: int = 0
     conflicts: int = 0
+    #: Why the last model that proved nothing ended (``None``: all did), and the solver's words if it failed.
+    stop: Stop | None = None
+    reason: str = ""
 
     def high(self) -> int:
         """The largest target worth a look, in units: less than the best plan's by more than the accuracy of a proof."""
@@ -91,6 +97,8 @@ class _Search:
         found = cpsat.run(model, self.limits, self.watch, on_solution=listen)
         self.models += 1
         self.solver = found.solver or self.solver
+        if found.stop is not Stop.PROVED:
+            self.stop, self.reason = found.stop, found.reason or self.reason
         self.branches += int(found.stats.get("branches", 0))
         self.conflicts += int(found.stats.get("conflicts", 0))
         return found
@@ -123,8 +131,9 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch, *, first: StagePla
             infeasible=True, stop=Stop.PROVED, proved_by=Prover.SOLVER, solver=search.solver, stats=stats, reason=reason
         )
     done = bound is not None and objective is not None and bound >= objective * (1 - OPTIMAL_GAP)
-    stop = Stop.PROVED if done else watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
-    return Answer(plan, bound, stop=stop, proved_by=Prover.SOLVER, solver=search.solver, stats=stats)
+    stop = Stop.PROVED if done else watch.why(search.stop or Stop.COMPLETED)
+    reason = "" if done else _COARSE if search.stop is None and bound is not None else search.reason
+    return Answer(plan, bound, stop=stop, proved_by=Prover.SOLVER, solver=search.solver, reason=reason, stats=stats)
 
 
 def _sizes(search: _Search) -> float | None:

@@ -22,7 +22,8 @@ from formulations.stage_graph.upsets import chains, levels
 from instances.branching import candle_uno, mmt
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
 from planner.errors import UsageError
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Run, Status, Stop, Watch
+from solvers.scaling import Scale
 
 
 def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
@@ -254,3 +255,22 @@ def test_where_nothing_fits_no_model_is_run() -> None:
     starved = replace(random_graph(1, (4, 6), 3, series_parallel=True), memory_bytes=0.5)
     answer = columns.solve(starved, Limits(), Watch())
     assert answer.infeasible and (answer.proved_by, answer.solver) == ("search", "")
+
+
+def test_models_too_coarse_for_a_proof_are_no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few units in a second all models are solved at once, and the gap that is left is their rounding's."""
+    instance = random_graph(3, (3, 4), 4, series_parallel=True)
+    assert planner.solve(instance, method="cpsat", limits=Limits(time_s=60)).stop is Stop.PROVED
+    coarse = cpsat.cost_scale
+    monkeypatch.setattr(cpsat, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
+    found = planner.solve(instance, method="cpsat", limits=Limits(time_s=60))
+    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.COMPLETED)
+    assert "the whole numbers of the models are too coarse for a proof" in found.reason
+
+
+@pytest.mark.parametrize("stop", [Stop.COMPLETED, Stop.TIME_LIMIT, Stop.SIZE_LIMIT])
+def test_the_solvers_own_words_and_end_are_reported(stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "CP-SAT failed: it gave up without an answer"
+    monkeypatch.setattr(cpsat.cpsat, "run", lambda *_, **__: Run(stop=stop, solver="CP-SAT", reason=words))
+    answer = cpsat.solve(random_graph(2, (3, 4), 4, series_parallel=True), Limits(time_s=60), Watch())
+    assert (answer.stop, answer.reason, answer.bound) == (stop, words, None)
