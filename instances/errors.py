@@ -16,6 +16,8 @@ class _Short(reprlib.Repr):
         return super().repr_int(value, level) if bits < 1000 else f"an integer of {bits} bits"
 
 
+#: Names of files are cut in the middle beyond so many letters.
+_LONGEST = 300
 _SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _SHORT.maxlevel = 2
@@ -37,6 +39,7 @@ class InstanceError(ValueError):
 
     @classmethod
     def _line(cls, where: str, field: str, shown: str, rule: str) -> InstanceError:
+        where = where if len(where) <= _LONGEST else f"{where[: _LONGEST // 2]}...{where[-_LONGEST // 2 :]}"
         return cls(" ".join(f"{where}: {field} is {shown}; expected {rule}".split()))
 
 

@@ -78,9 +78,10 @@ def check(instance: LayerAssignmentInstance, where: str) -> None:
     """Lengths that must fit each other, and tied layers that exist; `InstanceError` if they do not."""
     layers, stages = instance.num_layers, instance.num_stages
     expect(layers >= 1, where, "layer_time_s", [], "at least one layer")
-    expect(len(instance.cut_cost_s) == layers - 1, where, "len(cut_cost_s)", len(instance.cut_cost_s), f"{layers - 1}")
+    cuts = len(instance.cut_cost_s)
+    expect(cuts == layers - 1, where, "len(cut_cost_s)", cuts, f"{layers - 1} (one less than layers)")
+    rule = "1" if stages == 2 else f"1 or {stages - 1} (one less than stages)"
     for layer, row in enumerate(instance.cut_cost_s):
-        rule = f"1, or {max(1, stages - 1)} (one less than stages)"
         expect(len(row) in (1, stages - 1), where, f"len(cut_cost_s[{layer}])", len(row), rule)
     sizes, rings = len(instance.parameters), len(instance.ring_s_per_parameter)
     expect(sizes in (0, layers), where, "len(parameters)", sizes, f"0 or {layers}")

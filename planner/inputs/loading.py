@@ -191,12 +191,18 @@ def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None
 
 def _find(name: str, inputs: str | None, known: list[str]) -> Path:
     """The file of that name, here or among the published inputs."""
-    path = Path(name)
-    if os.path.exists(name):  # unlike Path.exists, false for names that no file can have
-        return path
+    fault = ""
+    try:
+        os.stat(name)
+        return Path(name)
+    except OSError as error:  # such as links in a circle
+        absent = isinstance(error, FileNotFoundError) and os.sep not in name and not Path(name).suffix
+        fault = "" if absent else error.strerror or str(error)
+    except ValueError:  # a name that no file can have
+        pass
     published = published_file(name, inputs)
     if published is not None:
         return published
-    if os.sep in name or path.suffix:
-        raise InstanceError.at(name, "file", "No such file or directory", "a readable file or a name of the catalog")
+    if fault:
+        raise InstanceError.at(name, "file", fault, "a readable file or a name of the catalog")
     raise UsageError.unknown("INSTANCE", name, known)

@@ -95,7 +95,7 @@ def test_files_come_back_as_they_were(seed: int) -> None:
         ({"layer_time_s": []}, "layer_time_s is []"),
         ({"layer_time_s": [1, -2, 3, 4]}, "layer_time_s[1] is -2"),
         ({"layer_time_s": [1, float("inf"), 3, 4]}, "layer_time_s[1] is inf"),
-        ({"cut_cost_s": [[1], [1]]}, "len(cut_cost_s) is 2; expected 3"),
+        ({"cut_cost_s": [[1], [1]]}, "len(cut_cost_s) is 2; expected 3 (one less than layers)"),
         ({"cut_cost_s": [[1], [1, 2], [1]]}, "len(cut_cost_s[1]) is 2"),
         ({"parameters": [1]}, "len(parameters) is 1; expected 0 or 4"),
         ({"parameters": [], "tied": []}, "parameters is []"),
@@ -113,6 +113,16 @@ def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InstanceError) as error:
         FAMILY.read({**to_json(BY_HAND), **change}, "file.json", {})
     assert str(error.value).startswith("file.json: ") and message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("stages", "rule"), [(1, "1 or 0 (one less than stages)"), (2, "1"), (4, "1 or 3 (one less than stages)")]
+)
+def test_the_columns_of_cut_costs_are_ruled_as_they_are_checked(stages: int, rule: str) -> None:
+    costs = [[1.0] * 5, [1.0], [1.0]]
+    with pytest.raises(InstanceError) as error:
+        FAMILY.read({**to_json(BY_HAND), "num_stages": stages, "cut_cost_s": costs}, "file.json", {})
+    assert str(error.value) == f"file.json: len(cut_cost_s[0]) is 5; expected {rule}"
 
 
 @pytest.mark.parametrize("content", [[], {}, {"lengths": 3}, {"lengths": [1, "2"]}, {"lengths": [True]}])

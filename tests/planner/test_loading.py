@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import planner
 from instances.errors import InstanceError
+from planner.cli.app import main
 from planner.errors import UsageError
 from planner.inputs.loading import family_of
 
@@ -130,3 +131,25 @@ def test_a_row_of_an_endless_device_is_refused(tmp_path: Path, monkeypatch: pyte
     os.mkfifo(stream)
     threading.Thread(target=lambda: stream.write_text("{}\n" * 1000), daemon=True).start()
     assert "size is 'over 1000 bytes'" in refusal(f"{stream}#900")
+
+
+@pytest.mark.parametrize("name", ["loop", "./loop", "loop/file.json"])
+def test_links_in_a_circle_are_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    assert main(["solve", name]) == 2
+    rule = "expected a readable file or a name of the catalog"
+    assert capsys.readouterr().err == f"{name}: file is 'Too many levels of symbolic links'; {rule}\n"
+
+
+@pytest.mark.parametrize("command", [["solve"], ["check", "chain8"]])
+@pytest.mark.parametrize("name", ["x" * 301, "x" * 5000 + ".json", "y" * 300 + "/file"])
+def test_names_too_long_for_a_file_are_one_short_line(
+    command: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, name]) == 2
+    shown = capsys.readouterr().err
+    assert "...: file is" not in shown and f"...{name[-150:]}: file is 'File name too long'; expected" in shown
+    assert shown.count("\n") == 1 and len(shown) < 420
