@@ -9,6 +9,7 @@ import operator
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -154,6 +155,7 @@ class Watch:
         self._limits = limits or Limits()
         self._listen = listen
         self._lock = threading.Lock()
+        self._parts: weakref.WeakSet[Part] = weakref.WeakSet()
         self.start()
 
     def start(self) -> None:
@@ -191,10 +193,13 @@ class Watch:
         self._tell()
 
     def stop(self, reason: Stop) -> None:
-        """Ask the method to stop; the first reason stands."""
+        """Ask the method to stop, with all parts of its run; the first reason stands."""
         with self._lock:
             self.reason = self.reason or reason
             self.flag[0] = 1
+            parts = list(self._parts)
+        for part in parts:
+            part.stop(self.reason)
 
     def stopped(self) -> bool:
         """True once the method should return what it has."""
@@ -206,6 +211,32 @@ class Watch:
         """The reason the run was stopped for, or ``otherwise`` if it was not."""
         return self.reason or otherwise
 
+    def part(
+        self,
+        seconds: float | None = None,
+        *,
+        silent: bool = False,
+        bounds: bool = True,
+        plan_of: Callable[[Any], Any] | None = None,
+        obsolete: Callable[[], bool] | None = None,
+    ) -> Part:
+        """A watch for a part of this run, which ends with the run at the latest.
+
+        Parameters
+        ----------
+        seconds
+            What the part may take (``None``: what is left of the run).
+        silent
+            Keep plans and bounds of the part to itself: it solves another problem.
+        bounds
+            Whether a bound of the part is one of the run; not where the part leaves plans of the run out.
+        plan_of
+            The run's plan for a plan of the part (``None``: the same); its objective must be the same.
+        obsolete
+            Polled with ``stopped()``: whether the part has lost its purpose.
+        """
+        return Part(self, seconds, not silent, bounds and not silent, plan_of, obsolete)
+
     def leave(self) -> None:
         """Tell nobody of anything any more: the method is left behind, and its result is made."""
         self._listen = None
@@ -214,3 +245,46 @@ class Watch:
         listen = self._listen
         if listen is not None:
             listen(self.elapsed_s(), self.best_objective, self.best_bound)
+
+
+class Part(Watch):
+    """The watch of a part of a run (`Watch.part`): it has a flag, a time, and best values of its own."""
+
+    def __init__(
+        self,
+        whole: Watch,
+        seconds: float | None,
+        plans: bool,
+        bounds: bool,
+        plan_of: Callable[[Any], Any] | None,
+        obsolete: Callable[[], bool] | None,
+    ) -> None:
+        left = whole.remaining_s()
+        if seconds is not None and left is not None:
+            seconds = min(seconds, left)
+        super().__init__(Limits(time_s=left if seconds is None else seconds))
+        self._whole, self._plans, self._bounds = whole, plans, bounds
+        self._plan_of, self._obsolete = plan_of, obsolete
+        with whole._lock:
+            whole._parts.add(self)
+            over = bool(whole.flag[0])
+        if over:
+            self.stop(whole.why())
+
+    def stopped(self) -> bool:
+        """True once this part should end: its time is up, the run is over, or it is obsolete."""
+        if not self.flag[0] and (self._whole.stopped() or (self._obsolete is not None and self._obsolete())):
+            self.stop(self._whole.why())
+        return super().stopped()
+
+    def plan(self, plan: Any, objective: float) -> None:
+        """Report a plan, to the run as well unless the part is silent."""
+        super().plan(plan, objective)
+        if self._plans:
+            self._whole.plan(plan if self._plan_of is None else self._plan_of(plan), objective)
+
+    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
+        """Report a bound, to the run as well if it holds there."""
+        super().bound(value, by)
+        if self._bounds:
+            self._whole.bound(value, by)

@@ -45,30 +45,6 @@ NO_STRATEGY = "no degrees fit: expected a batch, layers and profiled degrees tha
 _ROUNDING = 1e-12
 
 
-class Part(Watch):
-    """The watch of one layer assignment: it stops with the whole search, and keeps its plans and bounds to itself."""
-
-    def __init__(self, whole: Watch) -> None:
-        super().__init__()
-        self._whole, self.flag = whole, whole.flag
-
-    def remaining_s(self) -> float | None:
-        """Seconds left of the whole search's limit."""
-        return self._whole.remaining_s()
-
-    def stop(self, reason: Stop) -> None:
-        """Ask the whole search to stop."""
-        self._whole.stop(reason)
-
-    def stopped(self) -> bool:
-        """True once the whole search should return what it has."""
-        return self._whole.stopped()
-
-    def why(self, otherwise: Stop = Stop.COMPLETED) -> Stop:
-        """The reason the whole search was stopped for, or ``otherwise``."""
-        return self._whole.why(otherwise)
-
-
 @dataclass(frozen=True)
 class Assigned:
     """A strategy, if the layer assignment gave one, and its lower bound on all with these degrees and placement."""
@@ -81,7 +57,7 @@ def assigned(
     instance: AmpInstance, degrees: Degrees, placement: tuple[int, ...], assign: Assign, watch: Watch
 ) -> Assigned:
     """The strategy with the layers that ``assign`` gives its stages before the watch is stopped."""
-    answer = assign(layer_assignment(instance, degrees, placement), Limits(), Part(watch))
+    answer = assign(layer_assignment(instance, degrees, placement), Limits(), watch.part(silent=True))
     plan = None if answer.plan is None else StrategyPlan(degrees, answer.plan.lengths, placement)
     return Assigned(plan, answer.bound)
 

@@ -25,7 +25,6 @@ from formulations.device_mapping.models.flow import Budgets, FlowModel
 from formulations.device_mapping.models.level import LevelModel, Places, TooManyError, devices_as_places
 from formulations.device_mapping.models.links import RingModel, num_links
 from formulations.device_mapping.models.symmetry import orbits
-from formulations.device_mapping.part import Part
 from formulations.device_mapping.targets import Decide, Gap, Verdict
 from solvers import cpsat
 from solvers.outcome import Limits, Run
@@ -167,14 +166,14 @@ class Deciders:
         """Run one model for some seconds of computing; a better plan from elsewhere ends it."""
         computed = _thread_clock()
         end = computed() + seconds
-        part = Part(self.gap.watch, moot=lambda: self._moot(target) or computed() >= end)
+        part = self.gap.watch.part(obsolete=lambda: self._is_decided(target) or computed() >= end)
         run = cpsat.run(model, replace(self.limits, threads=1, gap=0.0), part)
         self.solver = run.solver or self.solver
         self.branches += int(run.stats.get("branches", 0))
         self.conflicts += int(run.stats.get("conflicts", 0))
         return run
 
-    def _moot(self, target: float) -> bool:
+    def _is_decided(self, target: float) -> bool:
         """Whether a target was met or refuted meanwhile."""
         return self.gap.upper <= target or self.gap.lower >= target
 

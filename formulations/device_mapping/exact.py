@@ -1,7 +1,7 @@
 """Bounds, annealing and models together, until the best plan meets the best bound.
 
 With one thread they follow each other. With more, a second thread anneals and then asks for plans just below the best
-one, while the first one looks for targets that are refuted; a plan that makes a target moot ends its model.
+one, while the first one looks for targets that are refuted; a plan that meets a target ends its model.
 Source: this project.
 """
 
@@ -15,7 +15,6 @@ from dataclasses import replace
 from formulations.device_mapping.annealing import far, near
 from formulations.device_mapping.bounds.ordered import answer, begin, raise_bound
 from formulations.device_mapping.choice import Deciders
-from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import close, improve
 from formulations.family import Answer
@@ -59,7 +58,7 @@ def _close(deciders: Deciders, alone: bool) -> None:
         close(deciders.gap, decide, alone)
 
 
-def _improve(deciders: Deciders, limits: Limits, part: Part) -> None:
+def _improve(deciders: Deciders, limits: Limits, part: Watch) -> None:
     """What the second thread does."""
     instance, one = deciders.arrays.instance, replace(limits, threads=1)
     near.solve(instance, one, part, levels=_FIRST_LEVELS)
@@ -77,7 +76,7 @@ def _anneal(deciders: Deciders, limits: Limits, seconds: float | None) -> None:
     if deciders.gap.closed or deciders.gap.watch.stopped():
         return
 
-    def work(part: Part) -> None:
+    def work(part: Watch) -> None:
         near.solve(deciders.arrays.instance, limits, part, levels=_FIRST_LEVELS)
         far.search(deciders.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
 
@@ -101,10 +100,10 @@ def _wait(deciders: Deciders, thread: threading.Thread, also: int | None = None)
 
 
 @contextmanager
-def _beside(deciders: Deciders, seconds: float | None, work: Callable[[Part], object]) -> Iterator[threading.Thread]:
+def _beside(deciders: Deciders, seconds: float | None, work: Callable[[Watch], object]) -> Iterator[threading.Thread]:
     """Work in a thread of its own while the block runs; it is stopped at the block's end."""
     watch = deciders.gap.watch
-    part = Part(watch, seconds, moot=lambda: deciders.gap.closed)
+    part = watch.part(seconds, obsolete=lambda: deciders.gap.closed)
     errors: list[BaseException] = []
     done = threading.Event()
 

@@ -267,7 +267,6 @@ def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> 
     )
     unlimited = instance.memory_model is MemoryModel.NONE
     memory = math.inf if unlimited else instance.flat.memory_bytes
-    own = Watch(Limits(time_s=watch.remaining_s()))
-    own.flag = watch.flag
-    answer = flat_exact.solve(replace(instance.inner, layers=layers, memory_bytes=memory), limits, own)
+    flat = replace(instance.inner, layers=layers, memory_bytes=memory)
+    answer = flat_exact.solve(flat, limits, watch.part(silent=True))
     return 0.0 if answer.bound is None else answer.bound * (1 - PRECISION), answer.infeasible

@@ -16,7 +16,6 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
@@ -271,6 +270,6 @@ def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[P
 def _first_plan(instance: PlacementInstance, limits: Limits, watch: Watch) -> dict[str, Any]:
     """Report the best plan of one phase after the other, within a share of the time; what it took and gave."""
     left = watch.remaining_s()
-    own = Part(watch, None if left is None else _HINT_SHARE * left)
+    own = watch.part(None if left is None else _HINT_SHARE * left)
     found = decoupled(instance, limits, own)
     return {"decoupled_objective": found.objective} if isinstance(found, Found) else {}

@@ -13,7 +13,6 @@ from formulations.device_mapping import exact as exact_mapping
 from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping import problem as mapping_problem
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer
 from formulations.operator_partitioning import problem as partition_problem
@@ -25,7 +24,7 @@ from formulations.operator_partitioning.shapes import shortage
 from formulations.pipeline_placement.problem import PlacementPlan, second_phase
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.pipeline_placement import PlacementInstance
-from solvers.outcome import Limits, Prover, Stop, Watch
+from solvers.outcome import Limits, Stop, Watch
 
 #: The share of the time that the first phase may take.
 _FIRST = 0.5
@@ -42,31 +41,6 @@ class Found:
     stats: dict[str, Any]
 
 
-class _Second(Part):
-    """The watch of a mapping: its plans are reported as plans of both phases, its bounds are of this partition only."""
-
-    def __init__(self, whole: Watch, partition: OperatorPlan) -> None:
-        super().__init__(whole)
-        self._partition = partition
-
-    def plan(self, plan: Any, objective: float) -> None:
-        Watch.plan(self, plan, objective)
-        self._whole.plan(PlacementPlan(self._partition, plan), objective)
-
-    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
-        Watch.bound(self, value, by)
-
-
-class _First(Part):
-    """The watch of a partition: nothing of it is a plan or a bound of both phases."""
-
-    def plan(self, plan: Any, objective: float) -> None:
-        Watch.plan(self, plan, objective)
-
-    def bound(self, value: float, by: str = Prover.SEARCH) -> None:
-        Watch.bound(self, value, by)
-
-
 Partition = Callable[..., Answer[OperatorPlan]]
 Place = Callable[..., Answer[Mapping]]
 
@@ -76,14 +50,14 @@ def in_phases(
 ) -> Found | Answer[PlacementPlan]:
     """Partition, then place; an answer without a plan where the first phase has none."""
     left = watch.remaining_s()
-    own = _First(watch, None if left is None else _FIRST * left)
+    own = watch.part(None if left is None else _FIRST * left, silent=True)
     first = partition(instance.operators, replace(limits, time_s=own.remaining_s()), own)
     stages = _plan_of(first, own)
     if stages is None:
         reason = f"the first phase: {first.reason}" if first.reason else "the first phase found no partition"
         return Answer(infeasible=first.infeasible, stop=first.stop, reason=reason, stats=first.stats)
     second = second_phase(instance, stages)
-    watched = _Second(watch, stages)
+    watched = _mapping_part(watch, stages)
     placed = place(second, replace(limits, time_s=watched.remaining_s()), watched)
     mapping = _plan_of(placed, watched)
     if mapping is None:
@@ -97,6 +71,11 @@ def in_phases(
         "mapping_bound_s": _bound_of(placed, watched),
     }
     return Found(plan, objective, stats)
+
+
+def _mapping_part(watch: Watch, partition: OperatorPlan) -> Watch:
+    """The watch of a mapping: its plans are plans of both phases, its bounds are of this partition only."""
+    return watch.part(bounds=False, plan_of=lambda mapping: PlacementPlan(partition, mapping))
 
 
 def _plan_of(answer: Answer[Any], watch: Watch) -> Any:
@@ -149,7 +128,7 @@ def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> An
         moves += count
         if not count:
             break
-        watched = _Second(watch, moved.partition)
+        watched = _mapping_part(watch, moved.partition)
         answer = near.solve(second_phase(instance, moved.partition), limits, watched, levels=2)
         mapping = _plan_of(answer, watched)
         best, objective = moved, moved_objective

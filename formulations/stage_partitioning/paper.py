@@ -175,7 +175,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     """
     rule = resolve(instance, knapsack)
     flag = np.frombuffer(watch.flag, np.uint8)
-    first = threshold.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), Silent(watch))
+    first = threshold.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), watch.part(silent=True))
     options = {"knapsack": rule}
     if first.plan is None:
         whose = "exact" if first.infeasible else ""
@@ -207,23 +207,6 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
 def solve_exact_knapsack(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The same program with exact knapsacks, which makes it exact (Piper, Appendix C)."""
     return solve(instance, limits, watch, knapsack="exact")
-
-
-class Silent(Watch):
-    """Passes a stop on, but keeps the plans and bounds of a preliminary run to itself."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self.flag = watch.flag
-        self._outer = watch
-
-    def stopped(self) -> bool:
-        """As the watch it stands for."""
-        return self._outer.stopped()
-
-    def why(self, otherwise: Stop = Stop.COMPLETED) -> Stop:
-        """As the watch it stands for."""
-        return self._outer.why(otherwise)
 
 
 def resolve(instance: StageInstance, knapsack: str) -> str:

@@ -26,7 +26,6 @@ from formulations.device_mapping.choice import Deciders
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import RingModel
 from formulations.device_mapping.models.symmetry import orbits
-from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.device_mapping.targets import Gap, Verdict, objective_values
 from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
@@ -290,7 +289,7 @@ def test_deep_annealing_reports_what_it_finds_and_repeats() -> None:
     found = []
     for _ in range(2):
         watch = Watch()
-        far.search(instance, 3, Part(watch), tries=8)
+        far.search(instance, 3, watch.part(), tries=8)
         assert evaluate(instance, watch.best_plan) == pytest.approx(watch.best_objective, rel=1e-12)
         found.append(watch.best_plan)
     assert found[0] == found[1]

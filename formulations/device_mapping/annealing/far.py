@@ -17,9 +17,9 @@ from formulations.alarm import alarm
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.costs import simple_bound, tables
-from formulations.device_mapping.part import Part
 from formulations.device_mapping.problem import evaluate
 from instances.device_mapping import DeviceMapping
+from solvers.outcome import Watch
 
 #: Moves of the first tries for each device, their growth once targets are as close as `_CLOSE`, and their most.
 _MOVES_PER_DEVICE, _GROWTH, _MOST = 6_000, 1.5, 20_000_000
@@ -66,7 +66,7 @@ class _Deep(near._Search):
             self.watch.plan(plan, evaluate(self.instance, plan))
 
 
-def search(instance: DeviceMapping, seed: int, part: Part, tries: int | None = None) -> None:
+def search(instance: DeviceMapping, seed: int, part: Watch, tries: int | None = None) -> None:
     """Report mappings to the watch until it stops, or for so many tries."""
     if instance.num_devices == 1:
         return

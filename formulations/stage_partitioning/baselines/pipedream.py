@@ -22,7 +22,6 @@ from formulations.stage_partitioning.exact.bisection import minimise
 from formulations.stage_partitioning.exact.downsets import chain_downsets
 from formulations.stage_partitioning.exact.tables import build_lattice, build_profile
 from formulations.stage_partitioning.exact.threshold import Search, statistics
-from formulations.stage_partitioning.paper import Silent
 from formulations.stage_partitioning.problem import StagePlan, stage_memory, suffix_sums, violations
 from instances.graph import lifo_order
 from instances.stage_edits import with_degrees
@@ -53,7 +52,7 @@ def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[Stag
         )
     lattice = build_lattice(profile, chain_downsets(lifo_order(n, free.edge_indices)))
     search = Search(free, profile, lattice, np.frombuffer(watch.flag, np.uint8))
-    best = minimise(search, Silent(watch), 0.0)[0]
+    best = minimise(search, watch.part(silent=True), 0.0)[0]
     stats = statistics(search)
     if best is None:
         reason = "" if watch.stopped() else "no plan on the chain has degrees that the devices and micro-batches allow"

@@ -14,7 +14,6 @@ from formulations.stage_partitioning.exact.bisection import minimise
 from formulations.stage_partitioning.exact.downsets import chain_downsets, linear_orders
 from formulations.stage_partitioning.exact.tables import Floats, Words, build_lattice, build_profile
 from formulations.stage_partitioning.exact.threshold import Search, better
-from formulations.stage_partitioning.paper import Silent
 from formulations.stage_partitioning.problem import StagePlan
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Watch
@@ -29,7 +28,7 @@ def num_entries(K: int, S: int, largest_t: int) -> int:
 
 def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch) -> tuple[Floats, dict[str, int]] | None:
     """``times[k, s]`` as in `frontier.Frontier`, and what it took; ``None`` if stopped."""
-    quiet, flag = Silent(watch), np.frombuffer(watch.flag, np.uint8)
+    quiet, flag = watch.part(silent=True), np.frombuffer(watch.flag, np.uint8)
     profile = build_profile(instance, prune=True)
     K, S, largest_t = instance.num_devices, profile.max_s, max(instance.tp_degrees, default=1)
     chains = [
