@@ -20,6 +20,7 @@ import numpy as np
 import pyomo
 import pyomo.environ as pyo
 from pyomo.contrib.solver.common.factory import SolverFactory
+from pyomo.core.expr import LinearExpression
 
 from solvers.canary import Canary
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
@@ -81,6 +82,15 @@ def trusted(bound: float, *, to_scale: bool = False) -> float:
     if to_scale and bound < _FAR * NATURAL:
         return 0.0
     return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound))
+
+
+def weighted_sum(terms: Iterable[tuple[float, Any]]) -> Any:
+    """The sum of factor times variable over pairs of both, as Pyomo's expression; built faster than by ``quicksum``.
+
+    An expression even where there is nothing to sum: of plain numbers Pyomo takes no row (``0 == 1``).
+    """
+    pairs = list(terms)
+    return LinearExpression(linear_coefs=[factor for factor, _ in pairs], linear_vars=[var for _, var in pairs])
 
 
 def run(

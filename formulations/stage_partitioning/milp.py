@@ -1,13 +1,32 @@
-"""Stage partitioning as one mixed-integer program in Pyomo: positions, degrees and TMPCs are assigned at once.
+"""Stage partitioning as one mixed-integer program in Pyomo: Piper's problem, one constraint a sentence.
 
-The same decisions and rows as the CP-SAT model (`cpsat`), told linearly. T times the degrees of a stage is linear
-in ``slot[j, t, d]``, which is T if position j has these degrees and 0 otherwise (its perspective, so no big-M stands
-between T and the times). Exact for the instance as declared; times are in parts of a lower bound and bytes in units
-of M, so that HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off. (These are
-its own: asked for 1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
+The stages S_1, ..., S_l are positions j = 0, 1, ... from the input side on; positions that a plan does not use come
+last. A stage has degrees (t, d), each of its nodes v an option o = (v, t, X) with X in T(v, t), and y = ceil(s/d)
+micro-batches are in flight in it, where s sums the data-parallel degrees of this and all later stages.
 
-Source: this project; the problem is Piper's, section 3.6. Symbols as in `assignment`; T is the slowest stage's time,
-s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batches a stage has in flight.
+Variables, binary unless said otherwise::
+
+    degrees[j, t, d]    position j has tensor-parallel degree t and data-parallel degree d
+    choice[o, j]        option o (of ``Terms.options``) runs at position j: node v is in that stage, with TMPC X
+    in_flight[j, y]     position j has y micro-batches in flight
+    paid[c, j]          position j pays crossing c (of ``Terms.crossings``), in [0, 1]
+    synced[j, d]        weights that position j synchronises with degree d, in parts of the most that it can have
+    time                T, the Time-Per-Sample (section 3.2), continuous: the objective
+    time_at[j, t, d]    T if position j has these degrees, else 0 (never more, which suffices); continuous
+
+Piper's Time-Per-Sample of a stage ("TPS of a fixed configuration", section 4) times d is::
+
+    sum X.p  +  1/B (sum over incoming edges of 2 (c + X.c^fw)  +  sum over outgoing edges of 2 (c + X.c^bw))
+             +  4 (d-1)/(d B) sum X.w   <=   d T
+
+Its left side is linear in ``choice``, ``paid`` and ``synced``, its right side in ``time_at`` (the perspective of T: no
+big-M stands between T and the times).
+
+Exact for the instance as declared; times are in parts of a lower bound and bytes in parts of the largest stage, so that
+HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off. (Tolerances are HiGHS's
+own: asked for 1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
+
+Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """
 
 from __future__ import annotations
@@ -17,7 +36,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyomo.environ as pyo
-from pyomo.core.expr import LinearExpression
 
 from formulations.family import Answer
 from formulations.modelled import go_on
@@ -27,6 +45,7 @@ from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
 from instances.stage_partitioning import StageInstance
 from solvers import milp
+from solvers.milp import weighted_sum
 from solvers.outcome import Limits, Prover, Watch
 
 #: The bounds that T lies between count as no further apart.
@@ -34,13 +53,7 @@ _SPREAD = 10.0
 
 
 class Model(milp.Runnable):
-    """The model and its variables; binary unless said otherwise.
-
-    ``degrees[j, t, d]``: position j is used with these degrees. ``choice[o, j]``: option o (of ``terms.options``)
-    runs there. ``in_flight[j, y]``: y micro-batches are in flight there. Continuous: ``time`` (T in units of
-    ``unit``), ``slot[j, t, d]`` (T for the degrees that j has), ``outside[c, j]`` (j pays crossing c),
-    ``synced[j, d]`` (weights, in parts of the most, that j synchronises with degree d).
-    """
+    """The model of an instance's ``terms``; ``model`` is Pyomo's, and its times are in parts of ``unit``."""
 
     def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
         self.terms = terms
@@ -54,150 +67,216 @@ class Model(milp.Runnable):
         #: more bytes than this as no larger. HiGHS loses plans beside numbers that are far above all that can be.
         self.most_s = 2 * terms.instance.num_devices * upper or math.inf
         self.most_bytes = 2 * terms.memory_limit or math.inf
+        self.stages = list(terms.stages)
+        self.all_options = range(len(terms.options))
+        self.crossings = range(len(terms.crossings))
+        self.flights = range(1, terms.max_s + 1)
         self.model = self._variables()
         self.model.objective = pyo.Objective(expr=self.model.time)
-        self.model.rows = pyo.ConstraintList()
         self._degrees()
         self._nodes()
-        for j in terms.stages:
-            self._memory(j)
-            self._crossings(j)
-            self._stage_time(j)
-        self._device_time()
+        self._memory()
+        self._boundary()
+        self._synchronisation()
+        self._times()
+        #: What is cut off while the model runs.
+        self.model.forbidden = pyo.ConstraintList()
 
     def _variables(self) -> pyo.ConcreteModel:
-        terms, model = self.terms, pyo.ConcreteModel()
-        stages, options = list(terms.stages), list(range(len(terms.options)))
-        configs = [(j, t, d) for j in stages for t, d in terms.configs]
+        terms, stages, model = self.terms, self.stages, pyo.ConcreteModel()
+        degrees = [(j, t, d) for j in stages for t, d in terms.configs]
         model.time = pyo.Var(bounds=(0, self.upper))
-        model.degrees = pyo.Var(configs, domain=pyo.Binary)
-        model.slot = pyo.Var(configs, bounds=(0, self.upper))
-        model.choice = pyo.Var(options, stages, domain=pyo.Binary)
-        model.in_flight = pyo.Var(stages, list(range(1, terms.max_s + 1)), domain=pyo.Binary)
-        model.outside = pyo.Var(list(range(len(terms.crossings))), stages, bounds=(0, 1))
-        model.synced = pyo.Var(stages, list(terms.dp_degrees), bounds=(0, 1))
+        model.degrees = pyo.Var(degrees, domain=pyo.Binary)
+        model.time_at = pyo.Var(degrees, bounds=(0, self.upper))
+        model.choice = pyo.Var(self.all_options, stages, domain=pyo.Binary)
+        model.in_flight = pyo.Var(stages, self.flights, domain=pyo.Binary)
+        model.paid = pyo.Var(self.crossings, stages, bounds=(0, 1))
+        model.synced = pyo.Var(stages, terms.dp_degrees, bounds=(0, 1))
         return model
 
-    def _at_most(self, pairs: list[tuple[Any, float]], right: float) -> None:
-        """Add the row: the weighted sum of the variables is at most ``right``."""
-        self._row(pairs, (None, right))
+    def _used(self, j: int) -> Any:
+        """1 if position j is used."""
+        return weighted_sum((1.0, self.model.degrees[j, t, d]) for t, d in self.terms.configs)
 
-    def _equal(self, pairs: list[tuple[Any, float]], right: float) -> None:
-        self._row(pairs, (right, right))
+    def _s(self, j: int) -> Any:
+        """s: the data-parallel degrees of position j and all later ones, summed."""
+        return weighted_sum((d, self.model.degrees[i, t, d]) for i in self.stages[j:] for t, d in self.terms.configs)
 
-    def _row(self, pairs: list[tuple[Any, float]], between: tuple[float | None, float]) -> None:
-        go_on(self.watch)
-        if not pairs:  # an empty sum is 0; Pyomo takes no row without variables, so a fixed one stands for it
-            pairs = [(self.model.time, 0.0)]
-        total = LinearExpression(linear_coefs=[factor for _, factor in pairs], linear_vars=[var for var, _ in pairs])
-        self.model.rows.add((between[0], total, between[1]))
+    def _devices(self, variables: Any) -> Any:
+        """t d times the variable of every position and degrees, summed."""
+        return weighted_sum((t * d, variables[j, t, d]) for j in self.stages for t, d in self.terms.configs)
 
-    def _used(self, j: int) -> list[Any]:
-        return [self.model.degrees[j, t, d] for t, d in self.terms.configs]
+    def _done(self, v: int, j: int) -> Any:
+        """1 if node v runs at position j or before."""
+        return weighted_sum((1.0, self.model.choice[o, i]) for i in self.stages[: j + 1] for o in self.terms.of_node[v])
 
-    def _holds(self, v: int, j: int, factor: float = 1.0) -> list[tuple[Any, float]]:
-        return [(self.model.choice[o, j], factor) for o in self.terms.of_node[v]]
-
-    def _suffix_sum(self, j: int, factor: float = 1.0) -> list[tuple[Any, float]]:
-        """s of position j."""
-        return [(var, factor * d) for (i, _, d), var in self.model.degrees.items() if i >= j]
+    def _chosen(self, options: Iterable[int], j: int) -> Any:
+        """How many of these options run at position j."""
+        return weighted_sum((1.0, self.model.choice[o, j]) for o in options)
 
     def _degrees(self) -> None:
-        terms, instance, degrees = self.terms, self.terms.instance, self.model.degrees
-        for j in terms.stages:
-            # A position has at most one pair of degrees, and unused positions come last.
-            self._at_most([(var, 1.0) for var in self._used(j)], 1.0)
-            if j:
-                self._at_most([(var, 1.0) for var in self._used(j)] + [(var, -1.0) for var in self._used(j - 1)], 0.0)
-        # The stages take at most K devices, and their degrees sum to at most, or exactly, N.
-        self._at_most([(var, float(t * d)) for (_, t, d), var in degrees.items()], float(instance.num_devices))
-        if instance.exactly:
-            self._equal(self._suffix_sum(0), float(instance.num_microbatches))
-        else:
-            self._at_most(self._suffix_sum(0), float(terms.max_s))
+        """Degrees of the stages (section 3.1)."""
+        model, instance, S = self.model, self.terms.instance, self.terms.max_s
+        # A stage has one degree of tensor parallelism and one of data parallelism, an unused position has none:
+        #     sum over t, d of degrees[j, t, d] <= 1
+        model.one_pair_of_degrees = pyo.Constraint(self.stages, rule=lambda _, j: self._used(j) <= 1)
+
+        # Unused positions come last:  used(j) <= used(j - 1)
+        model.unused_last = pyo.Constraint(self.stages[1:], rule=lambda _, j: self._used(j) <= self._used(j - 1))
+
+        # The stages take disjoint sets of d t devices:  sum over i of d_i t_i <= K
+        model.devices = pyo.Constraint(expr=self._devices(model.degrees) <= instance.num_devices)
+
+        # Their data-parallel degrees sum to at most, or exactly, N (no sum is above S = min(N, K)):
+        #     sum over i of d_i <= N
+        s = self._s(0)
+        model.microbatches = pyo.Constraint(expr=s == instance.num_microbatches if instance.exactly else s <= S)
 
     def _nodes(self) -> None:
-        terms, model = self.terms, self.model
-        for v in terms.nodes:
-            # Every node runs once, with one TMPC, and at that TMPC's tensor-parallel degree.
-            self._equal([pair for j in terms.stages for pair in self._holds(v, j)], 1.0)
-            for j in terms.stages:
-                for t in terms.instance.tp_degrees:
-                    runs = [(model.choice[o, j], 1.0) for o in terms.of_node[v] if terms.options[o].tp_degree == t]
-                    splits = [(model.degrees[j, tp, d], -1.0) for tp, d in terms.configs if tp == t]
-                    if runs:
-                        self._at_most(runs + splits, 0.0)
-        for u, v in terms.instance.edge_indices:
-            # No edge runs backwards: where v is done, u is.
-            for last in list(terms.stages)[:-1]:
-                before = range(last + 1)
-                done_v = [pair for j in before for pair in self._holds(v, j)]
-                self._at_most(done_v + [pair for j in before for pair in self._holds(u, j, -1.0)], 0.0)
-        for j in terms.stages:
-            # A used position holds a node.
-            held = [pair for v in terms.nodes for pair in self._holds(v, j, -1.0)]
-            self._at_most([(var, 1.0) for var in self._used(j)] + held, 0.0)
+        """Nodes of the stages and their TMPCs (sections 3.1 and 3.3)."""
+        model, terms, stages = self.model, self.terms, self.stages
+        # Every node is in exactly one stage, with one TMPC:  sum over o of v, j of choice[o, j] = 1
+        model.one_place = pyo.Constraint(terms.nodes, rule=lambda _, v: self._done(v, stages[-1]) == 1)
 
-    def _memory(self, j: int) -> None:
-        """y = ceil(s/d) micro-batches are in flight, and the bytes of a stage fit on each of its devices.
+        # All nodes of a stage have its degree of tensor parallelism: X(v) in T(v, t):
+        #     sum over X in T(v, t) of choice[(v, t, X), j] <= sum over d of degrees[j, t, d]
+        def one_tp_degree(m: Any, v: int, j: int, t: int) -> Any:
+            T_v_t = [o for o in terms.of_node[v] if terms.options[o].tp_degree == t]
+            if not T_v_t:
+                return pyo.Constraint.Skip
+            has_t = weighted_sum((1.0, m.degrees[j, tp, d]) for tp, d in terms.configs if tp == t)
+            return self._chosen(T_v_t, j) <= has_t
 
-        Big-M: s <= S for the first row; with y in flight no stage exceeds ``largest_memory(y)``.
-        """
-        terms, model, S = self.terms, self.model, float(self.terms.max_s)
+        model.one_tp_degree = pyo.Constraint(terms.nodes, stages, terms.instance.tp_degrees, rule=one_tp_degree)
+
+        # Stages are contiguous and consecutive: no edge (u, v) runs backwards, where v is done, so is u:
+        #     sum over i <= j of choice[o, i] over the options o of v <= the same sum of u
+        def forward(_: Any, u: int, v: int, j: int) -> Any:
+            go_on(self.watch)
+            return self._done(v, j) <= self._done(u, j)
+
+        model.forward = pyo.Constraint(terms.instance.edge_indices, stages[:-1], rule=forward)
+
+        # A stage holds a node:  used(j) <= sum over o of choice[o, j]
+        model.not_empty = pyo.Constraint(stages, rule=lambda _, j: self._used(j) <= self._chosen(self.all_options, j))
+
+    def _memory(self) -> None:
+        """Memory of the stages (section 3.5)."""
+        model, terms, stages, flights = self.model, self.terms, self.stages, self.flights
+        # A stage has some number y of micro-batches in flight:  sum over y of in_flight[j, y] = used(j)
+        model.one_number_in_flight = pyo.Constraint(
+            stages,
+            rule=lambda m, j: weighted_sum((1.0, m.in_flight[j, y]) for y in flights) == self._used(j),
+        )
+
+        # It is at least ceil(s/d), and more takes no less memory:  s <= y d  if y are in flight.
+        # Big-M: s <= S, the most that data-parallel degrees sum to.
+        def enough_in_flight(m: Any, j: int, y: int) -> Any:
+            S = terms.max_s
+            y_d = weighted_sum((min(y * d, S), m.degrees[j, t, d]) for t, d in terms.configs)
+            return self._s(j) <= y_d + S * (1 - m.in_flight[j, y])
+
+        model.enough_in_flight = pyo.Constraint(stages, flights, rule=enough_in_flight)
+
+        # mem = sum over v of (X(v).a y + X(v).b) <= M  if y are in flight.
+        # Big-M: with y in flight no stage has more than `largest_memory`, which is the unit of the row.
         limit = terms.instance.memory_bytes * MEMORY_SLACK
-        largest = len(terms.nodes) * self.most_bytes
-        flights = {y: model.in_flight[j, y] for y in range(1, terms.max_s + 1)}
-        self._equal([(var, 1.0) for var in flights.values()] + [(var, -1.0) for var in self._used(j)], 0.0)
-        for y, flying in flights.items():
-            # s <= y d, if y is in flight here.
-            enough = [(model.degrees[j, t, d], -float(min(y * d, terms.max_s))) for t, d in terms.configs]
-            self._at_most(self._suffix_sum(j) + enough + [(flying, S)], S)
-            most = min(terms.largest_memory(y), largest)
-            if most > limit:
-                bytes_ = (o.tmpc.activation_bytes * y + o.tmpc.static_bytes for o in terms.options)
-                size = [min(each, self.most_bytes) / most for each in bytes_]
-                used = [(model.choice[o, j], size[o]) for o in range(len(size))]
-                self._at_most([*used, (flying, 1 - limit / most)], 1.0)
+        largest = {y: min(terms.largest_memory(y), len(terms.nodes) * self.most_bytes) for y in flights}
 
-    def _crossings(self, j: int) -> None:
-        """A crossing is paid where its payer runs with one of its options and the neighbour does not run."""
-        for c, crossing in enumerate(self.terms.crossings):
-            runs = [(self.model.choice[o, j], 1.0) for o in crossing.options]
-            self._at_most([*runs, *self._holds(crossing.other, j, -1.0), (self.model.outside[c, j], -1.0)], 0.0)
+        def part_of_largest(o: int, y: int) -> float:
+            tmpc = terms.options[o].tmpc
+            return min(tmpc.activation_bytes * y + tmpc.static_bytes, self.most_bytes) / largest[y]
 
-    def _stage_time(self, j: int) -> None:
-        """Compute, boundary and synchronisation, times d, are at most d T for the degree d of the position."""
-        terms, model = self.terms, self.model
-        own = [(t, d) for t, d in terms.configs]
-        # slot is at most T, and 0 for degrees that the position does not have.
-        self._at_most([(model.slot[j, t, d], 1.0) for t, d in own] + [(model.time, -1.0)], 0.0)
-        for t, d in own:
-            self._at_most([(model.slot[j, t, d], 1.0), (model.degrees[j, t, d], -self.upper)], 0.0)
-        resync = []
-        for d in terms.dp_degrees if terms.largest_weight else ():
-            # synced[j, d] >= weights / most - 1 + [the position has degree d]; no stage has more weights than most.
-            largest = self.most_s / terms.resync(d) if terms.resync(d) else math.inf
-            most = min(terms.largest_weight, len(terms.nodes) * largest)
-            weights = [
-                (model.choice[o, j], min(x.tmpc.weight_bytes, largest) / most) for o, x in enumerate(terms.options)
-            ]
-            having = [(model.degrees[j, t, dp], 1.0) for t, dp in own if dp == d]
-            self._at_most([*weights, *having, (model.synced[j, d], -1.0)], 1.0)
-            resync.append((model.synced[j, d], terms.resync(d) * most / self.unit))
-        compute = [(model.choice[o, j], self._units(option.tmpc.time)) for o, option in enumerate(terms.options)]
-        boundary = [(model.outside[c, j], self._units(crossing.time)) for c, crossing in enumerate(terms.crossings)]
-        self._at_most([*compute, *boundary, *resync, *[(model.slot[j, t, d], -float(d)) for t, d in own]], 0.0)
-        # Implied, but not by the relaxation: device-time t p, and at least one device per boundary, is at most t d T.
-        work = [(model.choice[o, j], self._units(terms.work(o))) for o in range(len(terms.options))]
-        self._at_most([*work, *boundary, *[(model.slot[j, t, d], -float(t * d)) for t, d in own]], 0.0)
+        parts = {y: [part_of_largest(o, y) for o in self.all_options] for y in flights if largest[y] > limit}
+
+        def memory(m: Any, j: int, y: int) -> Any:
+            go_on(self.watch)
+            mem = weighted_sum((parts[y][o], m.choice[o, j]) for o in self.all_options)
+            return mem <= 1 - (1 - limit / largest[y]) * m.in_flight[j, y]
+
+        model.memory = pyo.Constraint(stages, list(parts), rule=memory)
+
+    def _boundary(self) -> None:
+        """Which communication costs c, c^fw and c^bw a stage pays (section 4)."""
+        terms = self.terms
+
+        # The edges of delta^-(S) and delta^+(S) are paid by their end in S: position j pays crossing c where its payer
+        # runs with one of its options, and its neighbour does not run:
+        #     sum over o of c's options of choice[o, j] - sum over o of the neighbour's of choice[o, j] <= paid[c, j]
+        def boundary(m: Any, c: int, j: int) -> Any:
+            payer, neighbour = terms.crossings[c].options, terms.of_node[terms.crossings[c].other]
+            return self._chosen(payer, j) - self._chosen(neighbour, j) <= m.paid[c, j]
+
+        self.model.boundary = pyo.Constraint(self.crossings, self.stages, rule=boundary)
+
+    def _synchronisation(self) -> None:
+        """Weights that a stage synchronises, as its degree d decides how long that takes (section 3.4)."""
+        terms = self.terms
+
+        # synced[j, d] >= sum over v of X(v).w  if position j has data-parallel degree d.
+        # Big-M: the most weights that a stage can have, which are the unit of the row.
+        def synchronised(m: Any, j: int, d: int) -> Any:
+            of_node, of_stage = self._most_weights(d)
+            weights = weighted_sum(
+                (min(option.tmpc.weight_bytes, of_node) / of_stage, m.choice[o, j])
+                for o, option in enumerate(terms.options)
+            )
+            has_d = weighted_sum((1.0, m.degrees[j, t, dp]) for t, dp in terms.configs if dp == d)
+            return m.synced[j, d] >= weights - (1 - has_d)
+
+        dp_degrees = terms.dp_degrees if terms.largest_weight else ()
+        self.model.synchronised = pyo.Constraint(self.stages, dp_degrees, rule=synchronised)
+
+    def _most_weights(self, d: int) -> tuple[float, float]:
+        """The most weights that a node and that a stage can have if synchronised with degree d, in bytes."""
+        of_node = self.most_s / self.terms.resync(d) if self.terms.resync(d) else math.inf
+        return of_node, min(self.terms.largest_weight, len(self.terms.nodes) * of_node)
+
+    def _times(self) -> None:
+        """T is at least the Time-Per-Sample of every stage (sections 3.2 and 4)."""
+        model, terms, stages = self.model, self.terms, self.stages
+        # d T is linear in time_at[j, t, d], which is at most T, and 0 for degrees that position j does not have:
+        #     sum over t, d of time_at[j, t, d] <= T   and   time_at[j, t, d] <= upper degrees[j, t, d]
+        # Big-M: T is at most `upper`, the time of a known plan.
+        model.at_most_time = pyo.Constraint(
+            stages,
+            rule=lambda m, j: weighted_sum((1.0, m.time_at[j, t, d]) for t, d in terms.configs) <= m.time,
+        )
+        model.own_degrees = pyo.Constraint(
+            model.time_at.index_set(), rule=lambda m, *jtd: m.time_at[jtd] <= self.upper * m.degrees[jtd]
+        )
+
+        # compute + comm / B <= T, times d:
+        #     sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + 4 (d-1)/(d B) sum of X.w <= d T
+        compute = [self._units(option.tmpc.time) for option in terms.options]
+        boundary = [self._units(crossing.time) for crossing in terms.crossings]
+        resync = {d: terms.resync(d) * self._most_weights(d)[1] / self.unit for d in terms.dp_degrees}
+
+        def stage_time(m: Any, j: int) -> Any:
+            go_on(self.watch)
+            sum_p = weighted_sum((compute[o], m.choice[o, j]) for o in self.all_options)
+            sum_c = weighted_sum((boundary[c], m.paid[c, j]) for c in self.crossings)
+            sum_w = weighted_sum((resync[d], m.synced[j, d]) for d in terms.dp_degrees if terms.largest_weight)
+            return sum_p + sum_c + sum_w <= weighted_sum((d, m.time_at[j, t, d]) for t, d in terms.configs)
+
+        model.stage_time = pyo.Constraint(stages, rule=stage_time)
+
+        # Implied, but not by the relaxation: a stage has t d devices for T each, so
+        #     sum of t X.p + sum of the boundary's times <= t d T,   and all stages together at most K T.
+        work = [self._units(terms.work(o)) for o in self.all_options]
+
+        def device_time(m: Any, j: int) -> Any:
+            sum_tp = weighted_sum((work[o], m.choice[o, j]) for o in self.all_options)
+            sum_c = weighted_sum((boundary[c], m.paid[c, j]) for c in self.crossings)
+            return sum_tp + sum_c <= weighted_sum((t * d, m.time_at[j, t, d]) for t, d in terms.configs)
+
+        model.device_time = pyo.Constraint(stages, rule=device_time)
+        model.all_device_time = pyo.Constraint(
+            expr=self._devices(model.time_at) <= terms.instance.num_devices * model.time
+        )
 
     def _units(self, seconds: float) -> float:
         return min(seconds, self.most_s) / self.unit
-
-    def _device_time(self) -> None:
-        """All stages together use at most K devices for T each."""
-        used = [(var, float(t * d)) for (_, t, d), var in self.model.slot.items()]
-        self._at_most([*used, (self.model.time, -float(self.terms.instance.num_devices))], 0.0)
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The decisions that make up a plan, as pairs of a variable and its value."""
@@ -214,8 +293,8 @@ class Model(milp.Runnable):
         """The plan of a solution."""
         terms, model = self.terms, self.model
         return terms.plan(
-            Chosen(t, d, tuple(o for o in range(len(terms.options)) if values[model.choice[o, j]] > 0.5))
-            for j in terms.stages
+            Chosen(t, d, tuple(o for o in self.all_options if values[model.choice[o, j]] > 0.5))
+            for j in self.stages
             for t, d in terms.configs
             if values[model.degrees[j, t, d]] > 0.5
         )
@@ -232,9 +311,9 @@ class Model(milp.Runnable):
     def _forbid(self, stage: Stage, in_flight: int) -> None:
         """Not all of these TMPCs together, at any position, with so many micro-batches in flight or more."""
         options = self.terms.chosen(StagePlan((stage,)))[0].options
-        for j in self.terms.stages:
-            flying = [(self.model.in_flight[j, y], 1.0) for y in range(in_flight, self.terms.max_s + 1)]
-            self._at_most([*flying, *((self.model.choice[o, j], 1.0) for o in options)], float(len(options)))
+        for j in self.stages:
+            flying = weighted_sum((1.0, self.model.in_flight[j, y]) for y in self.flights if y >= in_flight)
+            self.model.forbidden.add(flying + self._chosen(options, j) <= len(options))
 
     def hint(self) -> Iterable[tuple[Any, float]]:
         """The decisions of the first plan."""

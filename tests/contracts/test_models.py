@@ -25,7 +25,7 @@ LOOKED_AT = 8
 
 #: Models whose rows have no names yet.
 UNNAMED = {
-    "stage_partitioning": ("cpsat", "milp", "milp-columns"),
+    "stage_partitioning": ("cpsat", "milp-columns"),
     "hierarchical_partitioning": ("cpsat",),
     "flushed_partitioning": ("cpsat",),
     "tmpc_knapsack": ("cpsat",),
