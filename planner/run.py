@@ -57,7 +57,7 @@ def solve(
     limits
         Time, gap, seed and threads.
     options
-        The method's own options by name (``planner solve --help``), as text or values.
+        The method's own options by name (``planner list PROBLEM``), as text or values.
     listen
         Called with an `planner.events.Event` after every improvement, from another thread.
     notice

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from planner.bench.suites import EVERY, RELEASED, Case
-from planner.cli.options import split
 from planner.comparison import sane
 from planner.dispatch import pick
+from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
 from planner.run import solve

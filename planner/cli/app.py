@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -20,7 +21,7 @@ from instances.errors import InstanceError
 from planner.cli import options
 from planner.cli.bench import bench_command
 from planner.cli.census import census_command, extract_command
-from planner.cli.common import BAD_INPUT, CONTRADICTION, catalog_of_all
+from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
 from planner.cli.solve import check_command, crosscheck_command, solve_command
@@ -32,6 +33,7 @@ from planner.cli.tools import (
     reproduce_command,
 )
 from planner.errors import CrosscheckError, UsageError
+from planner.inputs import choices
 from planner.show.terminal import printable
 from solvers.pinned import BackendError
 
@@ -68,63 +70,86 @@ def application(wanted: str | None = None) -> typer.Typer:
     families.
     """
     app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=_HELP)
-    for name, (command, choices) in _COMMANDS.items():
-        if choices is not None:
-            command = options.with_choices(command, choices() if name == wanted else ())
-        app.command(name, epilog=_examples(name))(command)
+    for name, (command, offered) in _COMMANDS.items():
+        cls = None
+        if offered is not None:
+            taken = offered.taken() if name == wanted else ()
+            command = options.with_choices(command, taken, problem=offered.problem)
+            cls = options.explained(offered.about, offered.pointer.format(name))
+        app.command(name, epilog=_examples(name), cls=cls)(command)
     return app
 
 
-_COMMANDS: dict[str, tuple[options.Command, Callable[[], list[options.Choice]] | None]] = {
-    "solve": (solve_command, options.setting_choices),
-    "crosscheck": (crosscheck_command, options.setting_choices),
-    "check": (check_command, options.override_choices),
+@dataclass(frozen=True)
+class _Offered:
+    """The settings that a command takes, ``--problem`` among them or not, and what of them its help shows.
+
+    ``pointer`` says how to see them where it shows none.
+    """
+
+    taken: Callable[[], list[choices.Choice]]
+    about: options.About
+    pointer: str = "Options of a problem: planner {} INSTANCE --help, or planner list PROBLEM."
+    problem: bool = True
+
+
+_SETTINGS = _Offered(choices.every_setting, options.of_instances())
+_OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False))
+_COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
+    "solve": (solve_command, _SETTINGS),
+    "crosscheck": (crosscheck_command, _SETTINGS),
+    "check": (check_command, _OVERRIDES),
     "list": (list_command, None),
-    "make": (make_command, lambda: options.parameter_choices(catalog_of_all())),
-    "bench": (bench_command, options.setting_choices),
-    "report": (report_command, options.setting_choices),
+    "make": (
+        make_command,
+        _Offered(choices.every_parameter, options.of_entry, "Parameters of an instance: planner {} NAME --help."),
+    ),
+    "bench": (bench_command, _SETTINGS),
+    "report": (report_command, _SETTINGS),
     "doctor": (doctor_command, None),
-    "reproduce": (reproduce_command, options.claim_choices),
-    "extract": (extract_command, options.override_choices),
-    "census": (census_command, options.override_choices),
-    "frontier": (frontier_command, options.override_choices),
-    "hierarchy": (hierarchy_command, options.override_choices),
+    "reproduce": (
+        reproduce_command,
+        _Offered(choices.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False),
+    ),
+    "extract": (extract_command, replace(_OVERRIDES, about=options.of_instances(methods=False, reads_as=False))),
+    "census": (census_command, _OVERRIDES),
+    "frontier": (frontier_command, _OVERRIDES),
+    "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters)),
 }
 
 
 #: Shown at the end of each command's help.
 _EXAMPLES: dict[str, tuple[str, ...]] = {
-    "hierarchy": ("planner hierarchy bert32 --memory 40GiB --num-machines 4 --outer-bandwidth 25GB/s",),
+    "hierarchy": ("planner hierarchy bert32 --memory 40GiB --num-machines 4",),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
-        "planner solve resnet.json --devices 32 --memory 2GiB --cost-model released --method piper --json",
-        "planner solve model.json --time-limit 30 --out plan.json",
-        "planner solve bert --layers 4 --hidden-size 1024 --devices 8",
+        "planner solve bert --layers 4 --hidden-size 1024 --devices 8 --json",
+        "planner solve model.json --method piper --time-limit 30 --out plan.json",
     ),
     "crosscheck": (
         "planner crosscheck chain8 --memory 40MB",
-        "planner crosscheck bert32 --first 8 --devices 4 --methods exact,cpsat,milp --time-limit 60",
+        "planner crosscheck bert32 --first 8 --devices 4 --methods exact,cpsat,milp",
     ),
     "check": ("planner check chain8 plan.json --memory 40MB",),
     "make": ("planner make bert --layers 48 --hidden-size 4096 --out bert48.json",),
     "bench": (
-        "planner bench bert32 chain8 --methods exact,piper --repeats 5 --out rows.jsonl",
+        "planner bench bert32 chain8 --methods exact,piper --out rows.jsonl",
         "planner bench --suite piper --inputs DIR",
         "planner bench --suite all --time-limit 3 --repeats 1 --out before",
         "planner bench --compare before after",
     ),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
-    "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --microbatches 128 --out table.csv",),
-    "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --microbatches 512 --jobs 2",),
-    "extract": ("planner extract bert32 --problem tmpc_knapsack --sample 1000 --out knapsacks.jsonl",),
+    "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),
+    "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",),
+    "extract": ("planner extract bert32 --sample 1000 --out knapsacks.jsonl",),
 }
 
 
 def _examples(name: str) -> str | None:
-    """The examples of a command, a paragraph each (lines of one paragraph would be joined)."""
+    """The examples of a command, a line each."""
     examples = _EXAMPLES.get(name)
-    return None if examples is None else "\n\n".join(("Examples:", *examples))
+    return None if examples is None else "\n".join(("Examples:", *(f"  {example}" for example in examples)))
 
 
 def _command_name(arguments: list[str] | None) -> str | None:

@@ -14,24 +14,22 @@ from planner.errors import UsageError
 
 
 def bench_command(
-    instances: Annotated[list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="files or names")] = None,
+    instances: Annotated[list[str] | None, typer.Argument(metavar="INSTANCE", help="files or catalog names")] = None,
     suite: Annotated[
-        str | None, typer.Option(metavar="FILE|all|piper", help="JSON lines of cases, the whole catalog, or piper")
+        str | None, typer.Option(metavar="FILE|all|piper", help="cases: JSON lines, the catalog, Piper's")
     ] = None,
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto, or the suite's own")] = None,
-    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs of each; medians are shown")] = 3,
-    seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of these seeds")] = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto, or the suite's")] = None,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs; the median counts")] = 3,
+    seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of them")] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
     out: Annotated[
         str | None,
-        typer.Option(metavar="DIR|ROWS.jsonl", help="a folder to go on in (rows and a markdown table), or one file"),
+        typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
     ] = None,
-    compare: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="A B", help="two folders or files of rows: what changed")
-    ] = None,
+    compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,

@@ -14,17 +14,19 @@ Seed = Annotated[int, typer.Option(metavar="S", help="seed of the random sample"
 
 def extract_command(
     instance: Instance,
-    out: Annotated[str, typer.Option(metavar="FILE", help=".parquet (needs pyarrow) or .jsonl; read as FILE#ROW")],
-    problem: Annotated[str, typer.Option(metavar="FAMILY", help="what to extract")] = "tmpc_knapsack",
-    sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="a random sample; default: all")] = None,
+    out: Annotated[str, typer.Option(metavar="FILE", help=".parquet (needs pyarrow) or .jsonl")],
+    problem: Annotated[str, typer.Option(metavar="FAMILY", help="which subproblems")] = "tmpc_knapsack",
+    sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="a random sample (default: all)")] = None,
     seed: Seed = 0,
-    nontrivial: Annotated[bool, typer.Option("--nontrivial", help="only where a choice must be made")] = False,
+    nontrivial: Annotated[
+        bool, typer.Option("--nontrivial", metavar="", help="only where memory forces a choice")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Write the knapsack subproblems that arise in a Piper run, one to a row, with their origin."""
+    """Write the knapsack subproblems of a Piper run to a file, one to a row (FILE#ROW is an INSTANCE)."""
     from planner.census.extract import extract
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.loading import load
@@ -43,25 +45,19 @@ def extract_command(
 def census_command(
     instance: Instance,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="local processes")] = 1,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="a dask scheduler, such as tcp://host:8786")
-    ] = None,
-    crosscheck: Annotated[
-        int, typer.Option(metavar="M", min=0, help="solve M random instances again with CP-SAT and HiGHS")
-    ] = 0,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")] = None,
+    crosscheck: Annotated[int, typer.Option(metavar="M", min=0, help="solve M again with CP-SAT and HiGHS")] = 0,
     seed: Seed = 0,
-    end_to_end: Annotated[bool, typer.Option(help="compare Piper's plan with the optimum, too")] = True,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="for each method of the end-to-end part")] = 60.0,
-    out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="chunks and worst cases (default: census/NAME-FINGERPRINT)")
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="compute chunks anew that are there already")] = False,
+    end_to_end: Annotated[bool, typer.Option(metavar="", help="Piper's plan against the optimum, too")] = True,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each end-to-end method")] = 60.0,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="folder of results (default: census/...)")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", metavar="", help="recompute the chunks that are there")] = False,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Solve all knapsack subproblems of a Piper run exactly and compare every variant of its heuristic."""
+    """Solve every knapsack subproblem of a Piper run exactly and compare the variants of its heuristic."""
     from planner.census.report import progress, show_census
     from planner.census.run import census
     from planner.inputs.loading import family_of, load

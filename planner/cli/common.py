@@ -13,23 +13,16 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
 
-Instance = Annotated[
-    str,
-    typer.Argument(
-        metavar="INSTANCE", help="a file, or a name from the catalog and its parameters (planner make --help)"
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="print exactly one JSON object")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no progress and no warnings")]
-TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time for each method")]
-Gap = Annotated[float, typer.Option(metavar="G", help="relative gap at which an exact method may stop")]
+Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="file or catalog name")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object")]
+Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="no progress line, no warnings")]
+TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of each method")]
+Gap = Annotated[float, typer.Option(metavar="G", help="stop at this gap")]
 Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
 Threads = Annotated[int, typer.Option(metavar="N", help="threads of the solvers")]
-Events = Annotated[
-    str | None, typer.Option(metavar="FILE.jsonl", help="write seconds, incumbent and bound at every improvement")
-]
-Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="published inputs (default: $PLANNER_PUBLISHED)")]
-Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="where contradictions are written")]
+Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
+Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
+Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="for contradictions")]
 
 
 def exit_code(result: Result, exact: bool, limits: Limits) -> int:

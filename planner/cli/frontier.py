@@ -11,17 +11,15 @@ from planner.cli.common import NO_PROOF, Inputs, Instance, Quiet, limits_of
 
 def frontier_command(
     instance: Instance,
-    out: Annotated[str | None, typer.Option(metavar="FILE.csv", help="write the table: a line for each k")] = None,
-    picture: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE.png", help="draw it (needs matplotlib); also .svg, .pdf")
-    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE.csv", help="write the table, a line for each k")] = None,
+    picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw it")] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print exactly one JSON object, with the whole table")] = False,
+    json: Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object with the table")] = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Every optimum up to K devices and N micro-batches, exactly, from one run (stage partitioning)."""
+    """Find every optimum up to K devices and N micro-batches in one run (stage partitioning)."""
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_all
     from planner.inputs.loading import family_of, load

@@ -11,12 +11,12 @@ from planner.cli.common import Inputs, Instance, Json, limits_of
 
 def hierarchy_command(
     instance: Instance,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="wall time for each plan")] = None,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="wall time of each plan")] = None,
     json: Json = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """What a plan of the flat network model costs on machines (default: 8 of 8 devices, 300 and 25 GB/s)."""
+    """Compare plans of a flat network model on machines (default: 8 with 8 devices, 300 and 25 GB/s)."""
     from planner.show.tables import print_json
     from planner.studies.hierarchy import compare, show_comparison
 

@@ -1,97 +1,46 @@
-"""The command line's options for families, methods and catalog entries, built from their settings.
+"""Options of problems on the command line: all are taken, and the help shows those of the instance that is named.
 
-A new family's settings appear in ``planner solve --help`` without a change here.
+With some 100 settings of twelve problems, of which eight are called ``--memory``, one help for all could not be read.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from planner.inputs.loading import catalog
+from planner.inputs import choices
+from planner.inputs.choices import Choice
+from planner.inputs.loading import catalog, problem_of
 
 Command = Callable[..., None]
+_ARGUMENTS = "planner.arguments"
+_PROBLEM = inspect.Parameter(
+    "problem",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        str | None, typer.Option("--problem", metavar="NAME", help="read the instance as one of this problem")
+    ],
+)
+#: From the values on a command line (texts by parameter) to the choices that they make worth showing.
+About = Callable[[Mapping[str, Any]], list[Choice]]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A setting as the help shows it: under which heading, and with which words; or not at all."""
-
-    name: str
-    panel: str
-    help: str
-    metavar: str
-    is_flag: bool
-    hidden: bool = False
-
-
-def override_choices() -> list[Choice]:
-    """The overrides of all families; one that several share appears once, for all of them. First, ``problem``.
-
-    Last and hidden, the parameters of catalog entries: ``planner make NAME --help`` shows them.
-    """
-    shown = _family_choices()
-    taken = {choice.name for choice in (*shown, *option_choices())}
-    return [*shown, *(replace(each, hidden=True) for each in _entry_choices(catalog()) if each.name not in taken)]
-
-
-def _family_choices() -> list[Choice]:
-    problems = [family.name for family in _families() if family.also_reads]
-    text = "read an instance of stage_partitioning as one of this problem"
-    return [
-        Choice("problem", ", ".join(problems), text, "|".join(problems), is_flag=False),
-        *_merged((family.name, setting) for family in _families() for setting in family.overrides),
-    ]
-
-
-def option_choices() -> list[Choice]:
-    """The methods' options of all families."""
-    taken = {choice.name for choice in _family_choices()}
-    return [
-        choice
-        for choice in _merged(
-            (f"{family.name}: {method.name}", setting)
-            for family in _families()
-            for method in family.methods
-            for setting in method.options
-        )
-        if choice.name not in taken
-    ]
-
-
-def setting_choices() -> list[Choice]:
-    """Overrides and options together."""
-    return [*override_choices(), *option_choices()]
-
-
-def parameter_choices(entries: Mapping[str, Any]) -> list[Choice]:
-    """The parameters of all catalog entries, and the overrides that can be written into a file."""
-    own = _entry_choices(entries)
-    taken = {choice.name for choice in own}
-    return own + [choice for choice in _family_choices() if choice.name not in taken]
-
-
-def _entry_choices(entries: Mapping[str, Any]) -> list[Choice]:
-    return _merged((entry.name, parameter) for entry in entries.values() for parameter in entry.parameters)
-
-
-def claim_choices() -> list[Choice]:
-    """The options of the claims that can be reproduced."""
-    from planner.claims import CLAIMS
-
-    return _merged((claim.name, option) for claim in CLAIMS for option in claim.options)
-
-
-def with_choices(command: Command, choices: Iterable[Choice]) -> Command:
-    """The command with one option for each choice in place of its ``**settings``."""
+def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool = True) -> Command:
+    """The command with one hidden option for each choice in place of its ``**settings``, and with ``--problem``."""
     signature = inspect.signature(command, eval_str=True)
-    fixed = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    own = {each.name for each in fixed}
-    parameters = fixed + [_parameter(choice) for choice in choices if choice.name not in own]
+    first, *fixed = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in signature.parameters.values()
+        if each.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    own = {each.name for each in (first, *fixed)}
+    reads_as = [_PROBLEM] if problem and "problem" not in own else []
+    parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
 
     def called(**values: Any) -> None:
         command(**values)
@@ -103,52 +52,91 @@ def with_choices(command: Command, choices: Iterable[Choice]) -> Command:
     return called
 
 
-def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was given, parted into the instance's overrides and the methods' options."""
-    overriding = {choice.name.replace("-", "_") for choice in override_choices()}
-    given = {name: value for name, value in settings.items() if value is not None and value is not False}
-    return (
-        {name: value for name, value in given.items() if name in overriding},
-        {name: value for name, value in given.items() if name not in overriding},
-    )
+def explained(about: About, pointer: str) -> type[TyperCommand]:
+    """The class of a command whose help shows what is worth showing; ``pointer`` says how, where nothing is named."""
+
+    class Explained(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            ctx.meta[_ARGUMENTS] = list(args)
+            return super().parse_args(ctx, args)
+
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            values, _, _ = self.make_parser(ctx).parse_args(ctx.meta[_ARGUMENTS])
+            shown = about(values)
+            self.params = _revealed(self.params, shown)
+            if not shown:
+                self.epilog = "\n\n".join(filter(None, (pointer, self.epilog)))
+            super().format_help(ctx, formatter)
+
+    return Explained
 
 
-def _families() -> tuple[Any, ...]:
-    from formulations import FAMILIES  # imported only for commands that take settings
+def of_instances(*, methods: bool = True, reads_as: bool = True) -> About:
+    """The options of the problem of the instances that are named, read as ``--problem`` says if they are."""
 
-    return FAMILIES
+    def about(values: Mapping[str, Any]) -> list[Choice]:
+        named = values.get("instance") or values.get("instances") or ()
+        names = [named] if isinstance(named, str) else list(named)
+        inputs, problem = values.get("inputs"), values.get("problem") if reads_as else None
+        found = {family.name: family for family in (problem_of(name, inputs, problem) for name in names)}
+        families = list(found.values()) if names else choices.families_named(problem)
+        entries = [catalog()[name] for name in names if name in catalog()]
+        options = choices.options_of(families) if methods else []
+        return [*choices.overrides_of(families), *options, *choices.parameters_of(entries)]
 
-
-def _merged(settings: Iterable[tuple[str, Any]]) -> list[Choice]:
-    """One choice for each name; words that differ between owners are shown for each of them."""
-    owners: dict[str, list[tuple[str, Any]]] = {}
-    for owner, setting in settings:
-        owners.setdefault(setting.name, []).append((owner, setting))
-    return [_choice(name, found) for name, found in owners.items()]
-
-
-def _choice(name: str, found: list[tuple[str, Any]]) -> Choice:
-    first = found[0][1]
-    names = list(dict.fromkeys(owner for owner, _ in found))
-    texts = {_help(setting) for _, setting in found}
-    text = texts.pop() if len(texts) == 1 else "; ".join(f"{owner}: {_help(setting)}" for owner, setting in found)
-    return Choice(name, ", ".join(names), text, first.metavar, first.is_flag)
+    return about
 
 
-def _help(setting: Any) -> str:
-    return f"{setting.help} (default: {setting.default})" if setting.default else setting.help
+def of_clusters(values: Mapping[str, Any]) -> list[Choice]:
+    """The options of a flat instance, and those of the clusters that it is put on."""
+    own = of_instances(methods=False, reads_as=False)(values)
+    known = {choice.name for choice in own}
+    cluster = choices.overrides_of(choices.families_named("hierarchical_partitioning"))
+    return [*own, *(choice for choice in cluster if own and choice.name not in known)]
+
+
+def of_entry(values: Mapping[str, Any]) -> list[Choice]:
+    """The parameters of the catalog entry that is named, and the overrides of its problem."""
+    entry = catalog().get(values.get("name") or "")
+    if entry is None:
+        return []
+    return [*choices.parameters_of([entry]), *choices.overrides_of(choices.families_named(entry.family))]
+
+
+def of_claim(values: Mapping[str, Any]) -> list[Choice]:
+    """The options of the claim that is named."""
+    from planner.claims import CLAIMS
+
+    return choices.claim_options(claim for claim in CLAIMS if claim.name == values.get("claim"))
+
+
+def _revealed(params: list[Any], shown: list[Choice]) -> list[Any]:
+    """The parameters of a command, those that are shown last and with their words."""
+    by_flag = {f"--{choice.name}": choice for choice in shown}
+    headings = {choice.heading for choice in shown}
+    last = []
+    for param in params:
+        choice = by_flag.get(param.opts[0])
+        if choice is not None and param.hidden:
+            param.hidden, param.help = False, choice.help.replace("[", "\\[")  # the help is markup; a bracket is meant
+            param.rich_help_panel, param.metavar = choice.heading, choice.metavar
+            if param.is_flag:
+                param.metavar = ""
+            last.append(param)
+        elif getattr(param, "rich_help_panel", None) in headings:
+            param.hidden = False  # an option of the command for this problem alone
+    order = {f"--{choice.name}": place for place, choice in enumerate(shown)}
+    last.sort(key=lambda param: order[param.opts[0]])
+    return [param for param in params if param not in last] + last
 
 
 def _parameter(choice: Choice) -> inspect.Parameter:
     flag = f"--{choice.name}"
-    text = choice.help.replace("[", "\\[")  # the help is markup; a bracket is meant
     if choice.is_flag:
-        kind: Any = Annotated[bool, typer.Option(flag, help=text, rich_help_panel=choice.panel, hidden=choice.hidden)]
+        kind: Any = Annotated[bool, typer.Option(flag, hidden=True)]
         default: Any = False
     else:
-        panel, metavar = choice.panel, choice.metavar
-        option = typer.Option(flag, help=text, rich_help_panel=panel, metavar=metavar, hidden=choice.hidden)
-        kind, default = Annotated[str | None, option], None
+        kind, default = Annotated[str | None, typer.Option(flag, hidden=True)], None
     return inspect.Parameter(
         choice.name.replace("-", "_"), inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
     )

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli import options
 from planner.cli.common import (
     CONTRADICTION,
     INFEASIBLE,
@@ -29,29 +28,43 @@ from planner.cli.common import (
     warn,
 )
 from planner.errors import CrosscheckError, UsageError
+from planner.inputs.choices import split
 from planner.result import Result
 from solvers.outcome import Status
 
 
+def _swept(metavar: str, text: str, **rules: Any) -> Any:
+    """An option of the sweep over micro-batch sizes."""
+    return typer.Option(
+        metavar=metavar, help=text, hidden=True, rich_help_panel="Options of stage_partitioning", **rules
+    )
+
+
 def solve_command(
     instance: Instance,
-    exact: Annotated[bool, typer.Option("--exact", help="only methods that prove optimality, until they do")] = False,
-    method: Annotated[str, typer.Option(metavar="NAME", help="one method (planner list), or auto")] = "auto",
+    exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
+    method: Annotated[str, typer.Option(metavar="NAME", help="see planner list PROBLEM")] = "auto",
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
-    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan (needs matplotlib)")] = None,
-    trace: Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as a Chrome trace")] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan")] = None,
+    trace: Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as Chrome trace")] = None,
     topology: Annotated[
-        str | None, typer.Option(metavar="KIND|FILE", help="put the stages of an operator graph on this network, too")
+        str | None,
+        typer.Option(
+            metavar="KIND|FILE",
+            help="place the stages on this network as well",
+            hidden=True,
+            rich_help_panel="Options of operator_partitioning",
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(metavar="B", min=1, help="sequences in a batch: sweep g and b', N = B / (g b')")
+        int | None, _swept("B", "sequences in a batch; sweeps g and b' with N = B / (g b') micro-batches", min=1)
     ] = None,
-    grad_accum: Annotated[str | None, typer.Option(metavar="G,...", help="degrees g of gradient accumulation")] = None,
-    microbatch_sizes: Annotated[str | None, typer.Option(metavar="B,...", help="micro-batch sizes b'")] = None,
+    grad_accum: Annotated[str | None, _swept("G,...", "degrees g of gradient accumulation of the sweep")] = None,
+    microbatch_sizes: Annotated[str | None, _swept("B,...", "micro-batch sizes b' of the sweep")] = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -59,7 +72,7 @@ def solve_command(
     reproducer_dir: Reproducers = "reproducers",
     **settings: Any,
 ) -> None:
-    """Find a plan: the best there is with --exact, a good one with its gap without."""
+    """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
     from planner.events import complain, event_file
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_all
@@ -71,7 +84,7 @@ def solve_command(
     limits = limits_of(time_limit, gap, seed, threads)
     wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace}
     refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
-    overrides, given = options.split(settings)
+    overrides, given = split(settings)
     by_order: dict[str, Any] = {}
     if batch_size is None:
         _refuse({"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes}, "a --batch-size beside it")
@@ -198,14 +211,12 @@ def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet
 
 def crosscheck_command(
     instance: Instance,
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit the instance")] = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit")] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
-    plot: Annotated[
-        str | None, typer.Option(metavar="FILE.png|svg", help="draw gap over time (needs matplotlib)")
-    ] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the gaps over time")] = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -213,7 +224,7 @@ def crosscheck_command(
     reproducer_dir: Reproducers = "reproducers",
     **settings: Any,
 ) -> None:
-    """Run several methods and compare what they claim; exit 5 and a reproducer if they contradict each other."""
+    """Run several methods and compare their plans, bounds and proofs; exit 5 if two of them contradict each other."""
     from planner.comparison import crosscheck
     from planner.events import complain, event_file
     from planner.inputs.destinations import refuse_outputs
@@ -229,7 +240,7 @@ def crosscheck_command(
     refuse_outputs({"--plot": plot, "--events": events}, instance)
     if plot is not None:
         require(plot)
-    overrides, given = options.split(settings)
+    overrides, given = split(settings)
     loaded = load(instance, inputs=inputs, **overrides)
     warn(loaded, quiet)
     with event_file(events) as heard, held():
@@ -257,13 +268,13 @@ def crosscheck_command(
 
 def check_command(
     instance: Instance,
-    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="as solve --out or solve --json writes it")],
+    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Check a plan with the problem's definition alone; exit 1 if it breaks a rule."""
+    """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
     from planner.checking import check, read_plan
     from planner.inputs.loading import load
     from planner.show.progress import note

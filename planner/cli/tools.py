@@ -25,7 +25,7 @@ from planner.errors import UsageError
 
 
 def list_command(json: Json = False) -> None:
-    """Families, their methods, catalog instances and versions."""
+    """List the problems, their methods, the catalog of instances and the versions."""
     from planner.show.listing import listing, show_listing
     from planner.show.tables import print_json
 
@@ -37,8 +37,8 @@ def list_command(json: Json = False) -> None:
 
 
 def make_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a name from the catalog")],
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it; default: stdout")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="catalog name")],
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
     **settings: Any,
 ) -> None:
     """Write a catalog or generated instance as JSON."""
@@ -60,7 +60,7 @@ def make_command(
 
 
 def doctor_command(json: Json = False) -> None:
-    """Examine the installation: versions, canary models, kernels (compiled if need be); exit 1 if one is ill."""
+    """Check the installation: versions, small models, kernels (compiled if need be); exit 1 if a check fails."""
     from planner.doctor.examine import examine, show_findings
     from planner.show.tables import print_json
 
@@ -74,13 +74,13 @@ def doctor_command(json: Json = False) -> None:
 
 def reproduce_command(
     claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="a name from --list")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="name the claims that can be examined")] = False,
+    list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Examine a claim of a paper: what it prints, what is found here, and the exact optimum."""
+    """Examine a claim of a paper: what it prints, what is found here, and the optimum."""
     from planner.claims.reproduce import claims_listing, reproduce, show_claims, show_reproduction
     from planner.show.progress import note
     from planner.show.tables import print_json
@@ -98,8 +98,8 @@ def reproduce_command(
 
 def report_command(
     instance: Instance,
-    out: Annotated[str, typer.Option(metavar="FILE.html", help="where the page goes")] = "report.html",
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit the instance")] = None,
+    out: Annotated[str, typer.Option(metavar="FILE.html", help="the page")] = "report.html",
+    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit")] = None,
     time_limit: TimeLimit = 20.0,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -108,7 +108,7 @@ def report_command(
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Write one self-contained page about an instance: every method, gaps, pictures, commands to repeat it."""
+    """Write a self-contained page about an instance: every method, gaps, pictures, commands to repeat it."""
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.files import write_atomically
     from planner.show.page import page, page_path, require_page

@@ -37,7 +37,7 @@ def load(
         Read the instance as one of this problem, though it declares another: a file of stage partitioning as
         ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``.
     **overrides
-        The family's overrides (``planner solve --help``), and the entry's parameters for a catalog name, as text or
+        The family's overrides (``planner list PROBLEM``), and the entry's parameters for a catalog name, as text or
         values; ``None`` leaves the instance's own.
 
     Raises
@@ -49,14 +49,23 @@ def load(
     """
     settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
     name = os.fsdecode(path_or_name)
-    known = catalog()
-    if name in known:
-        return _from_catalog(name, known[name], inputs, problem, overrides)
-    name, row = split_row(name)
-    path = _find(name, inputs, list(known))
-    content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
-    family = recognised(content, str(path))
-    return _read(family, content, str(path), problem, overrides)
+    if name in catalog():
+        return _from_catalog(name, catalog()[name], inputs, problem, overrides)
+    content, where = _content(name, inputs)
+    return _read(recognised(content, where), content, where, problem, overrides)
+
+
+def problem_of(name: str, inputs: str | None = None, problem: str | None = None) -> Family[Any, Any]:
+    """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
+    entry = catalog().get(name)
+    if entry is None:
+        content, where = _content(name, inputs)
+        family = recognised(content, where)
+    else:
+        content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
+    if problem is None:
+        return family
+    return _readers(family, content if entry is None else entry.make(), problem)[problem]
 
 
 def catalog() -> Mapping[str, Any]:
@@ -117,19 +126,33 @@ def recognised(content: Any, where: str) -> Family[Any, Any]:
 
 def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
     """The instance that a content of this family and the overrides declare, read as the problem asked for."""
-    others = {each.name: each for each in formulations.FAMILIES if each.also_reads and each.also_reads(content)}
-    wanted = {family.name: family, **others}
-    if problem is not None and problem not in wanted:
-        raise UsageError.unknown("--problem", problem, wanted)
-    family = family if problem is None else wanted[problem]
+    readers = _readers(family, content, problem)
+    family = readers[problem or family.name]
     try:
         parsed = settings.parse(family.overrides, overrides)
     except settings.UnknownSettingError as error:
-        owners = [name for name, other in others.items() if error.name in {each.name for each in other.overrides}]
+        owners = [name for name, other in readers.items() if error.name in {each.name for each in other.overrides}]
         if problem is not None or not owners:
             raise
         raise UsageError(f"the setting {error.name!r} is one of {owners[0]}; add --problem {owners[0]}") from None
     return admitted(family.read(content, where, parsed), where)
+
+
+def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dict[str, Family[Any, Any]]:
+    """The families that read this content, first its own; `UsageError` if ``problem`` is given and none of them."""
+    others = {each.name: each for each in formulations.FAMILIES if each.also_reads and each.also_reads(content)}
+    readers = {family.name: family, **others}
+    if problem is not None and problem not in readers:
+        raise UsageError.unknown("--problem", problem, readers)
+    return readers
+
+
+def _content(name: str, inputs: str | None) -> tuple[Any, str]:
+    """What a file or a row of it holds, and its name for errors."""
+    name, row = split_row(name)
+    path = _find(name, inputs, list(catalog()))
+    content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
+    return content, str(path)
 
 
 def read_content(path: Path) -> Any:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.cli.options import split
 from planner.comparison import Report, crosscheck, optimum
 from planner.errors import UsageError
 from planner.events import EventFile, Listen
+from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
 from planner.result import Result

@@ -231,12 +231,51 @@ def test_a_plan_of_another_problem_is_checked_with_a_warning(run: Run) -> None:
     assert run("check", "chain8", "plan.json", "--quiet")[2] == ""
 
 
-def test_help_names_every_setting_and_keeps_brackets(run: Run) -> None:
-    code, out, _ = run("solve", "--help")
+def words_of(text: str) -> str:
+    """The words of a page of help, without its frames."""
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: str) -> None:
+    code, out, _ = run(name, "--help")
     assert code == 0
-    text = " ".join(out.replace("│", " ").split())
-    for words in ("--devices", "--target", "--extra", "counting: greedy", "[at least]"):
+    assert len(out.splitlines()) <= 40 and max(map(len, out.splitlines())) <= 80
+    shown = {word for line in out.splitlines() if line[:1] == "│" for word in line.split()[:3]}
+    assert "--help" in shown and not {"--memory", "--target", "--extra", "--hidden-size", "--topology"} & shown
+
+
+def test_help_with_an_instance_shows_its_problem_and_keeps_brackets(run: Run, problem: Problem) -> None:
+    for arguments in ([problem(), "--help"], ["--help", problem()], ["--quiet", problem(), "--help"]):
+        code, out, _ = run("solve", *arguments)
+        text = words_of(out)
+        assert code == 0
+        for words in ("--exact", "Options of counting", "--target", "[at least]", "--extra", "greedy: "):
+            assert words in text
+        assert "--cost-model" not in text and "--batch-size" not in text
+    assert "--target" in words_of(run("check", problem(), "--help")[1])
+    assert "--extra" not in words_of(run("check", problem(), "--help")[1])
+
+
+def test_help_follows_the_problem_the_entry_and_the_claim(run: Run) -> None:
+    text = words_of(run("solve", "bert", "--help")[1])
+    for words in ("--cost-model", "--knapsack", "--hidden-size", "--batch-size", "transformer layers (default: 24)"):
         assert words in text
+    assert "--schedule" not in text
+    assert "--schedule" in words_of(run("solve", "chain8", "--problem", "flushed_partitioning", "--help")[1])
+    assert "--schedule" in words_of(run("solve", "--problem", "flushed_partitioning", "--help")[1])
+    assert "--num-machines" in words_of(run("hierarchy", "chain8", "--help")[1])
+    assert "--hidden-size" in words_of(run("make", "bert", "--help")[1])
+    assert "--problem" not in words_of(run("reproduce", "--help")[1])
+    assert "--cost-model" in words_of(run("reproduce", "piper-fig-2", "--help")[1])
+    assert {"--tp-degree", "--cost-model"} <= set(run("bench", "chain8", "mesh", "--help")[1].split())
+    assert {"--topology", "--replicas"} <= set(run("solve", "resnet50", "--help")[1].split())
+
+
+@pytest.mark.parametrize(("name", "words"), [("bert31", "bert32"), ("nowhere/x.json", "No such file")])
+def test_help_of_what_is_not_there_is_one_line(run: Run, name: str, words: str) -> None:
+    code, out, err = run("solve", name, "--help")
+    assert (code, out, err.count("\n")) == (2, "", 1) and words in err
 
 
 def test_bench(run: Run, problem: Problem) -> None:
