@@ -74,6 +74,7 @@ def prove(
     *,
     reason: str = "the model has no solution",
     to_scale: bool = False,
+    by: str = Prover.SOLVER,
 ) -> Answer[Plan]:
     """Build and run a model until its best plan passes the definition's own check, or a limit.
 
@@ -92,6 +93,8 @@ def prove(
     to_scale
         ``build`` makes the watch's best plan the unit of the model: where a far better one is found and the solver's
         tolerances are too large beside it for a proof, a model is built and run anew.
+    by
+        Whose proof it is.
 
     Raises
     ------
@@ -100,7 +103,7 @@ def prove(
     """
 
     def hear_bound(bound: float) -> None:
-        watch.bound(model.lower_bound(bound), Prover.SOLVER)
+        watch.bound(model.lower_bound(bound), by)
 
     def hear_plan(values: Any) -> Plan | None:
         """Tell of a solution; the plan, if it breaks a rule."""
@@ -134,12 +137,12 @@ def prove(
     stop, found = _why(run, watch), watch.best_objective
     is_proved = run.stop in (Stop.PROVED, Stop.COMPLETED) and not run.reason
     if to_scale and is_proved and stop is Stop.COMPLETED and _is_far_better(found, known):
-        return prove(instance, build, evaluate, violations, limits, watch, reason=reason, to_scale=True)
+        return prove(instance, build, evaluate, violations, limits, watch, reason=reason, to_scale=True, by=by)
     return Answer(
         plan=watch.best_plan,
         bound=None if run.infeasible else watch.best_bound,
         infeasible=run.infeasible,
-        proved_by=Prover.SOLVER if run.infeasible else "",
+        proved_by=by if run.infeasible else "",
         stop=stop,
         solver=run.solver,
         reason=reason if run.infeasible else run.reason,

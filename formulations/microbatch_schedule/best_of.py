@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import iteration_bound
-from formulations.microbatch_schedule.feasibility import figures, impossible, lower_bound, offer
+from formulations.microbatch_schedule.feasibility import begin, figures, offer
 from formulations.microbatch_schedule.memory import by_search, least_memory
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import search
-from formulations.simulate_graph import GraphTrace, PassGraph
+from formulations.simulate_graph import PassGraph
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Limits, Prover, Watch
+from solvers.outcome import Limits, Watch
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
     """The best schedule found, and the bound of `bounds`."""
-    if watch.stopped():
-        return Answer(stop=watch.why())
-    graph = PassGraph(instance)
-    proof = impossible(instance, graph)
-    if proof is not None:
-        return proof
-    watch.bound(lower_bound(instance, graph), Prover.BOUNDS)
-    if instance.objective == "memory":
-        return least_memory(instance, watch, by_search(instance, limits, watch), past_unknown=True)
 
-    def found(trace: GraphTrace) -> None:
-        offer(instance, watch, trace)
+    def go_on(graph: PassGraph, _bound: float) -> Answer[SchedulePlan]:
+        if instance.objective == "memory":
+            return least_memory(instance, watch, by_search(instance, limits, watch), past_unknown=True)
+        goal = iteration_bound(graph) * (1 + 1e-9)
+        search(graph, watch, limits.seed, lambda trace: offer(instance, watch, trace), goal)
+        reason = "" if watch.best_plan is not None else "no schedule was found that keeps the deadline"
+        stats = figures(instance, watch.best_plan)
+        return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), reason=reason, stats=stats)
 
-    search(graph, watch, limits.seed, found, iteration_bound(graph) * (1 + 1e-9))
-    reason = "" if watch.best_plan is not None else "no schedule was found that keeps the deadline"
-    stats = figures(instance, watch.best_plan)
-    return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), reason=reason, stats=stats)
+    return begin(instance, watch, go_on)

@@ -3,24 +3,28 @@
 Durations are fixed, so a start is all there is to decide; the order of the passes of either kind is given, so what is
 decided is where backward passes go between forward passes. A schedule that comes back is run once more with its orders
 and the seconds as declared. The model knows no bounds but its own; it begins with the greedy schedule.
+
+Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.microbatch_schedule.feasibility import SLACK, offer
-from formulations.microbatch_schedule.model_solving import posed, prove
+from formulations.microbatch_schedule.feasibility import SLACK
+from formulations.microbatch_schedule.model_solving import ScheduleModel, solve_by
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.units import Units, scaled, units
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Prover, Run, Watch
+from solvers.outcome import Limits, Run, Watch
 
 #: Up to so many open pairs of passes a variable for each is worth its price: with little room proofs take a tenth of
 #: the conflicts, with much room they take several times as long.
@@ -28,19 +32,21 @@ _DECIDED_PAIRS = 350
 
 
 @dataclass
-class CpsatModel:
+class CpsatModel(ScheduleModel):
     """``start[p]`` of every pass and the ``iteration``, in units; ``whole`` is the graph in whole units.
 
-    ``least``: the iteration takes no fewer units, as whoever built it knows beforehand.
+    ``least``: the iteration takes no fewer units, as whoever built the model knows beforehand (``None``: nothing is
+    known); bounds that repeat it are not the solver's, and not reported.
     """
 
+    graph: PassGraph
+    deadline_s: float | None
     model: cp_model.CpModel
     start: list[cp_model.IntVar]
     iteration: cp_model.IntVar
-    graph: PassGraph
     whole: PassGraph
     units: Units
-    least: int = 0
+    least: int | None = None
 
     def orders(self, values: Any) -> list[str]:
         """The order of each stage's passes; passes that take no whole unit may start together."""
@@ -53,11 +59,39 @@ class CpsatModel:
             found.append("".join("F" if self.graph.forward[number] else "B" for number in passes))
         return found
 
+    def lower_bound(self, bound: float) -> float:
+        """A bound in seconds; units are whole, so it may be rounded up."""
+        return self.units.seconds(cpsat.whole(bound))
+
+    def version(self) -> str:
+        """CP-SAT's."""
+        return cpsat.version()
+
+    def run_solver(
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    ) -> Run:
+        """Run CP-SAT; of its bounds those count that say more than ``least``."""
+
+        def hear(bound: float) -> None:
+            if not self._is_known(bound):
+                on_bound(bound)
+
+        found = cpsat.run(self.model, limits, watch, on_solution=on_solution, on_bound=hear)
+        return replace(found, bound=None) if self._is_known(found.bound) else found
+
+    def _is_known(self, bound: float | None) -> bool:
+        return self.least is not None and bound is not None and bound <= self.least + 0.5
+
 
 def build(
-    graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None, resource: str = "cap"
+    graph: PassGraph,
+    orders: list[str] | None = None,
+    *,
+    deadline_s: float | None = None,
+    minimised: bool = True,
+    resource: str = "cap",
 ) -> CpsatModel:
-    """The model of a graph, without an objective.
+    """The model of a graph.
 
     Parameters
     ----------
@@ -65,6 +99,8 @@ def build(
         A schedule to begin with; the iteration is at most as long as its own.
     deadline_s
         The iteration takes no longer.
+    minimised
+        Whether the shortest iteration is asked for, or any.
     resource
         How a stage's room is kept: ``cap`` (forward pass j + c waits for backward pass j) or ``cumulative`` (as much as
         that many micro-batches hold at once).
@@ -83,111 +119,80 @@ def build(
         for number, seconds in enumerate(whole.seconds)
     ]
     iteration = model.new_int_var(0, max(0, int(latest)), "iteration")
-    model.add(iteration <= int(latest))
-    # A pass starts when all it waits for has ended and come.
+    # The iteration is no longer than a known one, nor than the deadline: there is none if the latest end is below 0.
+    model.add(iteration <= int(latest)).with_name("latest")
+    # A pass starts when all it waits for has ended and come (section 6; C4 and rooms are such waits, too).
     for number, waits in enumerate(whole.before):
         for earlier, lag in waits:
-            model.add(start[number] >= start[earlier] + int(whole.seconds[earlier] + lag))
-    built = CpsatModel(model, start, iteration, graph, whole, unit)
+            ended = start[earlier] + int(whole.seconds[earlier] + lag)
+            model.add(start[number] >= ended).with_name(f"precedence[{number},{earlier}]")
+    built = CpsatModel(graph, deadline_s, model, start, iteration, whole, unit)
     pairs = sum(count * (room - 1) for count, room in zip(whole.counts, whole.rooms, strict=True))
     for stage in range(len(whole.counts)):
-        _add_stage(built, whole, stage)
+        _add_stage(built, stage)
         if pairs <= _DECIDED_PAIRS or resource == "cumulative":
-            _add_order(built, whole, stage)
+            _add_order(built, stage)
         if resource == "cumulative":
-            _add_room(built, whole, stage, max(0, int(latest)))
+            _add_room(built, stage, max(0, int(latest)))
     if first is not None:
         for task in first.passes:
             model.add_hint(start[whole.number(task.stage, task.is_forward, task.index)], int(task.start_s))
         model.add_hint(iteration, int(first.iteration_s))
+    if minimised:
+        model.minimize(iteration)
     return built
 
 
-def _add_stage(built: CpsatModel, whole: PassGraph, stage: int) -> None:
+def _add_stage(built: CpsatModel, stage: int) -> None:
+    model, start, whole = built.model, built.start, built.whole
     first, count = whole.first[stage], whole.counts[stage]
-    # One pass at a time.
-    built.model.add_no_overlap(
-        built.model.new_fixed_size_interval_var(built.start[number], int(whole.seconds[number]), f"pass[{number}]")
+    # One pass at a time (C4).
+    passes = [
+        model.new_fixed_size_interval_var(start[number], int(whole.seconds[number]), f"pass[{number}]")
         for number in range(first, first + 2 * count)
-    )
+    ]
+    model.add_no_overlap(passes).with_name(f"one_at_a_time[{stage}]")
     # The iteration lasts until the last backward pass of every stage.
     last = first + 2 * count - 1
-    built.model.add(built.iteration >= built.start[last] + int(whole.seconds[last]))
+    model.add(built.iteration >= start[last] + int(whole.seconds[last])).with_name(f"ended[{stage}]")
 
 
-def _add_order(built: CpsatModel, whole: PassGraph, stage: int) -> None:
+def _add_order(built: CpsatModel, stage: int) -> None:
     """The same once more as what is decided: whether backward pass j comes before forward pass i.
 
     Only for pairs that precedences leave open; and with it any later forward and any earlier backward pass.
     """
-    model, start, count, room = built.model, built.start, whole.counts[stage], whole.rooms[stage]
-    before: dict[tuple[int, int], cp_model.IntVar] = {}
+    model, start, whole = built.model, built.start, built.whole
+    count, room = whole.counts[stage], whole.rooms[stage]
+    backward_first: dict[tuple[int, int], cp_model.IntVar] = {}
     for j in range(count):
         for i in range(j + 1, min(count, j + room)):
             forward, backward = whole.number(stage, True, i), whole.number(stage, False, j)
-            literal = before[i, j] = model.new_bool_var(f"before[{backward},{forward}]")
-            model.add(start[forward] >= start[backward] + int(whole.seconds[backward])).only_enforce_if(literal)
-            model.add(start[backward] >= start[forward] + int(whole.seconds[forward])).only_enforce_if(~literal)
-    for (i, j), literal in before.items():
+            literal = backward_first[i, j] = model.new_bool_var(f"backward_first[{forward},{backward}]")
+            model.add(start[forward] >= start[backward] + int(whole.seconds[backward])).only_enforce_if(
+                literal
+            ).with_name(f"forward_waits[{forward},{backward}]")
+            model.add(start[backward] >= start[forward] + int(whole.seconds[forward])).only_enforce_if(
+                ~literal
+            ).with_name(f"backward_waits[{forward},{backward}]")
+    for (i, j), literal in backward_first.items():
         for implied in ((i + 1, j), (i, j - 1)):
-            if implied in before:
-                model.add_implication(literal, before[implied])
+            if implied in backward_first:
+                model.add_implication(literal, backward_first[implied]).with_name(f"in_turn[{stage},{i},{j}]")
 
 
-def _add_room(built: CpsatModel, whole: PassGraph, stage: int, latest: int) -> None:
+def _add_room(built: CpsatModel, stage: int, latest: int) -> None:
     """So many micro-batches at once are between the start of their forward and the end of their backward pass."""
+    model, start, whole = built.model, built.start, built.whole
     first, count, room = whole.first[stage], whole.counts[stage], built.graph.rooms[stage]
     held = []
     for forward in range(first, first + count):
-        end = built.start[forward + count] + int(whole.seconds[forward + count])
-        size = built.model.new_int_var(0, latest, f"held_for[{forward}]")
-        held.append(built.model.new_interval_var(built.start[forward], size, end, f"held[{forward}]"))
-    built.model.add_cumulative(held, [1] * count, room)
+        end = start[forward + count] + int(whole.seconds[forward + count])
+        size = model.new_int_var(0, latest, f"held_for[{forward}]")
+        held.append(model.new_interval_var(start[forward], size, end, f"held[{forward}]"))
+    model.add_cumulative(held, [1] * count, room).with_name(f"room[{stage}]")
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch, *, resource: str = "cap") -> Answer[SchedulePlan]:
     """The best schedule, and a bound that is exact where all seconds are multiples of one decimal fraction."""
-    return prove(instance, limits, watch, Backend(instance, limits, watch, resource))
-
-
-@dataclass
-class Backend:
-    """CP-SAT's models of one instance (`proof.Backend`)."""
-
-    instance: ScheduleInstance
-    limits: Limits
-    watch: Watch
-    resource: str = "cap"
-
-    def build(self, graph: PassGraph, orders: list[str] | None) -> CpsatModel:
-        """The model of a question."""
-        graph, deadline = posed(self.instance, graph)
-        return build(graph, orders, deadline_s=deadline, resource=self.resource)
-
-    def hear_bound(self, built: CpsatModel, bound: float) -> None:
-        """Tell the watch of a bound on the iteration."""
-        self.watch.bound(built.units.seconds(cpsat.whole(bound)), Prover.SOLVER)
-
-    def minimise(self, graph: PassGraph, orders: list[str] | None) -> Run:
-        """The shortest iteration; the watch is told."""
-        built = self.build(graph, orders)
-        built.model.minimize(built.iteration)
-
-        def listen(values: Any) -> None:
-            offer(self.instance, self.watch, run(graph, built.orders(values)))
-
-        def told(bound: float) -> None:
-            self.hear_bound(built, bound)
-
-        outcome = cpsat.run(built.model, self.limits, self.watch, on_solution=listen, on_bound=told)
-        if outcome.values is not None:
-            listen(outcome.values)
-        if outcome.bound is not None:
-            told(outcome.bound)
-        return outcome
-
-    def decide(self, graph: PassGraph) -> tuple[Run, list[str] | None]:
-        """Whether the deadline can be kept, and how."""
-        built = self.build(graph, None)
-        outcome = cpsat.run(built.model, self.limits, self.watch)
-        return outcome, None if outcome.values is None else built.orders(outcome.values)
+    return solve_by(partial(build, resource=resource), instance, limits, watch)

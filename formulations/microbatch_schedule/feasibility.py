@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from formulations.amounts import exactly
@@ -11,7 +12,7 @@ from formulations.microbatch_schedule.chains import chains
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
 from formulations.simulate_graph import GraphTrace, PassGraph
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Watch
+from solvers.outcome import Prover, Watch
 
 #: A deadline holds up to this part, as in the definition.
 SLACK = 1e-9
@@ -67,6 +68,21 @@ def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[ScheduleP
             late = f"no schedule is faster than {exactly(bound)} s; the deadline is {exactly(instance.deadline_s)} s"
             return infeasible_by_counting(late)
     return None
+
+
+def begin(
+    instance: ScheduleInstance, watch: Watch, go_on: Callable[[PassGraph, float], Answer[SchedulePlan]]
+) -> Answer[SchedulePlan]:
+    """The proof that there is no schedule, or what a method makes of the graph and of the bound, which is reported."""
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    graph = PassGraph(instance)
+    proof = impossible(instance, graph)
+    if proof is not None:
+        return proof
+    bound = lower_bound(instance, graph)
+    watch.bound(bound, Prover.BOUNDS)
+    return go_on(graph, bound)
 
 
 def lower_bound(instance: ScheduleInstance, graph: PassGraph) -> float:

@@ -2,92 +2,153 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
 
 from formulations.family import Answer
 from formulations.microbatch_schedule.feasibility import figures, offer
 from formulations.microbatch_schedule.memory import Decision, least_memory
-from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.problem import TOLERANCE, SchedulePlan, evaluate, violations
 from formulations.microbatch_schedule.units import order_only
-from formulations.simulate_graph import PassGraph, run
+from formulations.modelled import WithoutSizes, prove
+from formulations.simulate_graph import GraphTrace, PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 
-class Backend(Protocol):
-    """A solver's models of one instance.
+class ScheduleModel(WithoutSizes, ABC):
+    """A solver's model of a graph of passes, whose values give each stage an order; see `modelled.Model`."""
 
-    ``minimise(graph, orders)`` tells the watch of schedules and bounds, from a schedule on (``None``: from nothing);
-    ``decide(graph)`` is the run that asks whether an iteration keeps the deadline, and orders that do.
-    """
+    graph: PassGraph
+    deadline_s: float | None
 
-    def minimise(self, graph: PassGraph, orders: list[str] | None) -> Run:
-        """The shortest iteration."""
+    @abstractmethod
+    def orders(self, values: Any) -> list[str]:
+        """The order of each stage's passes in a solution, as words such as ``FFBFBB``."""
 
-    def decide(self, graph: PassGraph) -> tuple[Run, list[str] | None]:
-        """Orders that keep the deadline, or a run that is infeasible if there are none."""
+    @abstractmethod
+    def lower_bound(self, bound: float) -> float:
+        """What a dual bound of the model proves, in seconds."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Name and version of the solver."""
+
+    @abstractmethod
+    def run_solver(
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    ) -> Run:
+        """Run the solver on the model as it is."""
+
+    def decode(self, values: Any) -> SchedulePlan:
+        """The plan of a solution: its orders, with the seconds as declared."""
+        return SchedulePlan(self._trace(values).passes)
+
+    def run(
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    ) -> Run:
+        """Run the solver; rounding and tolerances let in schedules beyond the deadline, which are no solutions."""
+
+        def hear(values: Any) -> None:
+            if self._is_kept(values):
+                on_solution(values)
+
+        found = self.run_solver(limits, watch, hear, on_bound)
+        if found.bound is not None and self._is_late(self.lower_bound(found.bound)):
+            return replace(found, stop=Stop.PROVED, values=None, bound=None, infeasible=True)
+        return found if found.values is None or self._is_kept(found.values) else replace(found, values=None)
+
+    def _trace(self, values: Any) -> GraphTrace:
+        return run(self.graph, self.orders(values))
+
+    def _is_kept(self, values: Any) -> bool:
+        trace = self._trace(values)
+        return not trace.stuck and not self._is_late(trace.iteration_s)
+
+    def _is_late(self, seconds: float) -> bool:
+        return self.deadline_s is not None and seconds > self.deadline_s + TOLERANCE * seconds
 
 
-def posed(instance: ScheduleInstance, graph: PassGraph) -> tuple[PassGraph, float | None]:
+class Build(Protocol):
+    """How a solver's model of a graph of passes is built."""
+
+    def __call__(
+        self, graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None, minimised: bool
+    ) -> ScheduleModel:
+        """The model, to begin with a schedule; ``minimised``: the shortest iteration is asked for, or any."""
+
+
+def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
+    """The best schedule and the solver's proof."""
+    if watch.stopped():
+        return Answer(stop=watch.why())
+    if instance.objective == "memory":
+        return least_memory(instance, watch, lambda graph: decided(build, instance, limits, watch, graph))
+    graph = PassGraph(instance)
+    greedy = run(graph)
+    offer(instance, watch, greedy)
+    orders = None if greedy.stuck else list(greedy.orders(len(graph.counts)))
+    return shortest(build, instance, limits, watch, graph, orders)
+
+
+def shortest(
+    build: Build,
+    instance: ScheduleInstance,
+    limits: Limits,
+    watch: Watch,
+    graph: PassGraph,
+    orders: list[str] | None,
+    by: str = Prover.SOLVER,
+) -> Answer[SchedulePlan]:
+    """The shortest iteration, from a schedule on, and by whose means it is proved."""
+
+    def model() -> ScheduleModel:
+        posed, deadline_s = _posed(instance, graph)
+        return build(posed, orders, deadline_s=deadline_s, minimised=True)
+
+    late = "" if instance.deadline_s is None else " and the deadline"
+    reason = f"no schedule keeps the rooms{late}"
+    found = prove(instance, model, evaluate, violations, limits, watch, reason=reason, by=by)
+    return replace(found, stats={**figures(instance, found.plan), **found.stats})
+
+
+def decided(
+    build: Build,
+    instance: ScheduleInstance,
+    limits: Limits,
+    watch: Watch,
+    graph: PassGraph,
+    by: str = Prover.SOLVER,
+) -> Decision:
+    """Whether the solver finds a schedule with some rooms that keeps the deadline; the watch is told of it."""
+    posed, deadline_s = _posed(instance, graph)
+    model = build(posed, deadline_s=deadline_s, minimised=False)
+
+    def keep(values: Any) -> None:
+        raise _Kept(model.orders(values))
+
+    try:
+        found = model.run(limits, watch, on_solution=keep, on_bound=lambda _: None)
+        if found.values is not None:
+            keep(found.values)
+    except _Kept as kept:
+        is_kept = offer(instance, watch, run(graph, kept.orders)) is not None
+        return Decision(True if is_kept else None, by, model.version())
+    return Decision(False if found.infeasible else None, by, found.solver, found.reason)
+
+
+class _Kept(Exception):  # noqa: N818 - not an error: a schedule that keeps the deadline ends the search
+    def __init__(self, orders: list[str]) -> None:
+        super().__init__()
+        self.orders = orders
+
+
+def _posed(instance: ScheduleInstance, graph: PassGraph) -> tuple[PassGraph, float | None]:
     """The graph and the deadline that a model is built of: where only the order counts, the seconds are left out.
 
     It alone counts where passes wait in a circle, whatever they take, and for the least memory without a deadline.
     """
     any_time = instance.objective == "memory" and instance.deadline_s is None
     return (order_only(graph), None) if any_time or not graph.is_possible() else (graph, instance.deadline_s)
-
-
-def prove(instance: ScheduleInstance, _limits: Limits, watch: Watch, backend: Backend) -> Answer[SchedulePlan]:
-    """The best schedule and the solver's proof."""
-    if watch.stopped():
-        return Answer(stop=watch.why())
-    if instance.objective == "memory":
-        return least_memory(instance, watch, lambda graph: decided(instance, watch, backend, graph))
-    graph = PassGraph(instance)
-    greedy = run(graph)
-    offer(instance, watch, greedy)
-    orders = None if greedy.stuck else list(greedy.orders(len(graph.counts)))
-    return minimised(instance, watch, backend, graph, orders)
-
-
-def minimised(
-    instance: ScheduleInstance,
-    watch: Watch,
-    backend: Backend,
-    graph: PassGraph,
-    orders: list[str] | None,
-    whose: str = Prover.SOLVER,
-) -> Answer[SchedulePlan]:
-    """The shortest iteration, from a schedule on; ``whose`` proof infeasibility is."""
-    outcome = backend.minimise(graph, orders)
-    if outcome.infeasible:
-        late = "" if instance.deadline_s is None else " and the deadline"
-        reason = f"no schedule keeps the rooms{late}"
-        return Answer(
-            infeasible=True,
-            stop=Stop.PROVED,
-            proved_by=whose,
-            solver=outcome.solver,
-            reason=reason,
-            stats=outcome.stats,
-        )
-    stats = {**figures(instance, watch.best_plan), **outcome.stats}
-    return Answer(
-        watch.best_plan,
-        watch.best_bound,
-        stop=outcome.stop,
-        solver=outcome.solver,
-        reason=outcome.reason,
-        stats=stats,
-    )
-
-
-def decided(
-    instance: ScheduleInstance, watch: Watch, backend: Backend, graph: PassGraph, whose: str = Prover.SOLVER
-) -> Decision:
-    """What the solver says of some rooms; the watch is told of the schedule."""
-    outcome, orders = backend.decide(graph)
-    if outcome.infeasible:
-        return Decision(False, whose, outcome.solver)
-    kept = orders is not None and offer(instance, watch, run(graph, orders)) is not None
-    return Decision(True if kept else None, whose, outcome.solver, outcome.reason)

@@ -1,6 +1,6 @@
 """The paper's schedules: greedy (ScheduleTask), and kFkB with as many warm-up passes as the rule for in-flight samples.
 
-Symbols: l, the forward passes of the warm-up; k, the passes of a kind in a row.
+Symbols: l, the forward passes of the warm-up; k, the consecutive passes of a kind.
 
 Source: GraphPipe, section 6 (ScheduleTask, footnote 2) and Appendix A.1.
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from formulations.family import Answer
-from formulations.microbatch_schedule.feasibility import figures, impossible, lower_bound, offer
+from formulations.microbatch_schedule.feasibility import begin, figures, offer
 from formulations.microbatch_schedule.in_flight import rule
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.simulate_graph import GraphTrace, PassGraph, kfkb, run
 from instances.microbatch_schedule import ScheduleInstance
-from solvers.outcome import Limits, Prover, Watch
+from solvers.outcome import Limits, Watch
 
 #: Ratios of forward to backward times are rounded to fractions of so small numbers.
 _LARGEST = 1000
@@ -63,18 +63,14 @@ def own_kfkb(instance: ScheduleInstance, _limits: Limits, watch: Watch) -> Answe
 
 
 def _answer(instance: ScheduleInstance, watch: Watch, make: Callable[[PassGraph], GraphTrace]) -> Answer[SchedulePlan]:
-    if watch.stopped():
-        return Answer(stop=watch.why())
-    graph = PassGraph(instance)
-    proof = impossible(instance, graph)
-    if proof is not None:
-        return proof
-    watch.bound(lower_bound(instance, graph), Prover.BOUNDS)
-    trace = make(graph)
-    plan = offer(instance, watch, trace)
-    reason = ""
-    if trace.stuck:
-        reason = f"the order gets stuck: stages {', '.join(map(str, trace.stuck))} wait for each other; try best-of"
-    elif plan is None:
-        reason = f"the schedule takes {trace.iteration_s:.9g} s, longer than the deadline"
-    return Answer(plan, watch.best_bound, reason=reason, stats=figures(instance, plan))
+    def go_on(graph: PassGraph, _bound: float) -> Answer[SchedulePlan]:
+        trace = make(graph)
+        plan = offer(instance, watch, trace)
+        reason = ""
+        if trace.stuck:
+            reason = f"the order gets stuck: stages {', '.join(map(str, trace.stuck))} wait for each other; try best-of"
+        elif plan is None:
+            reason = f"the schedule takes {trace.iteration_s:.9g} s, longer than the deadline"
+        return Answer(plan, watch.best_bound, reason=reason, stats=figures(instance, plan))
+
+    return begin(instance, watch, go_on)

@@ -23,7 +23,7 @@ _STEPS = 15
 #: Steps without a better schedule before the search goes back to the best one.
 _PATIENCE = 25
 
-Found = Callable[[GraphTrace], None]
+Found = Callable[[GraphTrace], object]
 
 
 def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
