@@ -12,7 +12,7 @@ from formulations.family import Answer
 from formulations.stage_graph import cpsat, wide
 from formulations.stage_graph.bounds import DOWNSETS, simple_bound
 from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.models.devices import alike
+from formulations.stage_graph.models.devices import identical
 from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.upsets import downsets, levels
 from instances.stage_graph import StageGraph
@@ -24,7 +24,7 @@ _SMALL = 20
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum with one micro-batch size and 1F1B, by whichever method proves it first; ``proved_by`` names it."""
-    watch.bound(simple_bound(Costs(alike(instance))), Prover.BOUNDS)
+    watch.bound(simple_bound(Costs(identical(instance))), Prover.BOUNDS)
     start = Answer[StagePlan]() if instance.device_graph is not None else _compiled(instance, limits, watch)
     if start.stop is Stop.PROVED or watch.stopped():
         return start

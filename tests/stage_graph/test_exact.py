@@ -1,4 +1,4 @@
-"""CP-SAT and the columns against levels on random models, and against every plan on unlike devices."""
+"""CP-SAT and the columns against levels on random models, and against every plan on heterogeneous devices."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from formulations.stage_graph.upsets import chains, levels
 from instances.branching import candle_uno, mmt
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
 from planner.errors import UsageError
+from solvers import cpsat as backend
 from solvers.outcome import Limits, Run, Status, Stop, Watch
 from solvers.scaling import Scale
 
@@ -59,7 +60,7 @@ def test_sizes_that_do_not_divide_each_other() -> None:
         assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
 
 
-def unlike_devices(seed: int) -> StageGraph:
+def heterogeneous_devices(seed: int) -> StageGraph:
     """A small random model on devices with memories and links of their own, some of them missing."""
     rng = random.Random(f"unlike {seed}")
     instance = random_graph(seed + 6000, (2, 4), 3, series_parallel=bool(seed % 2))
@@ -92,10 +93,10 @@ def least_on_devices(instance: StageGraph) -> float:
     return best
 
 
-def test_unlike_devices(cases: int) -> None:
+def test_heterogeneous_devices(cases: int) -> None:
     found = []
     for seed in range(cases // 4):
-        instance = unlike_devices(seed)
+        instance = heterogeneous_devices(seed)
         optimum = least_on_devices(instance)
         assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
         found.append(optimum)
@@ -114,7 +115,7 @@ def test_what_exact_methods_are_chosen() -> None:
     few = replace(apart, operators=mixed[:14])  # more upsets than are laid out
     assert (chosen(few), chosen(few, False)) == ("exact", "graphpipe-plus")
     assert chosen(random_graph(1, (6, 6), 4, series_parallel=False)) == "levels"
-    assert chosen(unlike_devices(0)) == chosen(unlike_devices(0), False) == "cpsat"
+    assert chosen(heterogeneous_devices(0)) == chosen(heterogeneous_devices(0), False) == "cpsat"
 
 
 def test_proofs_are_of_the_least_time_per_sample_only() -> None:
@@ -211,7 +212,7 @@ def test_exact_says_whose_proof_it_is() -> None:
         result = planner.solve(instance, method="exact")
         assert (result.status.value, result.proved_by) == ("optimal", by)
         assert bool(result.solver) == (by == "cpsat")
-    assert planner.solve(unlike_devices(0), method="exact").proved_by == "cpsat"
+    assert planner.solve(heterogeneous_devices(0), method="exact").proved_by == "cpsat"
     starved = replace(candle_uno(devices=8), memory_bytes=1.0)
     assert planner.solve(starved, method="exact").proved_by == "downsets"
 
@@ -271,6 +272,14 @@ def test_models_too_coarse_for_a_proof_are_no_time_limit(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("stop", [Stop.COMPLETED, Stop.TIME_LIMIT, Stop.SIZE_LIMIT])
 def test_the_solvers_own_words_and_end_are_reported(stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "CP-SAT failed: it gave up without an answer"
-    monkeypatch.setattr(cpsat.cpsat, "run", lambda *_, **__: Run(stop=stop, solver="CP-SAT", reason=words))
+    monkeypatch.setattr(backend, "run", lambda *_, **__: Run(stop=stop, solver="CP-SAT", reason=words))
     answer = cpsat.solve(random_graph(2, (3, 4), 4, series_parallel=True), Limits(time_s=60), Watch())
     assert (answer.stop, answer.reason, answer.bound) == (stop, words, None)
+
+
+def test_a_gap_that_the_caller_allows_is_not_put_down_to_coarse_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_graph(3, (3, 4), 4, series_parallel=True)
+    coarse = cpsat.cost_scale
+    monkeypatch.setattr(cpsat, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
+    answer = cpsat.solve(instance, Limits(gap=0.5), Watch())
+    assert (answer.stop, answer.reason) == (Stop.COMPLETED, "")

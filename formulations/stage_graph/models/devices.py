@@ -1,6 +1,8 @@
-"""Unlike devices in the CP-SAT model: which devices a stage has, and how slow the links are that it uses.
+"""A device graph in the CP-SAT model: which devices a stage has, and how slow the links are that it uses.
 
-Bandwidths are classes, fastest first; a link of a class is at least as slow as all classes before it.
+GraphPipe (section 3) gives every edge of the device graph a bandwidth C_e. Here the distinct bandwidths are classes,
+fastest first, and a link "of class c or slower" has at most the c-th bandwidth. A ring is as fast as the slowest of its
+links, and so are the tensors between two stages.
 """
 
 from __future__ import annotations
@@ -16,96 +18,111 @@ from instances.stage_graph import StageGraph
 
 
 class Partition(Protocol):
-    """What a model needs to have before devices are added: its partition and degrees, as `cpsat_model` says."""
+    """What a model needs to have before devices are added: its partition and degrees, as `partition.Model` says."""
 
     instance: StageGraph
     model: cp_model.CpModel
     slots: range
     degrees: range
     within: dict[tuple[int, int], Any]
-    same: dict[tuple[int, int], Any]
+    inner: dict[tuple[int, int], Any]
+    cut: dict[tuple[int, int], Any]
     degree: dict[tuple[int, int], Any]
 
 
 @dataclass
 class Links:
-    """``held[s, u]``: device u belongs to stage s. ``bandwidths``: the distinct ones of all links, descending."""
+    """Literals of the device graph.
 
-    held: dict[tuple[int, int], Any]
+    ``owns[s, u]``: device u is in D_s. ``reduces_over[s, c]``: the ring of stage s has a link of class c or slower.
+    ``cut_over[e, s, c]``: edge e leaves or enters stage s, over a link of class c or slower; both for c from 1 on.
+    ``bandwidths``: of the classes, descending.
+    """
+
+    owns: dict[tuple[int, int], Any]
     bandwidths: list[float]
-    _inside: dict[int, list[tuple[float, list[Any]]]] = field(default_factory=dict)
-    _between: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    reduces_over: dict[tuple[int, int], Any] = field(default_factory=dict)
+    cut_over: dict[tuple[int, int, int], Any] = field(default_factory=dict)
 
     def inside(self, s: int) -> list[tuple[float, list[Any]]]:
         """Bandwidths that an all-reduce of the stage may have at most, and under which literals."""
-        return self._inside[s]
-
-    def between(self, e: int, s: int, number: int) -> Any:
-        """Whether the edge leaves or enters the stage over a link of at least this class."""
-        return self._between[e, s, number]
+        slower = ((rate, [self.reduces_over[s, c]]) for c, rate in enumerate(self.bandwidths) if c)
+        return [(self.bandwidths[0], []), *slower]
 
     def here(self, s: int) -> list[tuple[int, Any]]:
         """Devices, and the literals that they belong to the stage."""
-        return [(device, each) for (slot, device), each in self.held.items() if slot == s]
+        return [(device, each) for (slot, device), each in self.owns.items() if slot == s]
 
     def devices(self, values: Any, s: int) -> tuple[int, ...]:
         """Devices of the stage in a solution."""
         return tuple(device for device, each in self.here(s) if values[each])
 
-    def chosen(self, values: Any) -> list[Any]:
-        """Literals that are true."""
-        return [each for each in self.held.values() if values[each]]
-
 
 def link_devices(built: Partition) -> Links:
     """Add devices and links to a model that has its partition and degrees."""
-    instance, model = built.instance, built.model
-    graph = instance.device_graph
+    graph, devices = built.instance.device_graph, range(built.instance.num_devices)
     if graph is None:
-        raise ValueError("devices are all alike; expected a device graph")
-    devices = range(instance.num_devices)
-    rate = {
-        (u, v): min(graph.bandwidth_bytes_per_s[u][v], graph.bandwidth_bytes_per_s[v][u])
-        for u, v in itertools.combinations(devices, 2)
-    }
+        raise ValueError("devices are identical; expected a device graph")
+    links = graph.bandwidth_bytes_per_s
+    #: Bandwidth in the slower direction, as gradients go back; 0 for no link.
+    rate = {(u, v): min(links[u][v], links[v][u]) for u, v in itertools.combinations(devices, 2)}
     bandwidths = sorted({each for each in rate.values() if each}, reverse=True) or [1.0]
-    held = {(s, u): model.new_bool_var(f"held_{s}_{u}") for s in built.slots for u in devices}
-    links = Links(held, bandwidths)
+    owns = {(s, u): built.model.new_bool_var(f"owns[{s},{u}]") for s in built.slots for u in devices}
+    found = Links(owns, bandwidths)
+    _dealt(built, found, rate)
+    _sent(built, found, rate)
+    return found
+
+
+def _dealt(built: Partition, links: Links, rate: dict[tuple[int, int], float]) -> None:
+    """C3: the D_s are disjoint, and |D_s| is the stage's degree; links inside a stage bound its all-reduce."""
+    model, owns, devices = built.model, links.owns, range(built.instance.num_devices)
     for u in devices:
-        model.add_at_most_one([held[s, u] for s in built.slots])
+        model.add_at_most_one([owns[s, u] for s in built.slots]).with_name(f"one_owner[{u}]")
     for s in built.slots:
-        model.add(sum(held[s, u] for u in devices) == sum(r * built.degree[s, r] for r in built.degrees))
-        slow = [model.new_bool_var(f"slow_{s}_{number}") for number in range(1, len(bandwidths))]
+        owned, size = sum(owns[s, u] for u in devices), sum(r * built.degree[s, r] for r in built.degrees)
+        model.add(owned == size).with_name(f"degree_devices[{s}]")
+        over = links.reduces_over
+        over |= {(s, c): model.new_bool_var(f"reduces_over[{s},{c}]") for c in range(1, len(links.bandwidths))}
         for (u, v), each in rate.items():
+            apart = owns[s, u].negated(), owns[s, v].negated()
             if not each:
-                model.add_bool_or(held[s, u].negated(), held[s, v].negated())
-            for literal in slow[: bandwidths.index(each)] if each else ():
-                model.add_bool_or(literal, held[s, u].negated(), held[s, v].negated())
-        links._inside[s] = [(bandwidths[0], []), *((b, [z]) for b, z in zip(bandwidths[1:], slow, strict=True))]
-    runs = {(v, u): model.new_bool_var(f"runs_{v}_{u}") for v in range(instance.num_operators) for u in devices}
+                model.add_bool_or(*apart).with_name(f"linked_inside[{s},{u},{v}]")
+            for c in range(1, links.bandwidths.index(each) + 1) if each else ():
+                model.add_bool_or(over[s, c], *apart).with_name(f"slow_inside[{s},{u},{v},{c}]")
+
+
+def _sent(built: Partition, links: Links, rate: dict[tuple[int, int], float]) -> None:
+    """Where devices of two stages lie: an edge between them is as slow as the slowest link from one to the other.
+
+    ``runs[v, u]``: device u runs operator v. ``sends_over[e, c]``: edge e is cut, over a link of class c or slower.
+    """
+    instance, model, within = built.instance, built.model, built.within
+    devices, classes = range(instance.num_devices), range(1, len(links.bandwidths))
+    runs = {(v, u): model.new_bool_var(f"runs[{v},{u}]") for v in range(instance.num_operators) for u in devices}
     for (v, u), literal in runs.items():
         for s in built.slots:
-            model.add_bool_or(literal, built.within[v, s].negated(), held[s, u].negated())
+            ran = model.add_bool_or(literal, within[v, s].negated(), links.owns[s, u].negated())
+            ran.with_name(f"owner_runs[{v},{u},{s}]")
     for e, edge in enumerate(instance.edges):
-        together = [built.same[e, s] for s in built.slots]
-        slow = [model.new_bool_var(f"over_{e}_{number}") for number in range(1, len(bandwidths))]
-        for (u, v), each in rate.items():
-            for one, other in ((u, v), (v, u)):
-                apart = [runs[edge.source, one].negated(), runs[edge.target, other].negated()]
+        together = [built.inner[e, s] for s in built.slots]
+        over = {c: model.new_bool_var(f"sends_over[{e},{c}]") for c in classes}
+        for pair, each in rate.items():
+            for one, other in (pair, pair[::-1]):
+                apart = runs[edge.source, one].negated(), runs[edge.target, other].negated()
                 if not each:
-                    model.add_bool_or(*together, *apart)
-                for literal in slow[: bandwidths.index(each)] if each else ():
-                    model.add_bool_or(literal, *together, *apart)
+                    model.add_bool_or(*together, *apart).with_name(f"linked_between[{e},{one},{other}]")
+                for c in range(1, links.bandwidths.index(each) + 1) if each else ():
+                    slow = model.add_bool_or(over[c], *together, *apart)
+                    slow.with_name(f"slow_between[{e},{one},{other},{c}]")
         for s in built.slots:
-            cut = built.within[edge.source, s] + built.within[edge.target, s] - 2 * built.same[e, s]
-            for number, literal in enumerate(slow, start=1):
-                both = links._between[e, s, number] = model.new_bool_var(f"between_{e}_{s}_{number}")
-                model.add(both >= cut + literal - 1)
-    return links
+            for c, literal in over.items():
+                both = links.cut_over[e, s, c] = model.new_bool_var(f"cut_over[{e},{s},{c}]")
+                model.add(both >= built.cut[e, s] + literal - 1).with_name(f"cut_and_slow[{e},{s},{c}]")
 
 
-def alike(instance: StageGraph) -> StageGraph:
-    """An instance with like devices on which no plan is slower or needs more memory."""
+def identical(instance: StageGraph) -> StageGraph:
+    """An instance with identical devices on which no plan is slower or needs more memory."""
     graph = instance.device_graph
     if graph is None:
         return instance
@@ -120,7 +137,7 @@ def alike(instance: StageGraph) -> StageGraph:
     )
 
 
-def most_s(instance: StageGraph) -> float:
+def longest_s(instance: StageGraph) -> float:
     """Seconds per sample that no stage exceeds, if it has links and samples for all of its devices."""
     slowest = instance.bandwidth_bytes_per_s
     if instance.device_graph is not None:

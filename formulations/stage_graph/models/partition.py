@@ -1,12 +1,28 @@
-"""The CP-SAT model of stage graphs: which stage each operator is in, devices, and depth, for a micro-batch size.
+"""The CP-SAT model of stage graphs: GraphPipe's Equation 1 under Equation 2 and C1 to C4, for a micro-batch size.
 
-Variables: ``within[v, s]``, operator v is in stage s; ``upto[v, s]``, in s or an earlier one (along an edge stages do
-not go back, so the quotient has no cycle); ``same[e, s]``, both ends of e are in s; ``degree[s, r]``; ``deep[s, d]``,
-at least d stages from s to the end. Costs and sizes become integers by rounding down, limits are rounded up.
+GraphPipe (section 3) writes a stage as S_i = <G_i, b_i, D_i, Pi_i> and looks for
+
+    min max_i TPS(S_i)   (1)      s.t.  max_i DeviceMemoryUsage(S_i) <= M   (2),   C1 to C4.
+
+Here s is a stage's place in an order in which no tensor goes back, v an operator, e an edge of the model:
+
+    within[v,s]     v is in G_s                       degree[s,r]   |D_s| = r
+    upto[v,s]       v is in one of G_0, ..., G_s      used[s]       G_s is not empty
+    inner[e,s]      both ends of e are in G_s         deep[s,d]     at least d stages from s to the end
+    bottleneck      max_s TPS(S_s), in units          owns[s,u]     device u is in D_s (`devices`, device graphs only)
+
+b is the model's own (`Case`). Pi_s is 1F1B, which keeps C4 and the least in flight (Appendix A.1, one size and k = 1:
+i_x = i_y + b), so d micro-batches at a stage of depth d: all that a schedule means for Equation 2. What TPS and
+DeviceMemoryUsage are the paper leaves open (README). Section 5 searches series-parallel decompositions; this model
+asks for no decomposition.
+
+Costs and sizes become integers by rounding down, limits are rounded up, so every plan stays feasible and no slower. No
+row has a big-M: what holds for one degree, depth or device alone is enforced by its literal.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +35,19 @@ from formulations.stage_graph.models.devices import Links, link_devices
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
 from formulations.stage_graph.upsets.branches import largest
 from instances.stage_graph import StageGraph
+from solvers import cpsat
 from solvers.outcome import Watch
 from solvers.scaling import Scale, size_scale
+
+weighted_sum = cp_model.LinearExpr.weighted_sum
 
 
 @dataclass(frozen=True)
 class Case:
-    """Micro-batch sizes of a model: of several each cost is the least of theirs, and nothing has a depth."""
+    """Micro-batch sizes of a model: of several each cost is the least of theirs, and nothing has a depth.
+
+    With one size the model has the plans of that size; with several it is a relaxation of all of theirs together.
+    """
 
     sizes: tuple[int, ...]
 
@@ -40,8 +62,8 @@ class Case:
         return min(held_samples(minibatch, size, degree, depth * size) for size in sizes)
 
 
-class Model:
-    """The model of a case; ``target`` is the time per sample in units of ``scale``, at most ``high``."""
+class Model(cpsat.Runnable):
+    """The model of a case, ``model``; ``bottleneck`` is the time per sample in units of ``scale``, at most ``high``."""
 
     def __init__(self, instance: StageGraph, case: Case, scale: Scale, high: int, watch: Watch | None = None) -> None:
         """Build it; `formulations.modelled.Stopped` once ``watch`` is stopped."""
@@ -49,90 +71,154 @@ class Model:
         self.model = cp_model.CpModel()
         self.slots = range(min(instance.num_operators, instance.num_devices))
         self.degrees = range(1, min(instance.num_devices, max(case.sizes)) + 1)
-        self.target = self.model.new_int_var(0, high, "target")
+        self.bottleneck = self.model.new_int_var(0, high, "bottleneck")
         self._partition()
-        self._devices()
+        self._degrees()
         self.links: Links | None = link_devices(self) if instance.device_graph is not None else None
         self._depths()
         self._times()
         self._work()
         self._order()
         self._memory()
+        self.num_forbidden = 0
+        if len(case.sizes) == 1:
+            self.model.minimize(self.bottleneck)
 
     def _partition(self) -> None:
         model, nodes, last = self.model, range(self.instance.num_operators), self.slots[-1]
-        self.within = {(v, s): model.new_bool_var(f"within_{v}_{s}") for v in nodes for s in self.slots}
-        upto = {(v, s): model.new_bool_var(f"upto_{v}_{s}") for v in nodes for s in self.slots}
+        within = self.within = {(v, s): model.new_bool_var(f"within[{v},{s}]") for v in nodes for s in self.slots}
+        upto = {(v, s): model.new_bool_var(f"upto[{v},{s}]") for v in nodes for s in self.slots}
+        # C1, G_1, ..., G_|V_S| form a partition: within[v,s] = upto[v,s] - upto[v,s-1] and upto[v,last] = 1, so every v
+        # is in one stage.
         for v in nodes:
             go_on(self.watch)
-            model.add(upto[v, last] == 1)
+            model.add(upto[v, last] == 1).with_name(f"one_stage[{v}]")
             for s in self.slots:
-                model.add(self.within[v, s] == upto[v, s] - (upto[v, s - 1] if s else 0))
-        self.same: dict[tuple[int, int], Any] = {}
+                before = upto[v, s - 1] if s else 0
+                model.add(within[v, s] == upto[v, s] - before).with_name(f"within_is_step[{v},{s}]")
+        # C2 and the text before it, G_S is acyclic: no edge of the model goes back in the order of the stages. A path
+        # that leaves a stage goes on to later ones and does not return, so G_s is convex (C1).
+        self.inner: dict[tuple[int, int], Any] = {}
         for e, edge in enumerate(self.instance.edges):
             go_on(self.watch)
             for s in self.slots:
-                model.add_implication(upto[edge.target, s], upto[edge.source, s])
-                both = self.same[e, s] = model.new_bool_var(f"same_{e}_{s}")
-                model.add_implication(both, self.within[edge.source, s])
-                model.add_implication(both, self.within[edge.target, s])
-                model.add_bool_or(both, self.within[edge.source, s].negated(), self.within[edge.target, s].negated())
+                source, target = within[edge.source, s], within[edge.target, s]
+                model.add_implication(upto[edge.target, s], upto[edge.source, s]).with_name(f"edge_forward[{e},{s}]")
+                both = self.inner[e, s] = model.new_bool_var(f"inner[{e},{s}]")
+                model.add_implication(both, source).with_name(f"inner_source[{e},{s}]")
+                model.add_implication(both, target).with_name(f"inner_target[{e},{s}]")
+                model.add_bool_or(both, source.negated(), target.negated()).with_name(f"inner_both[{e},{s}]")
+        #: 1 where exactly one end of the edge is in the stage.
+        self.cut = {
+            (e, s): within[edge.source, s] + within[edge.target, s] - 2 * self.inner[e, s]
+            for e, edge in enumerate(self.instance.edges)
+            for s in self.slots
+        }
 
-    def _devices(self) -> None:
-        model = self.model
-        self.degree = {(s, r): model.new_bool_var(f"degree_{s}_{r}") for s in self.slots for r in self.degrees}
-        used = []
+    def _degrees(self) -> None:
+        """C3: D_1, ..., D_|V_S| are disjoint, one device at least for every stage; here some may stay idle."""
+        model, nodes = self.model, range(self.instance.num_operators)
+        self.degree = {(s, r): model.new_bool_var(f"degree[{s},{r}]") for s in self.slots for r in self.degrees}
+        used = [model.new_bool_var(f"used[{s}]") for s in self.slots]
         for s in self.slots:
-            used.append(model.new_bool_var(f"used_{s}"))
-            model.add(sum(self.degree[s, r] for r in self.degrees) == used[s])
-            inside = [self.within[v, s] for v in range(self.instance.num_operators)]
-            model.add_bool_or(*inside, used[s].negated())
-            for each in inside:
-                model.add_implication(each, used[s])
-            if s:
-                model.add_implication(used[s], used[s - 1])
-        model.add(sum(r * each for (_, r), each in self.degree.items()) <= self.instance.num_devices)
+            inside = [self.within[v, s] for v in nodes]
+            # sum_r degree[s,r] = used[s], and a stage is used if and only if it has operators.
+            model.add(sum(self.degree[s, r] for r in self.degrees) == used[s]).with_name(f"one_degree[{s}]")
+            model.add_bool_or(*inside, used[s].negated()).with_name(f"not_empty[{s}]")
+            for v, each in zip(nodes, inside, strict=True):
+                model.add_implication(each, used[s]).with_name(f"holder_used[{v},{s}]")
+            if s:  # symmetry: empty places come last
+                model.add_implication(used[s], used[s - 1]).with_name(f"empty_last[{s}]")
+        devices = weighted_sum(list(self.degree.values()), [r for _, r in self.degree])
+        model.add(devices <= self.instance.num_devices).with_name("devices")
 
     def _depths(self) -> None:
-        """``deep[s, d]`` for d from 2 to the depth at which the whole mini-batch is in flight."""
+        """Appendix A.1 for one size and k = 1, i_x = i_y + b: ``deep[s, d]`` says that i_s is at least d b.
+
+        For d from 2 to the depth at which the whole mini-batch is in flight. ``behind[v, d]`` says it of the stage that
+        holds v, so no row speaks of pairs of stages.
+        """
         instance, model = self.instance, self.model
         case, nodes = self.case, range(instance.num_operators)
         deepest = 1 if len(case.sizes) > 1 else min(len(self.slots), -(-instance.minibatch // case.sizes[0]))
         self.depths = range(1, deepest + 1)
-        self.deep = {(s, d): model.new_bool_var(f"deep_{s}_{d}") for s in self.slots for d in self.depths[1:]}
-        behind = {(v, d): model.new_bool_var(f"behind_{v}_{d}") for v in nodes for d in self.depths[1:]}
+        self.deep = {(s, d): model.new_bool_var(f"deep[{s},{d}]") for s in self.slots for d in self.depths[1:]}
+        behind = {(v, d): model.new_bool_var(f"behind[{v},{d}]") for v in nodes for d in self.depths[1:]}
+        # Along an edge (v, w): behind[v,d] if behind[w,d], and also if behind[w,d-1] and the edge leaves the stage.
         for e, edge in enumerate(instance.edges):
             go_on(self.watch)
-            together = sum(self.same[e, s] for s in self.slots)
+            together = sum(self.inner[e, s] for s in self.slots)
             for d in self.depths[1:]:
                 after = behind[edge.target, d - 1] if d > 2 else 1
-                model.add(behind[edge.source, d] >= after - together)
-                model.add_implication(behind[edge.target, d], behind[edge.source, d])
+                model.add(behind[edge.source, d] >= after - together).with_name(f"one_deeper[{e},{d}]")
+                as_deep = model.add_implication(behind[edge.target, d], behind[edge.source, d])
+                as_deep.with_name(f"as_deep[{e},{d}]")
+        # All operators of a stage have its depth.
         for (s, d), deep in self.deep.items():
             go_on(self.watch)
             for v in nodes:
-                inside = self.within[v, s]
-                model.add_bool_or(deep, inside.negated(), behind[v, d].negated())
-                model.add_bool_or(behind[v, d], inside.negated(), deep.negated())
+                outside, at = self.within[v, s].negated(), behind[v, d]
+                model.add_bool_or(deep, outside, at.negated()).with_name(f"depth_of_stage[{v},{s},{d}]")
+                model.add_bool_or(at, outside, deep.negated()).with_name(f"depth_of_operator[{v},{s},{d}]")
 
     def _times(self) -> None:
-        instance = self.instance
+        """Equation 1: bottleneck >= TPS(S_s) = passes + tensors sent at its ends + its share of the all-reduce.
+
+        TPS depends on the stage's degree and, on a device graph, on its slowest links, so there is a row for each of
+        these, which holds under their literals.
+        """
+        instance, nodes, scale = self.instance, range(self.instance.num_operators), self.scale
         for r in self.degrees:
-            own = [self.case.least(self._passes(v), r) for v in range(instance.num_operators)]
+            passes = [self.case.least(self._passes(v), r) for v in nodes]
+            sending = [self._sending(e, r) for e in range(len(instance.edges))]
+            waiting = scale.floor(2 * r * instance.latency_s / instance.minibatch if r > 1 else 0.0)
             for s in self.slots:
                 go_on(self.watch)
-                for reduced_per_byte, extra in self._reduced(s, r):
-                    fixed = 2 * r * instance.latency_s / instance.minibatch if r > 1 else 0.0
+                inside = [self.within[v, s] for v in nodes]
+                sent = sum(self._sent(e, s, units) for e, units in enumerate(sending))
+                for number, (reducing, slowest) in enumerate(self._reducing(s, r)):
                     units = [
-                        self.scale.floor(passes + operator.weight_bytes * reduced_per_byte)
-                        for passes, operator in zip(own, instance.operators, strict=True)
+                        scale.floor(seconds + operator.weight_bytes * reducing)
+                        for seconds, operator in zip(passes, instance.operators, strict=True)
                     ]
-                    total = sum(unit * self.within[v, s] for v, unit in enumerate(units)) + self.scale.floor(fixed)
-                    total += sum(self._sent(e, s, r) for e in range(len(instance.edges)))
-                    self.model.add(total <= self.target).only_enforce_if(self.degree[s, r], *extra)
+                    time = self.model.add(weighted_sum(inside, units) + waiting + sent <= self.bottleneck)
+                    time.with_name(f"time[{s},{r},{number}]").only_enforce_if(self.degree[s, r], *slowest)
+
+    def _passes(self, v: int) -> Any:
+        """Seconds per sample of the operator's passes, as a function of micro-batch size and samples of a replica."""
+        operator = self.instance.operators[v]
+        return lambda size, n: (operator.forward_s(n) + operator.backward_s(n)) / size
+
+    def _reducing(self, s: int, r: int) -> list[tuple[float, list[Any]]]:
+        """Seconds per sample that a byte of weights takes in the all-reduce, and under which literals."""
+        factor = 2 * (r - 1) / r / self.instance.minibatch
+        if self.links is None:
+            return [(factor / self.instance.reduce_bandwidth(r), [])]
+        return [(factor / bandwidth, literals) for bandwidth, literals in self.links.inside(s)]
+
+    def _sending(self, e: int, r: int) -> list[int]:
+        """Units that a cut edge's tensor takes at a stage with r devices, over links of each class, fastest first."""
+        instance, size = self.instance, self.instance.edges[e].bytes_per_sample
+        bandwidths = [instance.bandwidth_bytes_per_s] if self.links is None else self.links.bandwidths
+        return [
+            self.scale.floor(self.case.least(lambda b, n, rate=rate: 2 * (instance.latency_s + size * n / rate) / b, r))
+            for rate in bandwidths
+        ]
+
+    def _sent(self, e: int, s: int, units: list[int]) -> Any:
+        """Units of the edge's tensor at stage s: those of its class of links if it is cut there, else 0."""
+        total = units[0] * self.cut[e, s]
+        if self.links is not None:
+            for number, (faster, slower) in enumerate(itertools.pairwise(units), start=1):
+                total += (slower - faster) * self.links.cut_over[e, s, number]
+        return total
 
     def _work(self) -> None:
-        """All devices together: passes, the tensors between stages at both ends, and what reducing takes at least."""
+        """Implied by Equation 1, and most of the bound: all devices together are busy for D times the bottleneck.
+
+        With passes, the tensors between stages at both ends, and what an all-reduce waits at least. Rounding takes less
+        than one unit off each term of a stage's row, and so less than ``lost`` off the bottleneck.
+        """
         instance = self.instance
         total: Any = self.scale.floor(
             math.fsum(self.case.least(self._passes(v), 1) for v in range(instance.num_operators))
@@ -141,69 +227,47 @@ class Model:
         for e, edge in enumerate(instance.edges):
             size = edge.bytes_per_sample
             sent = self.case.least(lambda b, n, size=size: 4 * (instance.latency_s + size * n / fastest) / b, 1)
-            total += self.scale.floor(sent) * (1 - sum(self.same[e, s] for s in self.slots))
+            total += self.scale.floor(sent) * (1 - sum(self.inner[e, s] for s in self.slots))
         for (_, r), each in self.degree.items():
             waited = 2 * r * r * instance.latency_s / instance.minibatch if r > 1 else 0.0
             total += self.scale.floor(waited) * each
-        lost = instance.num_operators + 3 * len(instance.edges) + 2  # units that rounding takes off the target
-        self.model.add(total <= instance.num_devices * (self.target + lost))
+        lost = instance.num_operators + 3 * len(instance.edges) + 2
+        self.model.add(total <= instance.num_devices * (self.bottleneck + lost)).with_name("work")
 
     def _order(self) -> None:
-        """Of stages next to each other without a tensor between them, the one with the first operator goes first."""
+        """Symmetry: of two stages that follow each other and share no edge, the one with the first operator goes first.
+
+        ``begun[s, v]``: stage s has v or an operator before it. ``crossing[e, s]`` may only hold if e goes from s - 1
+        to s.
+        """
         model, nodes = self.model, range(self.instance.num_operators)
-        begun = {(s, v): model.new_bool_var(f"begun_{s}_{v}") for s in self.slots for v in nodes}
+        begun = {(s, v): model.new_bool_var(f"begun[{s},{v}]") for s in self.slots for v in nodes}
         for s in self.slots:
             go_on(self.watch)
             for v in nodes:
-                model.add_implication(self.within[v, s], begun[s, v])
-                before = [begun[s, v - 1]] if v else []
+                inside, before = self.within[v, s], [begun[s, v - 1]] if v else []
+                model.add_implication(inside, begun[s, v]).with_name(f"begun_with[{s},{v}]")
                 for each in before:
-                    model.add_implication(each, begun[s, v])
-                model.add_bool_or(self.within[v, s], begun[s, v].negated(), *before)
+                    model.add_implication(each, begun[s, v]).with_name(f"begun_before[{s},{v}]")
+                model.add_bool_or(inside, begun[s, v].negated(), *before).with_name(f"begun_by_none_else[{s},{v}]")
         for s in self.slots[1:]:
             go_on(self.watch)
             crossing = []
             for e, edge in enumerate(self.instance.edges):
-                crossing.append(model.new_bool_var(f"crossing_{e}_{s}"))
-                model.add_implication(crossing[-1], self.within[edge.source, s - 1])
-                model.add_implication(crossing[-1], self.within[edge.target, s])
+                each = model.new_bool_var(f"crossing[{e},{s}]")
+                model.add_implication(each, self.within[edge.source, s - 1]).with_name(f"crossing_leaves[{e},{s}]")
+                model.add_implication(each, self.within[edge.target, s]).with_name(f"crossing_enters[{e},{s}]")
+                crossing.append(each)
             for v in nodes:
-                model.add_bool_or(begun[s - 1, v], begun[s, v].negated(), *crossing)
-
-    def _passes(self, v: int) -> Any:
-        operator = self.instance.operators[v]
-        return lambda size, n: (operator.forward_s(n) + operator.backward_s(n)) / size
-
-    def _reduced(self, s: int, r: int) -> list[tuple[float, list[Any]]]:
-        """Seconds per sample that a byte of weights takes in the all-reduce, and under which literals."""
-        factor = 2 * (r - 1) / r / self.instance.minibatch
-        if self.links is None:
-            return [(factor / self.instance.reduce_bandwidth(r), [])]
-        return [(factor / bandwidth, literals) for bandwidth, literals in self.links.inside(s)]
-
-    def _sent(self, e: int, s: int, r: int) -> Any:
-        """Units of the edge's tensor at stage s, if exactly one end is there."""
-        instance, edge = self.instance, self.instance.edges[e]
-
-        def units(bandwidth: float) -> int:
-            return self.scale.floor(
-                self.case.least(
-                    lambda size, n: 2 * (instance.latency_s + edge.bytes_per_sample * n / bandwidth) / size, r
-                )
-            )
-
-        cut = self.within[edge.source, s] + self.within[edge.target, s] - 2 * self.same[e, s]
-        if self.links is None:
-            return units(instance.bandwidth_bytes_per_s) * cut
-        first, *slower = self.links.bandwidths
-        total, before = units(first) * cut, units(first)
-        for number, bandwidth in enumerate(slower, start=1):
-            total += (units(bandwidth) - before) * self.links.between(e, s, number)
-            before = units(bandwidth)
-        return total
+                first = model.add_bool_or(begun[s - 1, v], begun[s, v].negated(), *crossing)
+                first.with_name(f"first_operator_first[{s},{v}]")
 
     def _memory(self) -> None:
-        instance = self.instance
+        """Equation 2: copies of the weights, and what samples in flight keep, fit into M on each device of a stage.
+
+        A row for each degree and depth, which holds under their literals; none where everything would fit.
+        """
+        instance, nodes = self.instance, range(self.instance.num_operators)
         copies = [instance.weight_copies * each.weight_bytes for each in instance.operators]
         kept = [each.activation_bytes for each in instance.operators]
         sent = [edge.bytes_per_sample for edge in instance.edges]
@@ -215,23 +279,26 @@ class Model:
                 held = self.case.held(instance.minibatch, r, d)
                 if math.fsum(copies) + held * math.fsum([*kept, *sent]) <= min(rooms):
                     continue
+                own = [unit.floor(copies[v]) + held * unit.floor(kept[v]) for v in nodes]
+                incoming = [held * unit.floor(each) for each in sent]
                 for s in self.slots:
                     go_on(self.watch)
-                    total = sum(
-                        (unit.floor(copies[v]) + held * unit.floor(kept[v])) * self.within[v, s]
-                        for v in range(instance.num_operators)
-                    ) + sum(
-                        held * unit.floor(sent[e]) * (self.within[edge.target, s] - self.same[e, s])
-                        for e, edge in enumerate(instance.edges)
+                    total = weighted_sum([self.within[v, s] for v in nodes], own) + sum(
+                        size * (self.within[edge.target, s] - self.inner[e, s])
+                        for e, (edge, size) in enumerate(zip(instance.edges, incoming, strict=True))
                     )
                     under = [self.degree[s, r], *([self.deep[s, d]] if d > 1 else [])]
-                    if self.links is None:
-                        limit = unit.ceil(instance.memory_bytes)
-                        self.model.add(total <= limit).only_enforce_if(*under)
-                        continue
-                    for device, here in self.links.here(s):
-                        limit = unit.ceil(instance.memory_of(device))
-                        self.model.add(total <= limit).only_enforce_if(*under, here)
+                    self._fits(total, under, unit, (s, r, d))
+
+    def _fits(self, total: Any, under: list[Any], unit: Scale, row: tuple[int, int, int]) -> None:
+        instance, (s, r, d) = self.instance, row
+        if self.links is None:
+            fits = self.model.add(total <= unit.ceil(instance.memory_bytes))
+            fits.with_name(f"memory[{s},{r},{d}]").only_enforce_if(*under)
+            return
+        for device, here in self.links.here(s):
+            fits = self.model.add(total <= unit.ceil(instance.memory_of(device)))
+            fits.with_name(f"memory[{s},{r},{d},{device}]").only_enforce_if(*under, here)
 
     def hint(self, plan: StagePlan) -> None:
         """Begin with the partition and degrees of a plan."""
@@ -243,12 +310,7 @@ class Model:
             for r in self.degrees:
                 self.model.add_hint(self.degree[s, r], stage is not None and stage.devices == r)
 
-    def chosen(self, values: Any) -> list[Any]:
-        """The literals that make a plan what it is."""
-        found = [each for each in (*self.within.values(), *self.degree.values()) if values[each]]
-        return found + (self.links.chosen(values) if self.links is not None else [])
-
-    def plan(self, values: Any) -> StagePlan:
+    def decode(self, values: Any) -> StagePlan:
         """The plan of a solution, with the least in flight."""
         instance, size = self.instance, self.case.sizes[0]
         stages = []
@@ -260,6 +322,18 @@ class Model:
                 stages.append(Stage(nodes, degree, size, size, device_ids=ids))
         idle = instance.num_devices - sum(stage.devices for stage in stages)
         return with_in_flight(instance, StagePlan(tuple(stages), data_edges(instance, stages), idle))
+
+    def lower_bound(self, bound: float) -> float:
+        """Seconds per sample that a dual bound, in units, proves for the plans of this model."""
+        return self.scale.restore(cpsat.whole(bound)) * (1 - 1e-12)
+
+    def cut_off(self, _plan: StagePlan, values: Any) -> None:
+        """Forbid the partition with these degrees and devices: rounded sizes let it in."""
+        literals = [*self.within.values(), *self.degree.values()]
+        literals += [] if self.links is None else self.links.owns.values()
+        forbidden = self.model.add_bool_or([each.negated() for each in literals if values[each]])
+        forbidden.with_name(f"forbidden[{self.num_forbidden}]")
+        self.num_forbidden += 1
 
 
 def _place(plan: StagePlan, stage: int) -> tuple[int, int]:
