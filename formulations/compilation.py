@@ -34,6 +34,19 @@ _lock = threading.RLock()
 _heard_by: list[Compilation] = []
 _depth, _began = 0, 0.0
 _warned = False
+#: Whether kernels are compiled, or loaded, as their modules are imported.
+wanted = True
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Modules that are imported meanwhile leave their kernels uncompiled: for a process that calls none of them."""
+    global wanted
+    before, wanted = wanted, False
+    try:
+        yield
+    finally:
+        wanted = before
 
 
 @contextmanager

@@ -78,9 +78,14 @@ def compile_kernels(module: str) -> None:
         Its ``__name__``.
     """
     for made, arguments in KERNELS:
-        if made.py_func.__module__ == module:
+        if compilation.wanted and made.py_func.__module__ == module:
             made.compile(arguments)
             made.disable_compile()
+
+
+def kept(made: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether a kernel of `KERNELS` is in the cache, compiled for these types, and can be loaded from there."""
+    return made._cache.load_overload(arguments, made.targetctx) is not None
 
 
 def record(kind: Any, **fields: Any) -> Any:

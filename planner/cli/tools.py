@@ -59,12 +59,15 @@ def make_command(
         write_atomically(Path(out), text + "\n")
 
 
-def doctor_command(json: Json = False) -> None:
-    """Check the installation: versions, small models, kernels (compiled if need be); exit 1 if a check fails."""
+def doctor_command(
+    compiling: Annotated[bool, typer.Option("--compile", help="compile all kernels first, on all cores")] = False,
+    json: Json = False,
+) -> None:
+    """Check the installation: versions, small models, which kernels are compiled; exit 1 if a check fails."""
     from planner.doctor.examine import examine, show_findings
     from planner.show.tables import print_json
 
-    findings = examine()
+    findings = examine(compiling=compiling)
     if json:
         print_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]})
     else:

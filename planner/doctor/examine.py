@@ -5,40 +5,40 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
 
-from numba.misc.appdirs import AppDirs
-
-import formulations
-from formulations.compilation import compiling
-from planner.doctor.warming import compile_all, modules
+from planner.doctor.kernels import Look, compile_all, look_at_all
 from planner.show.terminal import console
 from planner.versions import versions
 from solvers import BACKENDS
 from solvers.pinned import PINNED
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
-_ROOMS = Path(formulations.__file__).resolve().parent
 _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing examined: its name, whether it is well, and what was seen (or what to do)."""
+    """One thing examined: its name, whether it is healthy, and what was seen (or what to do)."""
 
     name: str
     healthy: bool
     detail: str
 
 
-def examine() -> list[Finding]:
-    """Every examination, also after one has failed."""
+def examine(*, compiling: bool = False) -> list[Finding]:
+    """Every examination, also after one has failed.
+
+    Parameters
+    ----------
+    compiling
+        Compile the kernels that are not compiled, on all cores. Otherwise nothing is compiled.
+    """
+    if compiling:
+        compile_all()
     return [*_versions(), *_origins(), *_import_orders(), *_backends(), *_kernels()]
 
 
@@ -49,12 +49,12 @@ def show_findings(findings: list[Finding]) -> None:
 
     table = Table.grid(padding=(0, 2))
     for found in findings:
-        health = Text("well", "green") if found.healthy else Text("ILL", "bold red")
+        health = Text("ok", "green") if found.healthy else Text("FAILED", "bold red")
         table.add_row(health, found.name, found.detail)
     out = console()
     out.print(table)
-    ill = sum(not found.healthy for found in findings)
-    out.print("all well" if not ill else f"{ill} of {len(findings)} are ill")
+    failed = sum(not found.healthy for found in findings)
+    out.print("all checks passed" if not failed else f"{failed} of {len(findings)} checks failed")
 
 
 def _versions() -> Iterator[Finding]:
@@ -96,47 +96,30 @@ def _backends() -> Iterator[Finding]:
         except Exception as error:  # an examination reports what breaks; it does not break with it
             yield Finding(f"solver {name}", False, f"{type(error).__name__}: {error}")
             continue
-        yield Finding(f"solver {name}", not wrong, "; ".join(wrong) or f"{version}, {count} canaries sing")
+        yield Finding(f"solver {name}", not wrong, "; ".join(wrong) or f"{version}, {count} canary models solved")
 
 
 def _kernels() -> Iterator[Finding]:
-    """Every method and every kernel loads, from a cache if there is one; what is missing is compiled now."""
-    if not _cached():
-        compile_all()
-    for family in formulations.FAMILIES:
-        began = time.perf_counter()
-        loads: list[tuple[str, Callable[[], Any]]] = [(method.name, method.load) for method in family.methods]
-        loads += [(name, partial(import_module, name)) for name in modules(family.name)]
-        with compiling() as found:
-            broken = [finding for name, load in loads if (finding := _broken(f"kernels {family.name}/{name}", load))]
-        yield from broken
-        state = f"{found.kernels} compiled now" if found.kernels else "warm"
-        seconds = time.perf_counter() - began
-        yield Finding(f"kernels {family.name}", not broken, f"{state}, {len(family.methods)} methods ({seconds:.2f} s)")
-    yield _cache()
+    """Every method and module loads; which kernels are compiled. Nothing is compiled here."""
+    looks = look_at_all()
+    for name, look in looks.items():
+        yield from (Finding(f"kernels {name}/{what}", False, error) for what, error in look.broken)
+        compiled = len(look.kernels) - len(look.missing)
+        detail = f"{compiled} of {len(look.kernels)} compiled" if look.kernels else "none"
+        if look.missing:
+            detail += f"; not {', '.join(kernel.rpartition('.')[2] for kernel in look.missing)}"
+        yield Finding(f"kernels {name}", not look.broken, detail)
+    yield _cache(list(looks.values()))
 
 
-def _broken(name: str, load: Callable[[], Any]) -> Finding | None:
-    try:
-        load()
-    except Exception as error:  # an examination reports what breaks; it does not break with it
-        return Finding(name, False, f"{type(error).__name__}: {error}")
-    return None
-
-
-def _cache() -> Finding:
-    """The cache lies beside the sources, or where the user may write; else every process compiles anew."""
-    kept, folder = _cached(), os.environ.get("NUMBA_CACHE_DIR") or str(_ROOMS)
-    if kept:
-        return Finding("kernel cache", True, f"{len(kept)} kernels cached under {folder}")
-    advice = "every process compiles anew; set NUMBA_CACHE_DIR to a folder that can be written"
-    return Finding("kernel cache", False, f"no kernels cached under {folder}: {advice}")
-
-
-def _cached() -> list[Path]:
-    """The kernels that are kept: in NUMBA_CACHE_DIR if that is set, beside the sources, or in the user's cache."""
-    own = os.environ.get("NUMBA_CACHE_DIR")
-    if own:
-        return list(Path(own).rglob("*.nbi"))
-    beside = list(_ROOMS.rglob("__pycache__/*.nbi"))
-    return beside or list(Path(AppDirs("numba", False).user_cache_dir).rglob("*.nbi"))
+def _cache(looks: list[Look]) -> Finding:
+    """In NUMBA_CACHE_DIR, beside the sources or in the user's cache; else every process compiles anew."""
+    folders = [folder for look in looks for folder in look.folders if folder is not None]
+    if not folders or any(None in look.folders for look in looks):
+        advice = "every process compiles anew; set NUMBA_CACHE_DIR to a folder that can be written"
+        return Finding("kernel cache", False, f"no folder can be written: {advice}")
+    kernels, missing = sum(len(look.kernels) for look in looks), sum(len(look.missing) for look in looks)
+    detail = f"{kernels - missing} of {kernels} kernels are compiled, under {os.path.commonpath(folders)}"
+    if missing:
+        detail += "; the others are compiled when they are first used, or now by planner doctor --compile"
+    return Finding("kernel cache", True, detail)

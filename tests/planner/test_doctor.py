@@ -1,4 +1,4 @@
-"""The doctor: a healthy installation passes, and each illness it knows is told."""
+"""The doctor: a healthy installation passes, and each defect it knows is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import formulations
 from formulations.family import Claim, Family, Method
 from planner.cli.app import main
-from planner.doctor import examine, warming
+from planner.doctor import examine, kernels
 from solvers import Backend
 from solvers.canary import Canary
 from solvers.outcome import Run, Stop
@@ -22,7 +22,9 @@ def ill(findings: Any) -> list[str]:
     return [found.name for found in findings if not found.healthy]
 
 
-def test_this_installation_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_installation_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    installed = tuple(family for family in formulations.FAMILIES if family.name != "counting")  # other processes look
+    monkeypatch.setattr(formulations, "FAMILIES", installed)
     assert main(["doctor", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     names = [found["name"] for found in told["findings"]]
@@ -76,28 +78,57 @@ def test_a_canary_that_sings_wrongly(monkeypatch: pytest.MonkeyPatch, objective:
     assert [found.healthy for found in examine._backends()] == [healthy]
 
 
-def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise RuntimeError("no compiler")
 
-    family: Family[Any, Any] = formulations.FAMILIES[-1]
+    family: Family[Any, Any] = formulations.FAMILIES[0]
     method: Method[Any, Any] = Method("x", Claim.EXACT, "", lambda *_: None, prepare=broken)
     monkeypatch.setattr(formulations, "FAMILIES", (replace(family, methods=(method,)),))
-    assert "kernels counting/x" in ill(examine._kernels())
+    monkeypatch.setattr(kernels, "modules", lambda _: [])  # what this process imports uncompiled would stay so
+    look = kernels.look(family.name)
+    assert look.broken == (("x", "RuntimeError: no compiler"),)
+    monkeypatch.setattr(examine, "look_at_all", lambda: {family.name: look})
+    assert ill(examine._kernels()) == [f"kernels {family.name}/x", f"kernels {family.name}"]
 
 
-@pytest.mark.parametrize(("cached", "times"), [([], 1), ([Path("kernel.nbi")], 0)])
-def test_an_empty_cache_is_filled_on_all_cores_first(
-    monkeypatch: pytest.MonkeyPatch, cached: list[Path], times: int
-) -> None:
+def test_kernels_in_folders_of_a_room_are_among_its_modules() -> None:
+    assert "formulations.stage_partitioning.kernels.labels" in kernels.modules("stage_partitioning")
+
+
+def test_all_kernels_are_compiled_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(examine, "compile_all", lambda: asked.append("all"))
-    monkeypatch.setattr(examine, "_cached", lambda: cached)
-    list(examine._kernels())
-    assert len(asked) == times
+    for name in ("_versions", "_origins", "_import_orders", "_backends", "_kernels"):
+        monkeypatch.setattr(examine, name, lambda: iter(()))
+    examine.examine()
+    assert asked == []
+    examine.examine(compiling=True)
+    assert asked == ["all"]
 
 
-def test_warming_prepares_every_family_also_after_one_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty cache: every kernel is named, no process writes one, and the way to compile them is shown."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    family = next(each for each in formulations.FAMILIES if each.name == "layer_assignment")
+    monkeypatch.setattr(formulations, "FAMILIES", (family,))
+    monkeypatch.setattr(kernels, "compile_all", lambda: pytest.fail("compiles"))
+    look = kernels.look_at_all()[family.name]
+    assert look.broken == () and len(look.missing) == len(look.kernels) > 1
+    assert not list(tmp_path.rglob("*.nb?"))
+    monkeypatch.setattr(examine, "look_at_all", lambda: {family.name: look})
+    room, cache = examine._kernels()
+    assert room.healthy and room.detail.startswith(f"0 of {len(look.kernels)} compiled; not ")
+    assert cache.healthy and "planner doctor --compile" in cache.detail
+
+
+def test_no_folder_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = kernels.Look(kernels=("formulations.x.k",), missing=("formulations.x.k",), folders=frozenset({None}))
+    monkeypatch.setattr(examine, "look_at_all", lambda: {"x": look})
+    assert ill(examine._kernels()) == ["kernel cache"]
+
+
+def test_compiling_prepares_every_family_also_after_one_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def family(name: str) -> Any:
@@ -109,6 +140,6 @@ def test_warming_prepares_every_family_also_after_one_that_breaks(monkeypatch: p
         return replace(formulations.FAMILIES[0], name=name, methods=(method,))
 
     monkeypatch.setattr(formulations, "FAMILIES", (family("a"), family("b"), family("c")))
-    monkeypatch.setattr(warming.os, "cpu_count", lambda: 1)
-    warming.compile_all()
+    monkeypatch.setattr(kernels.os, "cpu_count", lambda: 1)
+    kernels.compile_all()
     assert asked == ["a", "c", "b"]
