@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from solvers.errors import UsageError
+from solvers.errors import UsageError, closest
 
-__all__ = ["CrosscheckError", "UsageError"]
+__all__ = ["CrosscheckError", "UsageError", "closest"]
 
 
 class CrosscheckError(Exception):

@@ -20,6 +20,10 @@ _SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 200
 
 
+#: So many names are offered for one that is unknown, of which so many characters are compared.
+_SHOWN, _LONGEST = 3, 80
+
+
 class UsageError(ValueError):
     """A request that cannot be served: one line that names the setting, its value and the rule."""
 
@@ -30,8 +34,19 @@ class UsageError(ValueError):
 
     @classmethod
     def unknown(cls, setting: str, value: Any, known: Iterable[str]) -> Self:
-        """``SETTING is VALUE``, the names it may have, and the one that was probably meant."""
-        names = list(known)
-        close = difflib.get_close_matches(value, names, n=1, cutoff=0.5) if isinstance(value, str) else []
-        meant = f" (did you mean {close[0]}?)" if close else ""
-        return cls.at(setting, value, f"one of {', '.join(names)}{meant}")
+        """``SETTING is VALUE``, and the names it may have that are closest to it."""
+        return cls.at(setting, value, f"one of {closest(value, known)}")
+
+
+def closest(value: Any, known: Iterable[str]) -> str:
+    """The known names closest to a value, at most three, with dots for the others.
+
+    >>> closest("bert31", ["mesh", "bert", "chain8", "bert32", "bert-l"]), closest("x", ["p2p", "full"])
+    ('bert32, bert-l, bert, ...', 'p2p, full')
+    """
+    names = list(dict.fromkeys(known))
+    if len(names) <= _SHOWN:
+        return ", ".join(names)
+    word = value[:_LONGEST] if isinstance(value, str) else _SHORT.repr(value)
+    near = difflib.get_close_matches(word, names, n=_SHOWN, cutoff=0.0)
+    return ", ".join((*near, "..."))

@@ -69,7 +69,7 @@ def reproduce(name: str, *, inputs: str | None = None, note: Note = silent, **op
     claim = next((claim for claim in CLAIMS if claim.name == name), None)
     if claim is None:
         raise UsageError.unknown("CLAIM", name, [claim.name for claim in CLAIMS])
-    given = parse(claim.options, options)
+    given = parse(claim.options, options, claim.name)
     started = time.perf_counter()
     evidence = claim.run(inputs, note, **{key.replace("-", "_"): value for key, value in given.items()})
     return Reproduction(claim, evidence, time.perf_counter() - started)

@@ -10,7 +10,7 @@ from typing import Any
 import formulations
 from formulations.family import Family
 from instances.errors import InstanceError
-from planner.errors import UsageError
+from planner.errors import UsageError, closest
 from planner.inputs import settings
 from planner.inputs.reading import no_collection, parse_json, read_text
 from planner.inputs.rows import read_row, split_row
@@ -87,8 +87,7 @@ def family_of(instance: Any) -> Family[Any, Any]:
     for family in formulations.FAMILIES:
         if family.name == home:
             return family
-    known = ", ".join(family.name for family in formulations.FAMILIES)
-    raise UsageError.at("the instance", type(instance).__name__, f"an instance of {known}")
+    raise UsageError.at("the instance", type(instance).__name__, "an instance of a problem of planner list")
 
 
 @no_collection()
@@ -117,11 +116,9 @@ def recognised(content: Any, where: str) -> Family[Any, Any]:
             return family
     known = [family.name for family in formulations.FAMILIES]
     if isinstance(content, dict) and "problem" in content:
-        raise InstanceError.at(where, "problem", content["problem"], f"one of {', '.join(known)}")
+        raise InstanceError.at(where, "problem", content["problem"], f"one of {closest(content['problem'], known)}")
     kind = "JSON" if not isinstance(content, str) else "text"
-    raise InstanceError.at(
-        where, "content", kind, f'JSON with the key "problem" ({", ".join(known)}) or a known format'
-    )
+    raise InstanceError.at(where, "content", kind, 'JSON with the key "problem" (planner list) or a known format')
 
 
 def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
@@ -129,12 +126,12 @@ def _read(family: Family[Any, Any], content: Any, where: str, problem: str | Non
     readers = _readers(family, content, problem)
     family = readers[problem or family.name]
     try:
-        parsed = settings.parse(family.overrides, overrides)
+        parsed = settings.parse(family.overrides, overrides, family.name)
     except settings.UnknownSettingError as error:
         owners = [name for name, other in readers.items() if error.name in {each.name for each in other.overrides}]
         if problem is not None or not owners:
             raise
-        raise UsageError(f"the setting {error.name!r} is one of {owners[0]}; add --problem {owners[0]}") from None
+        raise UsageError(f"option --{error.name} is one of {owners[0]}; add --problem {owners[0]}") from None
     return admitted(family.read(content, where, parsed), where)
 
 
@@ -202,7 +199,7 @@ def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None
     """Make a catalog instance: the entry's own parameters first, the family's overrides on top."""
     given = {key.replace("_", "-"): value for key, value in overrides.items()}
     own = {parameter.name for parameter in entry.parameters}
-    parameters = settings.parse(entry.parameters, {key: value for key, value in given.items() if key in own})
+    parameters = settings.parse(entry.parameters, {key: value for key, value in given.items() if key in own}, name)
     file = None if entry.published is None else published_input(entry.published.file, inputs)
     if file is None:
         made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})

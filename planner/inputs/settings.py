@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from formulations.family import Method
-from planner.errors import UsageError
+from planner.errors import UsageError, closest
 from solvers.outcome import Limits
+
+#: Longer names of settings are cut.
+_LONGEST = 80
 
 
 class UnknownSettingError(UsageError):
     """A setting that nothing here has; ``name`` is its name."""
 
     name = ""
+
+    @classmethod
+    def of(cls, name: str, known: Iterable[str], owner: str) -> UnknownSettingError:
+        """The one line for it; ``owner`` is what has the known settings."""
+        options = [f"--{each}" for each in known]
+        rule = f"; expected one of {closest(f'--{name}', options)}" if options else ", which has none"
+        shown = f"--{name}" if name.isprintable() and len(name) <= _LONGEST else reprlib.repr(name)
+        error = cls(f"unknown option {shown} for {owner}{rule}")
+        error.name = name
+        return error
 
 
 #: What the arguments of the calls in `planner` may be: a type, and the words for it.
@@ -54,7 +68,7 @@ class Readable(Protocol):
         """From text or a value to the value; ``ValueError`` with the rule that is broken."""
 
 
-def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "this") -> dict[str, Any]:
+def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "this problem") -> dict[str, Any]:
     """The given settings, parsed, by ``Setting.name``; those given as ``None`` (or a flag as ``False``) are left out.
 
     Names may be written with underscores, as Python must. ``of`` names what has the settings.
@@ -73,13 +87,7 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
         if value is None or value is False:
             continue
         if name not in known:
-            unknown = (
-                UnknownSettingError.unknown("the setting", name, known)
-                if known
-                else UnknownSettingError.at("the setting", name, f"none: {of} takes no settings")
-            )
-            unknown.name = name
-            raise unknown
+            raise UnknownSettingError.of(name, known, of)
         try:
             parsed[name] = known[name].parse(value)
         except ValueError as broken:
@@ -90,7 +98,8 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
 def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """For every method its own share of the given options; one that belongs to none of them is a `UsageError`."""
     every = {option.name: option for method in methods for option in method.options}
-    parsed = parse(every.values(), given, of=" or ".join(method.name for method in methods))
+    names = [method.name for method in methods]
+    parsed = parse(every.values(), given, f"method{'s' * (len(names) > 1)} {', '.join(names)}")
     return {
         method.name: {option.name: parsed[option.name] for option in method.options if option.name in parsed}
         for method in methods

@@ -20,7 +20,7 @@ def test_names_are_unique() -> None:
 
 
 def test_unknown_claims_are_refused_with_the_closest_name() -> None:
-    with pytest.raises(UsageError, match="did you mean piper-fig-4"):
+    with pytest.raises(UsageError, match="expected one of piper-fig-4, "):
         reproduce("piper-fig-44")
 
 

@@ -96,12 +96,19 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["solve", "bert31"], "did you mean bert32"),
+        (["solve", "bert31"], "INSTANCE is 'bert31'; expected one of bert32, bert, bert-l, ..."),
         (["solve", "nowhere/x.json"], "No such file"),
         (["solve", "FILE", "--target", "x"], "--target is 'x'; expected an integer"),
-        (["solve", "FILE", "--devices", "3"], "the setting is 'devices'"),
-        (["solve", "FILE", "--extra", "3", "--method", "exact"], "the setting is 'extra'"),
-        (["solve", "FILE", "--method", "exakt"], "did you mean exact"),
+        (["solve", "FILE", "--devices", "3"], "unknown option --devices for counting; expected one of --target"),
+        (
+            ["solve", "FILE", "--extra", "3", "--method", "exact"],
+            "unknown option --extra for method exact, which has none",
+        ),
+        (["solve", "chain8", "--stages", "4"], "unknown option --stages for stage_partitioning; expected one of --"),
+        (["solve", "chain8", "--schedule", "1f1b"], "add --problem flushed_partitioning"),
+        (["solve", "FILE", "--method", "exakt"], "method is 'exakt'; expected one of exact, "),
+        (["reproduce", "piper-table-2"], "CLAIM is 'piper-table-2'; expected one of piper-table-1, "),
+        (["solve", "FILE", "--problem", "flushed"], "--problem is 'flushed'; expected one of counting"),
         (["solve", "FILE", "--method", "greedy", "--exact"], "expected an exact method"),
         (["solve", "FILE", "--time-limit", "-1"], "time_s is -1.0"),
         (["solve", "FILE", "--time-limit", "nan"], "time_s is nan"),
@@ -118,8 +125,8 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         (["sovle"], "sovle"),
         (["check", "FILE", "FILE"], "picked is None"),
         (["check", "FILE", "absent.json"], "absent.json: file is"),
-        (["crosscheck", "FILE", "--methods", "exact,greddy"], "did you mean greedy"),
-        (["make", "bert31"], "did you mean bert32"),
+        (["crosscheck", "FILE", "--methods", "exact,greddy"], "expected one of greedy, "),
+        (["make", "bert31"], "expected one of bert32, bert, bert-l, ..."),
         (["make", "chain8", "--devices", "0"], "--devices is '0'"),
         (["bench"], "expected an INSTANCE or --suite"),
         (["bench", "FILE", "--suite", "absent.jsonl"], "No such file"),
@@ -132,6 +139,25 @@ def test_bad_input_is_one_line(run: Run, problem: Problem, arguments: list[str],
     assert (code, out) == (2, "")
     assert err.count("\n") == 1 and words in err
     assert Path(file).read_bytes() == before
+
+
+def test_no_unknown_name_is_answered_with_a_whole_list(run: Run, problem: Problem) -> None:
+    Path("other.json").write_text('{"problem": "flushed_partitionning"}')
+    for arguments in (
+        ["solve", "nothing-like-it"],
+        ["solve", "chain8", "--method", "nothing-like-it"],
+        ["solve", "chain8", "--nodes", "3"],
+        ["solve", "other.json"],
+        ["reproduce", "nothing-like-it"],
+        ["make", "nothing-like-it"],
+        ["crosscheck", problem(), "--methods", "nothing-like-it"],
+        ["solve", "resnet50", "--topology", "nothing-like-it"],
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2 and err.count("\n") == 1
+        offered = err.partition("expected one of ")[2].strip().split(", ")
+        assert len(offered) == 4 and offered[-1] == "...", err
+    assert "expected one of flushed_partitioning, " in run("solve", "other.json")[2]
 
 
 def test_a_plan_written_is_a_plan_that_checks(run: Run, problem: Problem) -> None:
@@ -216,7 +242,7 @@ def test_a_catalog_name_takes_its_parameters_everywhere(run: Run) -> None:
     code, text, _ = run("check", "bert", "plan.json", *given)
     assert code == 0 and f"{json.loads(out)['objective']:.9g}" in text
     code, _, err = run("solve", "chain8", "--forward-only")
-    assert code == 2 and "the setting is 'forward-only'" in err
+    assert code == 2 and "unknown option --forward-only for stage_partitioning" in err
     _, out, _ = run("solve", "--help")
     assert "--forward-only" not in out and "--hidden-size" not in run("check", "--help")[1]
 

@@ -74,8 +74,8 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_unknown_names_and_settings(problem: Callable[..., str]) -> None:
-    assert "did you mean bert32" in refusal("bert31")
-    assert "the setting is 'targt'; expected one of target (did you mean target?)" in refusal(problem(), targt=3)
+    assert "expected one of bert32, bert, bert-l, ..." in refusal("bert31")
+    assert "unknown option --targt for counting; expected one of --target" in refusal(problem(), targt=3)
     assert "--target is 'x'; expected an integer" in refusal(problem(), target="x")
 
 

@@ -55,12 +55,18 @@ def test_bandwidths_of_a_cluster_are_per_second_where_units_are_fixed() -> None:
     [
         ({"schedule": "gpipe"}, "add --problem flushed_partitioning"),
         ({"num_machines": 2}, "add --problem hierarchical_partitioning"),
-        ({"problem": "flushed"}, "did you mean flushed_partitioning?"),
+        ({"problem": "flushed"}, "'flushed'; expected one of stage_partitioning, "),
         ({"problem": "tmpc_knapsack"}, "expected one of stage_partitioning"),
         ({"problem": "hierarchical_partitioning", "num_machines": 2}, "--devices-per-machine is missing"),
         ({"problem": "hierarchical_partitioning", **CLUSTER, "outer_bandwidth": None}, "--outer-bandwidth is missing"),
-        ({"problem": "hierarchical_partitioning", **CLUSTER, "cost_model": "released"}, "'cost-model'"),
-        ({"problem": "flushed_partitioning", "num_machines": 2}, "the setting is 'num-machines'; expected one of"),
+        (
+            {"problem": "hierarchical_partitioning", **CLUSTER, "cost_model": "released"},
+            "unknown option --cost-model for hierarchical_partitioning; ",
+        ),
+        (
+            {"problem": "flushed_partitioning", "num_machines": 2},
+            "unknown option --num-machines for flushed_partitioning; expected one of",
+        ),
     ],
 )
 def test_what_cannot_be_read_so_is_refused(given: dict[str, object], words: str) -> None:
