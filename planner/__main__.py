@@ -16,8 +16,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 def main() -> None:
     """Run the command line and leave the process, even if a method does not."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    from planner import signals
-    from planner.show import streams
+    from planner import signals, streams
 
     out = streams.kept()
     signals.listen(lambda number: streams.end(number, out))

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from formulations.device_mapping.bounds.ordered import answer, begin
+from formulations.device_mapping.all_bounds import answer, begin
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import close
 from formulations.family import Answer

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from formulations.device_mapping.all_bounds import answer, begin, raise_bound
 from formulations.device_mapping.annealing import far, near
-from formulations.device_mapping.bounds.ordered import answer, begin, raise_bound
 from formulations.device_mapping.choice import Deciders
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import close, improve

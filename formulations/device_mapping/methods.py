@@ -97,7 +97,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="bounds",
         claim=Claim.HEURISTIC,
         source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
-        solve=lazy("formulations.device_mapping.bounds.ordered:solve"),
+        solve=lazy("formulations.device_mapping.all_bounds:solve"),
     ),
     Method(
         name="exact",

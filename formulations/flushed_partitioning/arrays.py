@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from formulations.compiled import FLOATS, INTS, INTS2, WORDS2, record
-from formulations.stage_partitioning.exact.tables import Floats, Ints, Words
+from formulations.stage_partitioning.tables import Floats, Ints, Words
 
 
 class Slots(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 
 from formulations.flushed_partitioning.arrays import Slots
 from formulations.size import demand
-from formulations.stage_partitioning.exact.downsets import position_masks
-from formulations.stage_partitioning.exact.tables import Words
+from formulations.stage_partitioning.downsets import position_masks
+from formulations.stage_partitioning.tables import Words
 from instances.graph import Edges, adjacency, topological_order
 
 #: Slots of a downset are the bits of one word.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from formulations.flushed_partitioning.labels import MOST_DOWNSETS, uniform_weights
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import max_sum
-from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
 from instances.flushed_partitioning import FlushedInstance
 
 

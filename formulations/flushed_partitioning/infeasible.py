@@ -18,7 +18,7 @@ from formulations.flushed_partitioning.labels import MOST_DOWNSETS, Search
 from formulations.flushed_partitioning.pareto_scan import Found
 from formulations.size import SizeError
 from formulations.stage_partitioning import infeasible as flat_infeasible
-from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.infeasible import known
 from formulations.stage_partitioning.problem import MEMORY_SLACK, stage_memory
 from instances.flushed_partitioning import FlushedInstance, Schedule

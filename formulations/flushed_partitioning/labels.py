@@ -22,11 +22,11 @@ from formulations.flushed_partitioning.kernels import depth
 from formulations.flushed_partitioning.pareto_scan import Found, scan
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
 from formulations.size import SizeError, demand
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.exact import threshold as flat_exact
-from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
-from formulations.stage_partitioning.exact.tables import Floats, Ints, Words, build_lattice, build_profile
-from formulations.stage_partitioning.exact.tables import make_plan as plan_of
 from formulations.stage_partitioning.problem import StagePlan
+from formulations.stage_partitioning.tables import Floats, Ints, Words, build_lattice, build_profile
+from formulations.stage_partitioning.tables import make_plan as plan_of
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
 

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from formulations.stage_partitioning.exact.tables import Floats
 from formulations.stage_partitioning.problem import StagePlan
+from formulations.stage_partitioning.tables import Floats
 from instances.flushed_partitioning import FlushedInstance
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 

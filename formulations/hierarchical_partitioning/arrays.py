@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.compiled import FLOAT, FLOATS, FLOATS2, INT, INTS, SHORTS, TRUTHS, record
-from formulations.stage_partitioning.exact.tables import Floats, Ints
+from formulations.stage_partitioning.tables import Floats, Ints
 
 
 class Links(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from formulations.stage_partitioning.downsets import too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, downset_count
-from formulations.stage_partitioning.exact.downsets import too_many
 from instances.hierarchical_partitioning import HierarchicalInstance
 
 #: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.

@@ -16,8 +16,8 @@ from formulations.amounts import Least, least_amount
 from formulations.hierarchical_partitioning.paper import Search
 from formulations.hierarchical_partitioning.problem import most_memory
 from formulations.size import SizeError
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
-from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
 from formulations.stage_partitioning.infeasible import counted, known, memory_sentence
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.hierarchical_partitioning import HierarchicalInstance

@@ -20,11 +20,12 @@ from formulations.hierarchical_partitioning.arrays import Arcs, Links
 from formulations.hierarchical_partitioning.kernels import machines, superstages
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
 from formulations.size import SizeError, demand
+from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.exact import threshold as flat_exact
 from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
-from formulations.stage_partitioning.exact.downsets import all_downsets, chain_downsets, linear_orders, too_many
-from formulations.stage_partitioning.exact.tables import (
+from formulations.stage_partitioning.problem import Stage
+from formulations.stage_partitioning.tables import (
     Floats,
     Lattice,
     Profile,
@@ -35,7 +36,6 @@ from formulations.stage_partitioning.exact.tables import (
     make_plan,
     most_weight,
 )
-from formulations.stage_partitioning.problem import Stage
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.outcome import Limits, Stop, Watch
 

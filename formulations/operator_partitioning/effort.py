@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from formulations.operator_partitioning.exact.downsets import all_downsets
-from formulations.operator_partitioning.exact.threshold import MAX_DOWNSETS
+from formulations.operator_partitioning.downsets import all_downsets
+from formulations.operator_partitioning.exact import MAX_DOWNSETS
 from formulations.operator_partitioning.shapes import shaped
-from formulations.stage_partitioning.exact.downsets import too_many
+from formulations.stage_partitioning.downsets import too_many
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
 

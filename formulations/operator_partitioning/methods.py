@@ -55,7 +55,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="exact",
         claim=Claim.EXACT,
         source="thresholds over chains of all downsets, made for this project (the room's README)",
-        solve=lazy(f"{_ROOM}.exact.threshold:solve"),
+        solve=lazy(f"{_ROOM}.exact:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
     ),

@@ -15,8 +15,8 @@ from formulations.device_mapping import problem as mapping_problem
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer
+from formulations.operator_partitioning import exact as exact_partition
 from formulations.operator_partitioning import problem as partition_problem
-from formulations.operator_partitioning.exact import threshold as exact_partition
 from formulations.operator_partitioning.infeasible import lacking_memory
 from formulations.operator_partitioning.parmesan import paper as paper_partition
 from formulations.operator_partitioning.problem import OperatorPlan, stage_of

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from formulations.family import Answer
 from formulations.modelled import Stopped, prove
-from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.models.devices import identical, longest_s
 from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.upsets.bounds import simple_bound
 from instances.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale

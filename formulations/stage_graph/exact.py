@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from formulations.family import Answer
-from formulations.stage_graph import cpsat, wide
-from formulations.stage_graph.bounds import DOWNSETS, simple_bound
+from formulations.stage_graph import cpsat, downsets, wide
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.models.devices import identical
 from formulations.stage_graph.problem import StagePlan
-from formulations.stage_graph.upsets import downsets, levels
+from formulations.stage_graph.upsets import levels
+from formulations.stage_graph.upsets.bounds import DOWNSETS, simple_bound
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Prover, Stop, Watch
 

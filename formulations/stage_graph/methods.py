@@ -82,7 +82,7 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
 
-suits = lazy("formulations.stage_graph.upsets.downsets:suits")
+suits = lazy("formulations.stage_graph.downsets:suits")
 
 fits_levels = lazy("formulations.stage_graph.upsets.levels:fits")
 
@@ -156,7 +156,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="downsets",
         claim=Claim.HEURISTIC,
         source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no rows",
-        solve=lazy("formulations.stage_graph.upsets.downsets:solve_downsets"),
+        solve=lazy("formulations.stage_graph.downsets:solve_downsets"),
         supports=_uniform,
         effort=_effort(4),
     ),

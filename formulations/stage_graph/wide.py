@@ -33,12 +33,12 @@ from formulations.stage_graph.graphpipe.program import (
     TooLargeError,
 )
 from formulations.stage_graph.graphpipe.search import MAX_TRANSITIONS, Part, Search, powers_of_two, room_for
-from formulations.stage_graph.graphpipe.series_parallel import Segment, chain, decompose
 from formulations.stage_graph.graphpipe.tables import Tables
 from formulations.stage_graph.iteration import iteration_s, objective_of
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.kernels.program import fewest
 from formulations.stage_graph.problem import StagePlan, all_reduce_s, depth
+from formulations.stage_graph.series_parallel import Segment, chain, decompose
 from formulations.stage_graph.upsets.chains import TooManyError
 from formulations.stage_graph.upsets.levels import Levels
 from instances.stage_graph import StageGraph

@@ -5,7 +5,7 @@ Thresholds measured in November 2026 on two shared cores (one thread, numba kern
 
 from __future__ import annotations
 
-from formulations.stage_partitioning.exact.downsets import all_downsets, too_many
+from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.models import size
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.size import SizeError, demand
+from formulations.stage_partitioning.appendix_d import appendix_d
+from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
 from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.exact import bisection, threshold
-from formulations.stage_partitioning.exact.arrays import SwapOrders
-from formulations.stage_partitioning.exact.downsets import all_downsets, position_masks, too_many
-from formulations.stage_partitioning.exact.tables import (
+from formulations.stage_partitioning.kernels import bitsets, labels, published
+from formulations.stage_partitioning.kernels.arrays import SwapOrders
+from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.tables import (
     Floats,
     Ints,
     Lattice,
@@ -31,9 +34,6 @@ from formulations.stage_partitioning.exact.tables import (
     restricted,
     usable,
 )
-from formulations.stage_partitioning.kernels import bitsets, labels, published
-from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
-from formulations.stage_partitioning.studies.operations import appendix_d
 from instances.stage_partitioning import CostModel, StageInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 

@@ -26,7 +26,7 @@ WORST = 5
 
 #: Packages and files of theirs: the code that the numbers in a chunk depend on.
 _CODE = (
-    *((f"formulations.stage_partitioning{part}", "*.py") for part in ("", ".exact", ".kernels", ".studies")),
+    *((f"formulations.stage_partitioning{part}", "*.py") for part in ("", ".kernels", ".studies")),
     *((f"formulations.tmpc_knapsack{part}", "*.py") for part in ("", ".kernels")),
     ("planner.census", "run.py"),
 )

@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.studies.operations import appendix_d
+from formulations.stage_partitioning.appendix_d import appendix_d
 from formulations.stage_partitioning.studies.subproblems import EDGES, Calls, Origin
 from instances.stage_partitioning import StageInstance
 from planner.census.folders import WORST, Folder

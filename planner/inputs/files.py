@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from planner.errors import UsageError
 from planner.inputs.destinations import sink, writable
-from planner.show.streams import drafts
+from planner.streams import drafts
 
 
 def plain(value: Any) -> Any:

@@ -89,7 +89,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     expect_types(limits=limits, notice=notice)
     began = time.perf_counter()
     with compiling(notice):
-        from formulations.stage_partitioning.exact import frontier as room
+        from formulations.stage_partitioning.studies import frontier as room
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()

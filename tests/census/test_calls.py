@@ -14,8 +14,8 @@ from knapsack_oracle import optimum
 from strategies import random_stage_instance
 
 import planner
+from formulations.stage_partitioning.appendix_d import appendix_d
 from formulations.stage_partitioning.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
-from formulations.stage_partitioning.studies.operations import appendix_d
 from formulations.stage_partitioning.studies.subproblems import RULES, Calls, Origin
 from formulations.tmpc_knapsack import paper as heuristics
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory

@@ -15,7 +15,7 @@ import pytest
 
 from planner.cli.app import main
 from planner.result import Result
-from planner.show.streams import INTERRUPTED
+from planner.streams import INTERRUPTED
 from solvers.outcome import Status, Stop
 
 #: The command line, and a word when it has begun: what a signal does before is Python's own affair.
@@ -136,7 +136,7 @@ main()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("module", ["planner.signals", "planner.show.streams", "planner.cli.app"])
+@pytest.mark.parametrize("module", ["planner.signals", "planner.streams", "planner.cli.app"])
 def test_a_signal_while_the_first_modules_are_imported(module: str, number: int, code: int) -> None:
     script = _WHILE_IMPORTING.format(module=module, number=number)
     for given in (["--json"], []):

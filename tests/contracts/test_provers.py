@@ -49,7 +49,7 @@ SHARED = {
             for name in ("single_bound", "assignment_bound", "refuted", "rings_fit", "Domains")
         ),
         "costs:simple_bound",
-        "bounds.ordered:raise_bound",
+        "all_bounds:raise_bound",
     ),
     "operator_partitioning": ("shapes:lower_bound",),
     "stage_graph": ("exact:solve",),

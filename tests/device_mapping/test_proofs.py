@@ -14,17 +14,16 @@ import pytest
 from device_mapping_oracle import least_seconds, random_magnitudes, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, cpsat, exact, milp
+from formulations.device_mapping import FAMILY, all_bounds, cpsat, exact, milp
 from formulations.device_mapping.annealing import far
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.baselines import stage_major
-from formulations.device_mapping.bounds import ordered
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, refuted, single_bound
 from formulations.device_mapping.bounds.matching import can_deal, least_dealt
-from formulations.device_mapping.bounds.quotient import cycles, groupings, ring_speed
 from formulations.device_mapping.choice import Deciders
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import RingModel
+from formulations.device_mapping.models.quotient import cycles, groupings, ring_speed
 from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.device_mapping.targets import Gap, Verdict, objective_values
@@ -172,7 +171,7 @@ def test_every_bound_is_one(cases: int) -> None:
         optimum, given = least_seconds(instance), arrays(instance)
         assert single_bound(given) <= assignment_bound(given) * (1 + 1e-12) <= optimum * (1 + 1e-11)
         assert not refuted(given, optimum) and not refuted(given, optimum * (1 - 1e-13))
-        answer = ordered.solve(instance, Limits(), Watch())
+        answer = all_bounds.solve(instance, Limits(), Watch())
         assert answer.bound <= optimum * (1 + 1e-9)
 
 
@@ -344,7 +343,7 @@ def test_stopped_before_it_begins() -> None:
     instance = planner.load("two-level", stages=4, replicas=4, per_node=4)
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
-    for solve in (exact.solve, cpsat.solve, ordered.solve):
+    for solve in (exact.solve, cpsat.solve, all_bounds.solve):
         assert solve(instance, Limits(), watch).stop is Stop.INTERRUPTED
 
 

@@ -17,8 +17,8 @@ from strategies import SHAPES, random_edges
 from formulations.flushed_partitioning import cpsat, labels
 from formulations.flushed_partitioning.depth_slots import find_slots, reachable
 from formulations.flushed_partitioning.problem import depth, evaluate, violations
-from formulations.stage_partitioning.exact.tables import pack
 from formulations.stage_partitioning.problem import Stage, StagePlan
+from formulations.stage_partitioning.tables import pack
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.graph import downsets
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc

@@ -16,7 +16,7 @@ from numba import njit
 from formulations.flushed_partitioning import labels
 from formulations.flushed_partitioning.kernels import depth
 from formulations.flushed_partitioning.pareto_scan import Found
-from formulations.stage_partitioning.exact.downsets import all_downsets
+from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.flushed_partitioning import FlushedInstance, flushed
 from instances.stage_partitioning import Layer, StageInstance, Tmpc

@@ -18,7 +18,7 @@ from formulations.hierarchical_partitioning import FAMILY, paper
 from formulations.hierarchical_partitioning.infeasible import why_infeasible
 from formulations.hierarchical_partitioning.paper import Search, solve
 from formulations.hierarchical_partitioning.problem import evaluate, violations
-from formulations.stage_partitioning.exact.downsets import all_downsets
+from formulations.stage_partitioning.downsets import all_downsets
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.parameters import MAX_AMOUNT
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from operator_oracle import optimum, random_instance, stage_memory
 
 import planner
-from formulations.operator_partitioning import FAMILY, cpsat, milp
-from formulations.operator_partitioning.exact import threshold
-from formulations.operator_partitioning.exact.downsets import all_downsets
+from formulations.operator_partitioning import FAMILY, cpsat, exact, milp
+from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.parmesan import paper
 from formulations.operator_partitioning.parmesan.clustering import default_clusters, fuse
 from formulations.operator_partitioning.parmesan.refinement import refine
@@ -50,7 +49,7 @@ def check_exact(method: Any, instance: OperatorInstance, precision: float) -> No
 
 def check_labels(label: str, cases: int) -> None:
     for case in range(3 * cases):
-        check_exact(threshold.solve, random_instance(random.Random(f"{label} {case}"), 6), 1e-8)
+        check_exact(exact.solve, random_instance(random.Random(f"{label} {case}"), 6), 1e-8)
 
 
 def test_chains_of_downsets_agree_with_brute_force(cases: int) -> None:
@@ -86,14 +85,14 @@ def test_tensors_that_no_good_plan_sends_hide_no_optimum_from_milp() -> None:
         num_devices=5,
         training=TrainingMemory(1.0, 2, "1f1b", True),
     )
-    best, found = (room.solve(instance, Limits(time_s=60), Watch()) for room in (threshold, milp))
+    best, found = (room.solve(instance, Limits(time_s=60), Watch()) for room in (exact, milp))
     assert evaluate(instance, found.plan) == pytest.approx(evaluate(instance, best.plan), rel=1e-9)
 
 
 def test_models_agree_with_chains_of_downsets_on_more_operators(cases: int) -> None:
     for seed in range(cases // 20):
         instance = replace(wide(14, seed), num_stages=3, memory_bytes=6e7, training=TrainingMemory())
-        best = solve(threshold.solve, instance)
+        best = solve(exact.solve, instance)
         value = evaluate(instance, best.plan)
         assert evaluate(instance, solve(cpsat.solve, instance).plan) == pytest.approx(value, rel=1e-6)
 
@@ -183,7 +182,7 @@ def test_the_published_program_is_exact_without_clustering_where_tensors_have_on
     for seed in range(cases):
         instance = _plain(seed)
         answer = solve(paper.solve_dp, instance, clusters=9)
-        best = solve(threshold.solve, instance)
+        best = solve(exact.solve, instance)
         assert answer.stats["clusters"] == 9
         assert evaluate(instance, answer.plan) == pytest.approx(evaluate(instance, best.plan), rel=1e-9)
 
@@ -297,19 +296,19 @@ def test_changes_that_cannot_hurt_do_not(seed: int) -> None:
     instance = random_instance(rng, 6, plain=True)
     if (instance.num_stages or 1) > len(instance.operators):
         return
-    best = evaluate(instance, solve(threshold.solve, instance).plan)
+    best = evaluate(instance, solve(exact.solve, instance).plan)
     scaled = replace(
         instance,
         operators=tuple(replace(each, compute_s=4 * each.compute_s) for each in instance.operators),
         bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s / 4,
     )
-    assert evaluate(scaled, solve(threshold.solve, scaled).plan) == pytest.approx(4 * best, rel=1e-8)
+    assert evaluate(scaled, solve(exact.solve, scaled).plan) == pytest.approx(4 * best, rel=1e-8)
     for easier in (
         replace(instance, at_most=True),
         replace(instance, bandwidth_bytes_per_s=2 * instance.bandwidth_bytes_per_s),
         replace(instance, num_devices=instance.replicas * (instance.num_stages or 1)),
     ):
-        assert evaluate(easier, solve(threshold.solve, easier).plan) <= best * (1 + 1e-8)
+        assert evaluate(easier, solve(exact.solve, easier).plan) <= best * (1 + 1e-8)
 
 
 def test_infeasible_memory_says_what_would_do() -> None:
@@ -345,7 +344,7 @@ def test_two_thousand_operators_in_seconds() -> None:
 def test_resnet_is_proved_in_seconds(published: Path) -> None:
     instance = planner.load(str(published / "pipedream" / "resnet50.graph.txt"), stages=8)
     began = time.process_time()
-    answer = solve(threshold.solve, instance)
+    answer = solve(exact.solve, instance)
     assert time.process_time() - began < 10 and answer.stop is Stop.PROVED
     assert relative_gap(evaluate(instance, answer.plan), answer.bound) < 1e-8
     published_flow = solve(paper.solve, instance)
@@ -354,7 +353,7 @@ def test_resnet_is_proved_in_seconds(published: Path) -> None:
 
 def test_a_limit_keeps_what_was_found() -> None:
     instance = replace(wide(24, 3), num_stages=4)
-    answer = threshold.solve(instance, Limits(), _stopped_at_first_plan())
+    answer = exact.solve(instance, Limits(), _stopped_at_first_plan())
     assert answer.stop is Stop.INTERRUPTED
     assert violations(instance, answer.plan) == () and answer.bound <= evaluate(instance, answer.plan)
 
@@ -382,7 +381,7 @@ def test_losses_of_each_step_add_up() -> None:
     for name, stages in (("resnet50", 8), ("gnmt", 4)):
         instance = planner.load(name, stages=stages)
         stats = solve(paper.solve, instance, report_losses=True).stats["losses"]
-        best = solve(threshold.solve, instance)
+        best = solve(exact.solve, instance)
         assert stats["optimum"] == pytest.approx(evaluate(instance, best.plan), rel=1e-8)
         assert stats["optimum"] <= stats["clustered"] * (1 + 1e-9)
         assert stats["clustered"] <= stats["dynamic_program"] * (1 + 1e-9)
@@ -418,7 +417,7 @@ def test_refinement_keeps_memory() -> None:
     assert refine(replace(instance, memory_bytes=12.0), start)[0].stages == ((0, 1, 2), (3,))
 
 
-@pytest.mark.parametrize("room", [threshold, cpsat, milp], ids=["exact", "cpsat", "milp"])
+@pytest.mark.parametrize("room", [exact, cpsat, milp], ids=["exact", "cpsat", "milp"])
 def test_a_stage_keeps_its_inputs_for_those_behind_it(room: Any) -> None:
     operators = tuple(Operator(v, 1.0, activation_bytes=size) for v, size in enumerate((5.0, 0.0, 0.0)))
     tensors = tuple(Tensor(v, (v + 1,), 0.1) for v in range(2))
@@ -435,4 +434,4 @@ def test_a_free_number_of_stages_weighs_parameters_against_time(cases: int) -> N
         devices = rng.choice([2, 4, 4, 6])
         heavy = tuple(replace(each, parameter_bytes=rng.uniform(0, 60)) for each in instance.operators)
         free = replace(instance, operators=heavy, num_stages=None, replicas=1, num_devices=devices)
-        check_exact(threshold.solve, replace(free, step_microbatches=devices * rng.randint(1, 2)), 1e-8)
+        check_exact(exact.solve, replace(free, step_microbatches=devices * rng.randint(1, 2)), 1e-8)

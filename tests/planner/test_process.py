@@ -133,7 +133,7 @@ def test_a_person_at_a_terminal_sees_progress_and_a_program_does_not(problem: Pr
 
 def test_what_a_solver_prints_does_not_reach_standard_output() -> None:
     """HiGHS 1.12 prints from C, past `sys.stdout`."""
-    code = "import os; from planner.show import streams; streams.kept(); os.write(1, b'noise'); print('result')"
+    code = "import os; from planner import streams; streams.kept(); os.write(1, b'noise'); print('result')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("result\n", "noise")
 

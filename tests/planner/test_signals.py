@@ -16,7 +16,7 @@ import planner
 from planner import signals
 from planner.census.run import census
 from planner.comparison import crosscheck
-from planner.show.streams import Lasting
+from planner.streams import Lasting
 from solvers.outcome import Limits, Stop
 
 PROBLEM = Counting("few", (1, 2, 3, 4), 5)
@@ -99,7 +99,7 @@ def test_a_signal_during_a_write_counts_when_the_line_is_out(
         send()
         os.read(reader, 1 << 20)
 
-    monkeypatch.setattr("planner.show.streams.select.select", drained)
+    monkeypatch.setattr("planner.streams.select.select", drained)
     assert stream.write(b"a whole line\n") == 13 and stream.failure is None
     assert os.read(reader, 1 << 20).endswith(b"a whole line\n")
     assert listening == [signal.SIGINT]

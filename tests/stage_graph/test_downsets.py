@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from branching_cases import least_of_all, random_graph
 
-from formulations.stage_graph import bounds
+from formulations.stage_graph import downsets
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.problem import evaluate, violations
-from formulations.stage_graph.upsets import downsets, levels
+from formulations.stage_graph.upsets import bounds, levels
 from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, shape_of
 from instances.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime

@@ -142,7 +142,7 @@ def test_a_time_limit_keeps_plan_and_bound(method: str) -> None:
 
 OTHERS = (
     "upsets.levels:solve",
-    "upsets.downsets:solve_downsets",
+    "downsets:solve_downsets",
     "wide:solve",
     "wide:solve_wide",
     "graphpipe.paper:solve_graphpipe",

@@ -9,13 +9,13 @@ import pytest
 from branching_cases import least_of_all, uneven_graph
 
 from formulations.family import Answer
-from formulations.stage_graph import FAMILY, cpsat, wide
+from formulations.stage_graph import FAMILY, cpsat, downsets, wide
 from formulations.stage_graph.costs import assemble
 from formulations.stage_graph.graphpipe import paper
 from formulations.stage_graph.models import columns
 from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.problem import Stage, StagePlan, evaluate, held_samples, memory_bytes, violations
-from formulations.stage_graph.upsets import downsets, levels
+from formulations.stage_graph.upsets import levels
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 from solvers import cpsat as cp
 from solvers.outcome import Limits, Watch

@@ -16,9 +16,9 @@ from formulations.stage_graph import FAMILY, baselines, problem, wide
 from formulations.stage_graph.costs import Costs, bits, shortage
 from formulations.stage_graph.graphpipe import paper
 from formulations.stage_graph.graphpipe.program import Program, Reach
-from formulations.stage_graph.graphpipe.series_parallel import Leaf, Segment, chain, decompose
 from formulations.stage_graph.iteration import iteration_s
 from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, violations
+from formulations.stage_graph.series_parallel import Leaf, Segment, chain, decompose
 from formulations.stage_graph.upsets import levels
 from instances.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime

@@ -13,12 +13,12 @@ from oracles import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 from formulations.amounts import step_below
-from formulations.stage_partitioning import infeasible, paper
-from formulations.stage_partitioning.exact import tables, threshold
-from formulations.stage_partitioning.exact.downsets import all_downsets
-from formulations.stage_partitioning.exact.tables import build_profile, most_weight
+from formulations.stage_partitioning import infeasible, paper, tables
+from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.problem import evaluate, violations
+from formulations.stage_partitioning.tables import build_profile, most_weight
 from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, decide
 from instances.graph import downsets
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc

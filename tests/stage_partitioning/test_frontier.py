@@ -16,8 +16,9 @@ from strategies import random_stage_instance, with_wide_weights
 
 import planner
 from formulations.size import SizeError
-from formulations.stage_partitioning.exact import frontier, threshold
+from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels import frontier_table
+from formulations.stage_partitioning.studies import frontier
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 

@@ -14,7 +14,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from formulations.device_mapping.arrays import SLACK, Arrays, needed_speed
-from formulations.device_mapping.bounds.quotient import cycles
+from formulations.device_mapping.models.quotient import cycles
 
 #: More cycles than this are not listed.
 MOST_CYCLES = 20_000

@@ -11,7 +11,7 @@ import numpy as np
 
 from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
 from formulations.flushed_partitioning.arrays import POOL, SLOTS
-from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.stage_partitioning.kernels.labels import (
     NO_DEVICES,

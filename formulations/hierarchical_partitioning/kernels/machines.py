@@ -10,7 +10,7 @@ import numpy as np
 
 from formulations.compiled import FLAG, FLOAT, INT, INTS, SHORTS2, SHORTS3, compile_kernels, inner, kernel
 from formulations.hierarchical_partitioning.arrays import ARCS, LINKS
-from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.labels import (
     first_degree,
     new_slot,

@@ -24,7 +24,7 @@ from formulations.compiled import (
 )
 from formulations.hierarchical_partitioning.arrays import ARCS, LINKS
 from formulations.hierarchical_partitioning.kernels.machines import NOTHING, PRECISE, split_machine
-from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.bitsets import has, subset
 
 #: Relative slack of the test at T, so that a plan of exactly T is found in spite of float noise in prefix sums.

@@ -20,14 +20,14 @@ from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer
+from formulations.operator_partitioning.chains import Search, chained, filled
 from formulations.operator_partitioning.costs import Words, graph, load_bound, rows
-from formulations.operator_partitioning.exact.downsets import (
+from formulations.operator_partitioning.downsets import (
     clustered_downsets,
     membership,
     order_downsets,
     quotient_edges,
 )
-from formulations.operator_partitioning.exact.search import Search, chained, filled
 from formulations.operator_partitioning.parmesan.clustering import ALPHA, Fusions, default_clusters, fuse
 from formulations.operator_partitioning.parmesan.refinement import refine
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, stage_seconds, violations

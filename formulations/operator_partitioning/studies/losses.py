@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from formulations.operator_partitioning.chains import Found, Search
 from formulations.operator_partitioning.costs import Words, load_bound
-from formulations.operator_partitioning.exact.downsets import all_downsets
-from formulations.operator_partitioning.exact.search import Found, Search
+from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Stop, Watch

@@ -18,14 +18,14 @@ from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer, infeasible_by_counting
-from formulations.stage_graph.bounds import cheap_bound
 from formulations.stage_graph.costs import Costs, assemble, shortage
 from formulations.stage_graph.graphpipe.per_stage import PerStage
 from formulations.stage_graph.graphpipe.program import Reach, TooLargeError
 from formulations.stage_graph.graphpipe.search import TOLERANCE, Search, powers_of_two
-from formulations.stage_graph.graphpipe.series_parallel import chain, decompose
 from formulations.stage_graph.iteration import iteration_s, objective_of
 from formulations.stage_graph.problem import StagePlan, bottleneck_s, depth, memory_bytes
+from formulations.stage_graph.series_parallel import chain, decompose
+from formulations.stage_graph.upsets.bounds import cheap_bound
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
 

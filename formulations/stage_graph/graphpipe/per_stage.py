@@ -33,8 +33,8 @@ from formulations.stage_graph.graphpipe.program import (
     Remainder,
 )
 from formulations.stage_graph.graphpipe.search import MAX_TRANSITIONS, TOLERANCE
-from formulations.stage_graph.graphpipe.series_parallel import Segment
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges
+from formulations.stage_graph.series_parallel import Segment
 from solvers.outcome import Watch
 
 #: Values of k that are tried.

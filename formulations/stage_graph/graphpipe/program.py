@@ -26,7 +26,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from formulations.stage_graph.graphpipe.series_parallel import Parallel, Segment, key_of, nodes_of, parallel
+from formulations.stage_graph.series_parallel import Parallel, Segment, key_of, nodes_of, parallel
 from solvers.outcome import Watch
 
 STAGE, CHAIN, SPLIT, GROUP, FORK = range(5)

@@ -28,10 +28,10 @@ from formulations.stage_graph.graphpipe.program import (
     Remainder,
     TooLargeError,
 )
-from formulations.stage_graph.graphpipe.series_parallel import Segment
 from formulations.stage_graph.graphpipe.tables import Tables
 from formulations.stage_graph.kernels.program import exactly
 from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.series_parallel import Segment
 from solvers.outcome import Watch
 
 #: The binary search ends when its interval is shorter than this, relative to its upper end.

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from formulations.family import Answer
-from formulations.stage_graph.bounds import simple_bound
 from formulations.stage_graph.costs import Costs, assemble, bits
-from formulations.stage_graph.graphpipe.tables import StageTables
 from formulations.stage_graph.kernels.levels import needed, placed
 from formulations.stage_graph.problem import StagePlan, evaluate
+from formulations.stage_graph.tables import StageTables
+from formulations.stage_graph.upsets.bounds import simple_bound
 from instances.graph import downsets
 from instances.stage_graph import StageGraph
 from solvers.outcome import Prover, Stop, Watch

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.family import Answer
-from formulations.stage_partitioning.exact.tables import Floats, Ints
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees, evaluate
+from formulations.stage_partitioning.tables import Floats, Ints
 from instances.graph import adjacency, lifo_order
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 from solvers.outcome import Limits, Prover, Watch

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.size import demand
+from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
-from formulations.stage_partitioning.exact.arrays import Scratch
 from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
-from formulations.stage_partitioning.exact.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.stage_partitioning.exact.tables import (
+from formulations.stage_partitioning.kernels import labels
+from formulations.stage_partitioning.kernels.arrays import Scratch
+from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate
+from formulations.stage_partitioning.tables import (
     Floats,
     Lattice,
     Profile,
@@ -30,9 +32,7 @@ from formulations.stage_partitioning.exact.tables import (
     restricted,
     usable,
 )
-from formulations.stage_partitioning.exact.tables import make_plan as plan_of
-from formulations.stage_partitioning.kernels import labels
-from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate
+from formulations.stage_partitioning.tables import make_plan as plan_of
 from formulations.tmpc_knapsack.kernels.decision import FOUND, decide
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch

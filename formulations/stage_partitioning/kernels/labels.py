@@ -21,7 +21,7 @@ from formulations.compiled import (
     inner,
     kernel,
 )
-from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH
+from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO, decide, ratio_order
 

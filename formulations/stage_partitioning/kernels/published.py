@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
-from formulations.stage_partitioning.exact.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
+from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
 from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.stage_partitioning.kernels.labels import assemble, boundary, first_degree, saving_order
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating

@@ -25,7 +25,7 @@ from formulations.compiled import (
     inner,
     kernel,
 )
-from formulations.stage_partitioning.exact.arrays import CALL_SCRATCH, LATTICE, PROFILE
+from formulations.stage_partitioning.kernels.arrays import CALL_SCRATCH, LATTICE, PROFILE
 from formulations.stage_partitioning.kernels.bitsets import subset
 from formulations.stage_partitioning.kernels.labels import assemble
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating

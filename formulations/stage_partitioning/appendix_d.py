@@ -11,7 +11,7 @@ Source: Piper, Appendix D, before it is simplified to O-notation.
 
 from __future__ import annotations
 
-from formulations.stage_partitioning.exact.tables import Profile
+from formulations.stage_partitioning.tables import Profile
 
 
 def appendix_d(profile: Profile, num_downsets: int) -> dict[str, int]:

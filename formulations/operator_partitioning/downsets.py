@@ -12,7 +12,7 @@ import numpy as np
 
 from formulations.operator_partitioning.costs import Words
 from formulations.size import demand
-from formulations.stage_partitioning.exact.downsets import enumerate_all
+from formulations.stage_partitioning.downsets import enumerate_all
 from instances.graph import Edges, adjacency, topological_order
 from instances.operator_partitioning import OperatorInstance
 

@@ -11,10 +11,10 @@ from typing import Any
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph import wide
-from formulations.stage_graph.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.problem import StagePlan, bottleneck_s
 from formulations.stage_graph.upsets import levels
+from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, shape_of
 from instances.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch

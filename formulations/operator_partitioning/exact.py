@@ -13,9 +13,9 @@ from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer, infeasible_by_counting
+from formulations.operator_partitioning.chains import Found, Search, effort_stats
 from formulations.operator_partitioning.costs import ROUNDING, load_bound
-from formulations.operator_partitioning.exact.downsets import all_downsets
-from formulations.operator_partitioning.exact.search import Found, Search, effort_stats
+from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.parmesan.paper import intervals, partition
 from formulations.operator_partitioning.problem import (
     OperatorPlan,

@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from formulations.size import demand, room
-from formulations.stage_partitioning.exact.tables import Ints, Words
 from formulations.stage_partitioning.kernels import bitsets
+from formulations.stage_partitioning.tables import Ints, Words
 from instances.graph import Edges, adjacency, lifo_order, topological_order
 from instances.stage_partitioning import StageInstance
 

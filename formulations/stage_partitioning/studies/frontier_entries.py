@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from formulations.stage_partitioning.downsets import chain_downsets, linear_orders
 from formulations.stage_partitioning.exact.bisection import minimise
-from formulations.stage_partitioning.exact.downsets import chain_downsets, linear_orders
-from formulations.stage_partitioning.exact.tables import Floats, Words, build_lattice, build_profile
 from formulations.stage_partitioning.exact.threshold import Search, better
 from formulations.stage_partitioning.problem import StagePlan
+from formulations.stage_partitioning.tables import Floats, Words, build_lattice, build_profile
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Watch
 

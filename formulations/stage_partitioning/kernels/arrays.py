@@ -21,7 +21,7 @@ from formulations.compiled import (
     WORDS2,
     record,
 )
-from formulations.stage_partitioning.exact.tables import Floats, Ints, Lattice, Profile
+from formulations.stage_partitioning.tables import Floats, Ints, Lattice, Profile
 
 
 class Scratch(NamedTuple):

@@ -7,8 +7,8 @@ from functools import partial
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, greatest_refuted, refuted, single_bound
-from formulations.device_mapping.bounds.quotient import groupings
 from formulations.device_mapping.choice import Deciders
+from formulations.device_mapping.models.quotient import groupings
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import Decide, Gap, Verdict, objective_values
 from formulations.family import Answer

@@ -1,1 +1,0 @@
-"""The combinatorial exact method and its tables."""
