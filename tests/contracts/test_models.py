@@ -32,7 +32,6 @@ UNNAMED = {
     "operator_partitioning": ("cpsat", "milp"),
     "layer_assignment": ("cpsat", "milp"),
     "mesh_tiling": ("cpsat", "milp"),
-    "stage_graph": ("milp-columns",),
     "device_mapping": ("cpsat", "exact"),
     "pipeline_placement": ("joint",),
 }

@@ -1,15 +1,18 @@
 """Stage graphs as a MILP over columns (Pyomo, HiGHS): a convex set of operators at a depth, on the fewest devices.
 
-For a target every column has its fewest devices, so what is left is a cover: each operator in one column, as few
-devices as possible, and along an edge that leaves a column the depth falls. Falling depths leave no room for cycles.
-The least target comes from the finite list of what stages can take, as in ``levels``, whose upsets give the sets.
+As in GraphPipe's Algorithm 1 a target t_max for the slowest stage is given, and lowered. For a target every column has
+its fewest devices (EstimateTPS <= t_max, line 28, and Equation 2 at its depth), so what is left is a cover: each
+operator in one column, as few devices as possible, and along an edge that leaves a column the depth falls. The least
+target comes from the finite list of what stages can take, as in ``levels``, whose upsets give the sets.
+Source: reconstructed.
 """
 
 # mypy: disallow_untyped_calls=False
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -26,6 +29,9 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: More convex sets are not given to HiGHS.
 MAX_COLUMNS = 4_000
+
+#: The number of a convex set, and a depth.
+Column = tuple[int, int]
 
 
 class Columns(Chains):
@@ -61,7 +67,8 @@ class Columns(Chains):
             for depth in range(1, self.need.shape[1])
             if self.need[number, depth] <= instance.num_devices
         }
-        run = milp.run(self._model(columns), self.limits, self.watch)
+        built = build(instance, self.masks, columns)
+        run = built.run(self.limits, self.watch)
         self.solver = run.solver or self.solver
         self.search_nodes += int(run.stats.get("search_nodes", 0))
         if run.values is None:
@@ -69,34 +76,63 @@ class Columns(Chains):
                 self.failure = run.reason
                 self.watch.stop(run.stop if run.stop is not Stop.PROVED else Stop.COMPLETED)
             return None
-        taken = [name for name in columns if run.values[self._taken[name]] > 0.5]
-        return assemble(instance, [(self.masks[number], columns[number, depth]) for number, depth in taken], microbatch)
+        return assemble(instance, built.decode(run.values), microbatch)
 
-    def _model(self, columns: dict[tuple[int, int], int]) -> Any:
-        model = pyo.ConcreteModel()
-        model.taken = pyo.Var(list(columns), domain=pyo.Binary)
-        self._taken = model.taken
-        over: list[list[tuple[int, int]]] = [[] for _ in range(self.costs.instance.num_operators)]
-        for number, depth in columns:
-            for node in bits(self.masks[number]):
-                over[node].append((number, depth))
-        model.rows = pyo.ConstraintList()
-        for holding in over:
-            if not holding:  # an operator that keeps the target nowhere
-                model.nowhere = pyo.Var(bounds=(1, 1))
-                model.rows.add(model.nowhere == 0)
-                return model
-            model.rows.add(pyo.quicksum(model.taken[name] for name in holding) == 1)
-        used = pyo.quicksum(devices * model.taken[name] for name, devices in columns.items())
-        model.rows.add(used <= self.costs.instance.num_devices)
-        for edge in self.costs.instance.edges:
-            both = 1 << edge.source | 1 << edge.target
-            falls = pyo.quicksum(depth * model.taken[number, depth] for number, depth in over[edge.source])
-            falls -= pyo.quicksum(depth * model.taken[number, depth] for number, depth in over[edge.target])
-            same = [name for name in over[edge.source] if self.masks[name[0]] & both == both]
-            model.rows.add(falls + pyo.quicksum(model.taken[name] for name in same) >= 1)
-        model.devices = pyo.Objective(expr=used)
-        return model
+
+@dataclass
+class Model(milp.Runnable):
+    """The cover of one target, ``model``; ``masks[n]`` is a set of operators, ``columns[n, d]`` its devices at depth d.
+
+    It minimises devices, not what the instance does, so it gives no bound: that there is no cover is the proof.
+    """
+
+    model: Any
+    masks: Sequence[int]
+    columns: Mapping[Column, int]
+
+    def decode(self, values: Any) -> list[tuple[int, int]]:
+        """The stages of a solution: a bitset of operators and the devices of each."""
+        taken = self.model.taken
+        return [(self.masks[column[0]], need) for column, need in self.columns.items() if values[taken[column]] > 0.5]
+
+
+def build(instance: StageGraph, masks: Sequence[int], columns: Mapping[Column, int]) -> Model:
+    """The model; ``taken[n, d]``: set n is a stage, with d stages from it to the end, itself among them."""
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(list(columns), domain=pyo.Binary)
+    holding: list[list[Column]] = [[] for _ in range(instance.num_operators)]
+    for column in columns:
+        for v in bits(masks[column[0]]):
+            holding[v].append(column)
+    if not all(holding):
+        # Some operator keeps the target in no column: its row has no variable, and Pyomo takes none without.
+        model.nowhere = pyo.Var(bounds=(0, 0))
+        model.one_stage = pyo.Constraint(expr=model.nowhere == 1)
+        return Model(model, masks, columns)
+
+    # C1, the stages are a partition: sum over columns with v of taken[n,d] = 1 for each operator v.
+    model.one_stage = pyo.Constraint(
+        range(instance.num_operators),
+        rule=lambda m, v: pyo.quicksum(m.taken[column] for column in holding[v]) == 1,
+    )
+
+    # C3, the devices of stages are disjoint (some may stay idle): sum of need[n,d] taken[n,d] <= D.
+    devices = pyo.quicksum(need * model.taken[column] for column, need in columns.items())
+    model.enough_devices = pyo.Constraint(expr=devices <= instance.num_devices)
+
+    # C2, and as the stage graph is acyclic: along an edge (v, w) the depth falls by one at least, unless one column
+    # holds both. A depth that is larger than it need be costs memory and nothing else (Appendix A.1, i_x = i_y + b).
+    def falling(m: Any, e: int) -> Any:
+        source, target = instance.edges[e].source, instance.edges[e].target
+        ends = 1 << source | 1 << target
+        falls = pyo.quicksum(depth * m.taken[number, depth] for number, depth in holding[source])
+        falls -= pyo.quicksum(depth * m.taken[number, depth] for number, depth in holding[target])
+        inner = [column for column in holding[source] if masks[column[0]] & ends == ends]
+        return falls + pyo.quicksum(m.taken[column] for column in inner) >= 1
+
+    model.falling_depth = pyo.Constraint(range(len(instance.edges)), rule=falling)
+    model.devices = pyo.Objective(expr=devices)
+    return Model(model, masks, columns)
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
