@@ -42,7 +42,7 @@ def closest(value: Any, known: Iterable[str]) -> str:
     """The known names closest to a value, at most three, with dots for the others.
 
     >>> closest("bert31", ["mesh", "bert", "chain8", "bert32", "bert-l"]), closest("x", ["p2p", "full"])
-    ('bert32, bert-l, bert, ...', 'p2p, full')
+    ('bert32, bert, bert-l, ...', 'p2p, full')
     """
     names = list(dict.fromkeys(known))
     if len(names) <= _SHOWN:

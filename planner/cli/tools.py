@@ -24,16 +24,21 @@ from planner.cli.common import (
 from planner.errors import UsageError
 
 
-def list_command(json: Json = False) -> None:
+def list_command(
+    problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="one problem, with its options")] = None,
+    json: Json = False,
+) -> None:
     """List the problems, their methods, the catalog of instances and the versions."""
-    from planner.show.listing import listing, show_listing
+    from planner.show.listing import listing, show_listing, show_problem
     from planner.show.tables import print_json
 
-    found = listing(catalog_of_all())
+    found = listing(catalog_of_all(), problem)
     if json:
         print_json(found)
-    else:
+    elif problem is None:
         show_listing(found)
+    else:
+        show_problem(found)
 
 
 def make_command(

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import formulations
 from formulations.family import Family, Method, Setting
-from planner.show.terminal import console
+from planner.errors import UsageError
+from planner.inputs import choices
+from planner.show.terminal import bold, console
 from planner.versions import versions
 
+#: Columns of the lists, in a terminal that has them: longer lines of prose are hard to read.
+_WIDE = 80
 
-def listing(catalog: Mapping[str, Any]) -> dict[str, Any]:
-    """The object that ``planner list --json`` prints."""
+
+def listing(catalog: Mapping[str, Any], problem: str | None = None) -> dict[str, Any]:
+    """The object that ``planner list --json`` prints, of one problem or (``None``) of all.
+
+    Raises
+    ------
+    UsageError
+        If there is no such problem.
+    """
+    known = {family.name: family for family in formulations.FAMILIES}
+    if problem is not None and problem not in known:
+        raise UsageError.unknown("PROBLEM", problem, known)
     return {
-        "families": [_family(family) for family in formulations.FAMILIES],
+        "families": [_family(family) for family in known.values() if problem in (None, family.name)],
         "catalog": [
             {
                 "name": entry.name,
@@ -25,24 +38,72 @@ def listing(catalog: Mapping[str, Any]) -> dict[str, Any]:
                 "parameters": [_setting(parameter) for parameter in entry.parameters],
             }
             for entry in catalog.values()
+            if problem in (None, entry.family)
         ],
         "versions": versions(),
     }
 
 
 def show_listing(found: Mapping[str, Any]) -> None:
-    """Print it as tables."""
+    """Print the problems with the names of their methods, the instances, and the versions."""
+    names = {
+        family["name"]: ", ".join(method["name"] + "*" * (method["claim"] == "exact") for method in family["methods"])
+        for family in found["families"]
+    }
+    _show("Problems and their methods (*: exact; more: planner list PROBLEM)", names.items())
+    for problem in names:
+        _show(f"Instances of {problem}", _instances(found, problem))
+    _show("Versions", found["versions"].items())
+
+
+def show_problem(found: Mapping[str, Any]) -> None:
+    """Print one problem: its methods in sentences, the options, and the instances."""
+    family = found["families"][0]
+    _show(
+        f"Methods of {family['name']}",
+        ((method["name"], f"{method['claim'].capitalize()}. {_described(method)}") for method in family["methods"]),
+    )
+    families = choices.families_named(family["name"])
+    offered = [*choices.overrides_of(families), *choices.options_of(families)]
+    for heading in dict.fromkeys(choice.heading for choice in offered):
+        of_heading = (choice for choice in offered if choice.heading == heading)
+        _show(heading, ((_usage(choice), choice.help) for choice in of_heading))
+    _show(f"Instances of {family['name']}", _instances(found, family["name"]))
+
+
+def sentence(text: str) -> str:
+    """A text as a sentence: a capital letter, unless the first word has digits as names do, and a full stop.
+
+    >>> sentence("multi-modal transformer, 4 layers"), sentence("chain8 with a flush.")
+    ('Multi-modal transformer, 4 layers.', 'chain8 with a flush.')
+    """
+    first = text.partition(" ")[0]
+    start = text[:1].upper() if first.islower() and not any(map(str.isdigit, first)) else text[:1]
+    return start + text[1:] + "." * (text[-1:] not in (".", "!", "?"))
+
+
+def _show(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """A title, and rows of a name and what is to be said of it."""
     from rich.table import Table
 
-    out = console()
-    methods = Table("problem", "method", "claim", "source", "supports", box=None)
-    for family in found["families"]:
-        for method in family["methods"]:
-            methods.add_row(family["name"], *(method[key] for key in ("name", "claim", "source", "supports")))
-    instances = Table("instance", "problem", "what it is", box=None)
-    for entry in found["catalog"]:
-        instances.add_row(entry["name"], entry["problem"], entry["help"])
-    out.print(methods, "", instances, "", ", ".join(f"{name} {is_}" for name, is_ in found["versions"].items()))
+    out = console(most=_WIDE)
+    table = Table.grid(padding=(0, 2, 0, 1))
+    for name, text in rows:
+        table.add_row(name, text)
+    if table.row_count:
+        out.print(bold(title), table, "")
+
+
+def _instances(found: Mapping[str, Any], problem: str) -> Iterable[tuple[str, str]]:
+    return ((entry["name"], sentence(entry["help"])) for entry in found["catalog"] if entry["problem"] == problem)
+
+
+def _described(method: Mapping[str, Any]) -> str:
+    return sentence(method["source"]) + (" Does not take every instance." if method["supports"] != _EVERY else "")
+
+
+def _usage(choice: choices.Choice) -> str:
+    return f"--{choice.name}" if choice.is_flag else f"--{choice.name} {choice.metavar}"
 
 
 def _family(family: Family[Any, Any]) -> dict[str, Any]:
@@ -53,22 +114,19 @@ def _family(family: Family[Any, Any]) -> dict[str, Any]:
     }
 
 
+#: What a method supports that refuses nothing.
+_EVERY = "every instance"
+
+
 def _method(method: Method[Any, Any]) -> dict[str, Any]:
+    refuses = method.supports is not Method.__dataclass_fields__["supports"].default
     return {
         "name": method.name,
         "claim": method.claim.value,
         "source": method.source,
-        "supports": _supported(method),
+        "supports": "some instances" if refuses else _EVERY,
         "options": [_setting(option) for option in method.options],
     }
-
-
-def _supported(method: Method[Any, Any]) -> str:
-    """What the method supports: the first line that its ``supports`` says of itself, if it refuses anything."""
-    if method.supports is Method.__dataclass_fields__["supports"].default:
-        return "every instance"
-    own = inspect.getdoc(method.supports) if inspect.isfunction(method.supports) else None
-    return (own or "some instances").partition("\n")[0]
 
 
 def _setting(setting: Setting) -> dict[str, Any]:

@@ -27,10 +27,15 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Where tables go: as wide as the terminal, or wide enough for a file or a pipe; texts are shown as they are."""
+def console(*, stderr: bool = False, most: int | None = None) -> Console:
+    """Where tables go: as wide as the terminal, or wide enough for a file or a pipe; texts are shown as they are.
+
+    ``most`` is a number of columns that is not exceeded.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return _console_class()(stderr=stderr, soft_wrap=True, width=None if stream.isatty() else _WIDE)
+    found = _console_class()(stderr=stderr, soft_wrap=True, width=None if stream.isatty() else _WIDE)
+    found.width = min(found.width, most or found.width)
+    return found
 
 
 def bold(text: str) -> Text:

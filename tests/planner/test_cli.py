@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+import formulations
 from planner.cli import app
 from planner.cli.app import main
 
@@ -219,11 +220,29 @@ def test_list(run: Run) -> None:
     found = json.loads(out)
     family = next(family for family in found["families"] if family["name"] == "counting")
     assert code == 0
-    assert family["methods"][0]["supports"] == "At most 10 numbers."
+    assert [method["supports"] for method in family["methods"][:2]] == ["some instances", "every instance"]
     assert family["methods"][1]["options"][0]["name"] == "extra"
     assert "bert32" in {entry["name"] for entry in found["catalog"]}
     assert found["versions"]["highspy"] == "1.12.0"
-    assert "counting" in run("list")[1]
+    out = run("list")[1]
+    assert "counting" in out and max(map(len, out.splitlines())) <= 80
+
+
+def test_list_of_one_problem_has_its_methods_options_and_instances(run: Run) -> None:
+    for family in formulations.FAMILIES:
+        code, out, _ = run("list", family.name)
+        assert code == 0 and max(map(len, out.splitlines())) <= 80 and "None" not in out
+        shown = set(out.split())
+        assert {method.name for method in family.methods} <= shown
+        settings = [*family.overrides, *(option for method in family.methods for option in method.options)]
+        assert {f"--{setting.name}" for setting in settings} <= shown
+    text = " ".join(run("list", "flushed_partitioning")[1].split())
+    assert "chain8-flushed chain8 with a flush after every batch." in text and "bert32" not in text
+    found = json.loads(run("list", "flushed_partitioning", "--json")[1])
+    assert [family["name"] for family in found["families"]] == ["flushed_partitioning"]
+    assert [entry["name"] for entry in found["catalog"]] == ["chain8-flushed"]
+    code, _, err = run("list", "flushed")
+    assert code == 2 and "PROBLEM is 'flushed'; expected one of flushed_partitioning, " in err
 
 
 def test_make_and_load_again(run: Run) -> None:

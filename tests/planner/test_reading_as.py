@@ -61,11 +61,11 @@ def test_bandwidths_of_a_cluster_are_per_second_where_units_are_fixed() -> None:
         ({"problem": "hierarchical_partitioning", **CLUSTER, "outer_bandwidth": None}, "--outer-bandwidth is missing"),
         (
             {"problem": "hierarchical_partitioning", **CLUSTER, "cost_model": "released"},
-            "unknown option --cost-model for hierarchical_partitioning; ",
+            "--cost-model for hierarchical_partitioning",
         ),
         (
             {"problem": "flushed_partitioning", "num_machines": 2},
-            "unknown option --num-machines for flushed_partitioning; expected one of",
+            "--num-machines for flushed_partitioning; expected",
         ),
     ],
 )
