@@ -1,13 +1,17 @@
 """Flushed stage partitioning in CP-SAT: the flat assignment model with depth, bottleneck and synchronisation apart.
 
-Source: this project; symbols as in the flat family's model. C is the slowest step, R the longest synchronisation, L the
-stages on the longest path, m the micro-batches of a batch; the objective is (m + L - 1) C + m R, all times m.
+A batch of m micro-batches takes (m + L - 1) C / m + R per sample, where C is the slowest stage's step, L the stages on
+the longest path and R the longest synchronisation; the objective is m times that.
+
+Source: this project; symbols as in the flat family's model (`stage_partitioning.cpsat`), Piper's.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.flushed_partitioning.problem import evaluate, violations
@@ -19,9 +23,14 @@ from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
 
+_weighted = cp_model.LinearExpr.weighted_sum
+
 
 class Model(flat_cpsat.Model):
-    """The flat model of the weightless instance (``time`` is C), with R and the objective added.
+    """The flat model of the weightless instance (``time`` is C), with L, R and the objective added.
+
+    Integers: ``synchronisation`` is R and ``total`` the objective, in units of ``costs``; ``level[j]``, the stages on
+    the longest path from position j on. ``deep[l]``, Boolean: some path has l stages or more.
 
     Raises
     ------
@@ -39,9 +48,10 @@ class Model(flat_cpsat.Model):
         self.total = cp.new_int_var(0, (m + len(self.terms.stages)) * self.upper + m * most, "total")
         for j in self.terms.stages:
             self._synchronise(j)
-        for depth, reached in enumerate(self._depths(), start=1):
-            # With that many stages on a path, a batch takes m + depth - 1 steps of the bottleneck.
-            cp.add(self.total >= (m + depth - 1) * self.time + m * self.synchronisation).only_enforce_if(reached)
+        for depth, deep in enumerate(self._depths(), start=1):
+            # With that many stages on a path, a batch takes m + depth - 1 steps:  total >= (m + L - 1) C + m R
+            total = (m + depth - 1) * self.time + m * self.synchronisation
+            cp.add(self.total >= total).only_enforce_if(deep).with_name(f"batch_time[{depth}]")
         cp.minimize(self.total)
 
     def largest_sum(self, upper: float) -> float:
@@ -54,18 +64,20 @@ class Model(flat_cpsat.Model):
         """For every depth from 1 on whether some path has that many stages; the first is always true."""
         cp, stages = self.model, self.terms.stages
         # Stages on the longest path from a position on, itself included.
-        level = [cp.new_int_var(1, len(stages), "") for _ in stages]
+        level = [cp.new_int_var(1, len(stages), f"level[{j}]") for j in stages]
         for u, v in self.instance.flat.edge_indices:
             for j in stages:
                 for after in range(j + 1, len(stages)):
-                    # An edge from position j to a later one puts j in front of it.
-                    ends = [self.holds[u, j], self.holds[v, after]]
-                    cp.add(level[j] >= level[after] + 1).only_enforce_if(ends)
-        reached = [cp.new_constant(1), *(cp.new_bool_var("") for _ in stages[1:])]
+                    # An edge (u, v) from position j to a later one puts j in front of it.
+                    in_front = cp.add(level[j] >= level[after] + 1).with_name(f"in_front[{u},{v},{j},{after}]")
+                    in_front.only_enforce_if([self.holds[u, j], self.holds[v, after]])
+        deep = [cp.new_constant(1), *(cp.new_bool_var(f"deep[{depth}]") for depth in range(2, len(stages) + 1))]
         for depth in range(2, len(stages) + 1):
             for j in stages:
-                cp.add(level[j] <= depth - 1).only_enforce_if(~reached[depth - 1])
-        return reached
+                # No path is longer unless it is said to be:  L <= l - 1  if not deep[l]
+                shallow = cp.add(level[j] <= depth - 1).only_enforce_if(~deep[depth - 1])
+                shallow.with_name(f"shallow[{depth},{j}]")
+        return deep
 
     def _longest_synchronisation(self) -> float:
         weight = math.fsum(option.tmpc.weight_bytes for option in self.weighted.options)
@@ -76,14 +88,22 @@ class Model(flat_cpsat.Model):
         return 4 * (d - 1) / d * weight / flat.bandwidth / flat.num_microbatches
 
     def _synchronise(self, j: int) -> None:
-        """4 (d-1)/d W / (B m) is at most R."""
+        """R is at least the synchronisation of a stage:  4 (d-1)/d W / (B m) <= R  if its degree is d."""
         for d in self.terms.dp_degrees:
             costs = [self.costs.floor(self._synchronisation(d, o.tmpc.weight_bytes)) for o in self.weighted.options]
-            total = sum((cost * var for cost, var in zip(costs, self._choices(j), strict=True)), start=0)
-            self.model.add(total <= self.synchronisation).only_enforce_if(self.copies[j, d])
+            total = _weighted(self._choices(j), costs)
+            row = self.model.add(total <= self.synchronisation).only_enforce_if(self.has_d[j, d])
+            row.with_name(f"stage_synchronisation[{j},{d}]")
+
+    def numbers_in_flight(self) -> range:
+        """As in the flat model; none under GPipe, where the order of the stages does not count."""
+        return range(0) if self.instance.schedule is Schedule.GPIPE else super().numbers_in_flight()
 
     def _memory(self, j: int) -> None:
-        """As in the flat model; under GPipe all m micro-batches are in flight before the first backward pass."""
+        """As in the flat model; under GPipe all micro-batches are in flight before the first backward pass.
+
+        mem = sum over v of (X(v).a y + X(v).b) <= M  with y = ceil(m/d), if the stage's degree is d.
+        """
         if self.instance.schedule is not Schedule.GPIPE:
             super()._memory(j)
             return
@@ -91,8 +111,8 @@ class Model(flat_cpsat.Model):
         for d in self.terms.dp_degrees:
             y = -(-self.instance.flat.num_microbatches // d)
             sizes = [self.sizes.floor(self._size(o, y)) for o in range(len(self.terms.options))]
-            total = sum((size * var for size, var in zip(sizes, self._choices(j), strict=True)), start=0)
-            self.model.add(total <= limit).only_enforce_if(self.copies[j, d])
+            mem = _weighted(self._choices(j), sizes)
+            self.model.add(mem <= limit).only_enforce_if(self.has_d[j, d]).with_name(f"memory[{j},{d}]")
 
     def lower_bound(self, bound: float) -> float:
         """C and R are rounded up to whole units, and the objective is times m."""
@@ -102,7 +122,7 @@ class Model(flat_cpsat.Model):
     def cut_off(self, plan: StagePlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed, nor any with a stage as large."""
         decided = [*self.choice.values(), *self.degrees.values()]
-        self.model.add_bool_or([~var for var in decided if values[var]])
+        self.forbid([~var for var in decided if values[var]])
         if self.instance.schedule is Schedule.GPIPE:
             self._cut_large(plan)
         else:
@@ -124,9 +144,9 @@ class Model(flat_cpsat.Model):
                     break
             else:
                 continue
-            for (j, d), copied in self.copies.items():
+            for (j, d), has_d in self.has_d.items():
                 if -(-m // d) >= y:
-                    self.model.add_bool_or([~copied, *(~self.choice[o, j] for o in fewest)])
+                    self.forbid([~has_d, *(~self.choice[o, j] for o in fewest)])
 
     def _size(self, option: int, in_flight: int) -> float:
         tmpc = self.terms.options[option].tmpc

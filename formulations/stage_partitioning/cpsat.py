@@ -1,11 +1,14 @@
-"""Stage partitioning as one CP-SAT model: nodes are assigned to stage positions, degrees and TMPCs at once.
+"""Stage partitioning as one CP-SAT model: Piper's problem, one named constraint a sentence, in the order of `milp`.
+
+The stages S_1, ..., S_l are positions j = 0, 1, ... from the input side on; positions that a plan does not use come
+last. A stage has degrees (t, d), each of its nodes v an option o = (v, t, X) with X in T(v, t), and y = ceil(s/d)
+micro-batches are in flight in it, where s sums the data-parallel degrees of this and all later stages.
 
 Exact for the instance as declared: any number of TMPCs, weights and volumes that differ between them, any degrees,
 several sources and sinks, "at most" and "exactly" N. Costs are rounded down and byte limits never tightened
 (`solvers.scaling`), so the bound holds; a plan that only rounding let through is cut off and the search goes on.
 
-Source: this project; the problem is Piper's, section 3.6. Symbols as in `assignment`; T is the slowest stage's time,
-s the sum of data-parallel degrees from a stage on, y = ceil(s/d) the micro-batches a stage has in flight.
+Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """
 
 from __future__ import annotations
@@ -34,10 +37,11 @@ _weighted = cp_model.LinearExpr.weighted_sum
 class Model(cpsat.Runnable):
     """The model and its variables; Booleans unless said otherwise.
 
-    ``degrees[j, t, d]``: stage position j is used with these degrees. ``splits[j, t]``, ``copies[j, d]``: with either.
-    ``choice[o, j]``: option o (of ``terms.options``) runs at position j. ``holds[v, j]``: node v is there.
-    ``done[v, j]``: node v is at position j or before. ``in_flight[j, y]``: y micro-batches are in flight there.
-    ``outside[c, j]``: position j pays crossing c. ``s[j]`` and ``time`` (T in units of ``costs``) are integers.
+    ``degrees[j, t, d]``: position j has tensor-parallel degree t and data-parallel degree d. ``used[j]``: any;
+    ``has_t[j, t]``, ``has_d[j, d]``: this one. ``choice[o, j]``: option o (of ``Terms.options``) runs at position j.
+    ``holds[v, j]``: node v is there. ``done[v, j]``: node v is at position j or before. ``in_flight[j, y]``: position j
+    has y micro-batches in flight. ``paid[c, j]``: position j pays crossing c (of ``Terms.crossings``). Integers:
+    ``s[j]``, and ``time``, which is T in units of ``costs``.
     """
 
     def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
@@ -48,14 +52,14 @@ class Model(cpsat.Runnable):
         self.costs = cost_scale(terms.lower_bound, num_roundings, self.largest_sum(upper))
         self.sizes = _memory_scale(terms)
         self.upper = self.costs.ceil(upper)
-        self.time = self.model.new_int_var(0, self.upper, "time")
+        self._variables()
         self.model.minimize(self.time)
         self._degrees()
         self._nodes()
         for j in terms.stages:
             go_on(watch)
             self._memory(j)
-            self._crossings(j)
+            self._boundary(j)
             self._stage_time(j)
         if first is not None:
             for variable, value in self.values_of(first):
@@ -65,96 +69,126 @@ class Model(cpsat.Runnable):
         """What no expression of the model exceeds if T is at most ``upper``, both in the instance's time unit."""
         return _largest_row(self.terms, upper)
 
+    def numbers_in_flight(self) -> range:
+        """The numbers y of micro-batches that a position may have in flight."""
+        return range(1, self.terms.max_s + 1)
+
+    def _variables(self) -> None:
+        terms, new_bool, new_int = self.terms, self.model.new_bool_var, self.model.new_int_var
+        nodes, stages, options = terms.nodes, terms.stages, range(len(terms.options))
+        ts, flights, crossings = terms.instance.tp_degrees, self.numbers_in_flight(), range(len(terms.crossings))
+        self.time = new_int(0, self.upper, "time")
+        self.degrees = {(j, t, d): new_bool(f"degrees[{j},{t},{d}]") for j in stages for t, d in terms.configs}
+        self.has_t = {(j, t): new_bool(f"has_t[{j},{t}]") for j in stages for t in ts}
+        self.has_d = {(j, d): new_bool(f"has_d[{j},{d}]") for j in stages for d in terms.dp_degrees}
+        self.used = [new_bool(f"used[{j}]") for j in stages]
+        self.s = [new_int(0, terms.max_s, f"s[{j}]") for j in stages] + [self.model.new_constant(0)]
+        self.choice = {(o, j): new_bool(f"choice[{o},{j}]") for o in options for j in stages}
+        self.holds = {(v, j): new_bool(f"holds[{v},{j}]") for v in nodes for j in stages}
+        self.done = {(v, j): new_bool(f"done[{v},{j}]") for v in nodes for j in stages}
+        self.in_flight = {(j, y): new_bool(f"in_flight[{j},{y}]") for j in stages for y in flights}
+        self.paid = {(c, j): new_bool(f"paid[{c},{j}]") for j in stages for c in crossings}
+
     def _degrees(self) -> None:
+        """Degrees of the stages (section 3.1)."""
         cp, terms, instance = self.model, self.terms, self.terms.instance
-        self.degrees = {(j, t, d): cp.new_bool_var("") for j in terms.stages for t, d in terms.configs}
-        self.splits = {(j, t): cp.new_bool_var("") for j in terms.stages for t in instance.tp_degrees}
-        self.copies = {(j, d): cp.new_bool_var("") for j in terms.stages for d in terms.dp_degrees}
-        self.used = [cp.new_bool_var("") for _ in terms.stages]
-        self.s = [cp.new_int_var(0, terms.max_s, "") for _ in terms.stages] + [cp.new_constant(0)]
         for j in terms.stages:
             own = {(t, d): self.degrees[j, t, d] for t, d in terms.configs}
-            # A used position has one pair of degrees.
-            cp.add_exactly_one([*own.values(), ~self.used[j]])
+            # A stage has one degree of tensor parallelism and one of data parallelism, an unused position has none.
+            cp.add_exactly_one([*own.values(), ~self.used[j]]).with_name(f"one_pair_of_degrees[{j}]")
             for t in instance.tp_degrees:
-                cp.add(_sum([var for (tp, _), var in own.items() if tp == t]) == self.splits[j, t])
+                at_t = [var for (tp, _), var in own.items() if tp == t]
+                cp.add(_sum(at_t) == self.has_t[j, t]).with_name(f"tp_degree[{j},{t}]")
             for d in terms.dp_degrees:
-                cp.add(_sum([var for (_, dp), var in own.items() if dp == d]) == self.copies[j, d])
-            # s is the suffix sum of the data-parallel degrees.
-            cp.add(self.s[j] == self.s[j + 1] + _weighted(list(own.values()), [d for _, d in own]))
+                at_d = [var for (_, dp), var in own.items() if dp == d]
+                cp.add(_sum(at_d) == self.has_d[j, d]).with_name(f"dp_degree[{j},{d}]")
+            # s is the suffix sum of the data-parallel degrees:  s_j = d_j + s_(j+1)
+            d_j = _weighted(list(own.values()), [d for _, d in own])
+            cp.add(self.s[j] == self.s[j + 1] + d_j).with_name(f"suffix_sum[{j}]")
             # Unused positions come last.
             if j:
-                cp.add_implication(self.used[j], self.used[j - 1])
-        # The stages take at most K devices, and their degrees sum to N where that is asked for.
+                cp.add_implication(self.used[j], self.used[j - 1]).with_name(f"unused_last[{j}]")
+
+        # The stages take disjoint sets of d t devices:  sum over i of d_i t_i <= K
         taken = [(var, t * d) for (_, t, d), var in self.degrees.items()]
-        cp.add(_weighted([var for var, _ in taken], [size for _, size in taken]) <= instance.num_devices)
+        cp.add(_weighted(*_columns(taken)) <= instance.num_devices).with_name("devices")
+
+        # Their data-parallel degrees sum to at most N, which no s exceeds, or exactly N.
         if instance.exactly:
-            cp.add(self.s[0] == instance.num_microbatches)
+            cp.add(self.s[0] == instance.num_microbatches).with_name("microbatches")
 
     def _nodes(self) -> None:
+        """Nodes of the stages and their TMPCs (sections 3.1 and 3.3)."""
         cp, terms = self.model, self.terms
-        self.choice = {(o, j): cp.new_bool_var("") for o in range(len(terms.options)) for j in terms.stages}
-        self.holds = {(v, j): cp.new_bool_var("") for v in terms.nodes for j in terms.stages}
-        self.done = {(v, j): cp.new_bool_var("") for v in terms.nodes for j in terms.stages}
         for v in terms.nodes:
-            # Every node runs once, with one TMPC.
-            cp.add_exactly_one([self.choice[o, j] for o in terms.of_node[v] for j in terms.stages])
+            # Every node is in exactly one stage, with one TMPC:  sum over o of v, j of choice[o, j] = 1
+            cp.add_exactly_one([self.choice[o, j] for o in terms.of_node[v] for j in terms.stages]).with_name(
+                f"one_place[{v}]"
+            )
             for j in terms.stages:
-                cp.add(_sum([self.choice[o, j] for o in terms.of_node[v]]) == self.holds[v, j])
+                runs = _sum([self.choice[o, j] for o in terms.of_node[v]])
+                cp.add(runs == self.holds[v, j]).with_name(f"held[{v},{j}]")
                 before = self.done[v, j - 1] if j else 0
-                cp.add(self.done[v, j] == before + self.holds[v, j])
+                cp.add(self.done[v, j] == before + self.holds[v, j]).with_name(f"done_so_far[{v},{j}]")
+
+        # All nodes of a stage have its degree of tensor parallelism: X(v) in T(v, t).
         for (o, j), var in self.choice.items():
-            # A TMPC runs at its own tensor-parallel degree.
-            cp.add_implication(var, self.splits[j, terms.options[o].tp_degree])
+            has_t = self.has_t[j, terms.options[o].tp_degree]
+            cp.add_implication(var, has_t).with_name(f"one_tp_degree[{o},{j}]")
+
+        # Stages are contiguous and consecutive: no edge (u, v) runs backwards, where v is done, so is u.
         for u, v in terms.instance.edge_indices:
-            # No edge runs backwards.
             for j in terms.stages:
-                cp.add_implication(self.done[v, j], self.done[u, j])
+                cp.add_implication(self.done[v, j], self.done[u, j]).with_name(f"forward[{u},{v},{j}]")
+
+        # A stage holds a node.
         for j in terms.stages:
-            # A used position holds a node.
-            cp.add_bool_or([*(self.holds[v, j] for v in terms.nodes), ~self.used[j]])
+            held = [self.holds[v, j] for v in terms.nodes]
+            cp.add_bool_or([*held, ~self.used[j]]).with_name(f"not_empty[{j}]")
 
     def _memory(self, j: int) -> None:
-        """y = ceil(s/d) micro-batches are in flight, and the bytes of a stage fit on each of its devices."""
+        """Memory of a stage (section 3.5)."""
         cp, terms = self.model, self.terms
-        own = [(self.copies[j, d], d) for d in terms.dp_degrees]
-        if j == 0:
-            self.in_flight = {(i, y): cp.new_bool_var("") for i in terms.stages for y in range(1, terms.max_s + 1)}
-        flights = {y: self.in_flight[j, y] for y in range(1, terms.max_s + 1)}
-        cp.add_exactly_one([*flights.values(), ~self.used[j]])
+        flights = {y: self.in_flight[j, y] for y in self.numbers_in_flight()}
+        # A stage has one number y of micro-batches in flight, an unused position has none.
+        cp.add_exactly_one([*flights.values(), ~self.used[j]]).with_name(f"one_number_in_flight[{j}]")
+        has_d = [self.has_d[j, d] for d in terms.dp_degrees]
         limit = self.sizes.floor(terms.memory_limit)
         for y, flying in flights.items():
-            enough = _weighted([var for var, _ in own], [y * d for _, d in own])
-            short = _weighted([var for var, _ in own], [(y - 1) * d for _, d in own])
-            cp.add(self.s[j] <= enough).only_enforce_if(flying)
-            cp.add(self.s[j] >= short + 1).only_enforce_if(flying)
+            # It is ceil(s/d):  (y - 1) d < s <= y d
+            y_d = _weighted(has_d, [y * d for d in terms.dp_degrees])
+            one_less = _weighted(has_d, [(y - 1) * d for d in terms.dp_degrees])
+            cp.add(self.s[j] <= y_d).only_enforce_if(flying).with_name(f"enough_in_flight[{j},{y}]")
+            cp.add(self.s[j] >= one_less + 1).only_enforce_if(flying).with_name(f"no_more_in_flight[{j},{y}]")
+            # mem = sum over v of (X(v).a y + X(v).b) <= M
             if self.sizes.floor(terms.largest_memory(y)) > limit:
                 sizes = [self.sizes.floor(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) for o in terms.options]
-                cp.add(_weighted(self._choices(j), sizes) <= limit).only_enforce_if(flying)
+                mem = _weighted(self._choices(j), sizes)
+                cp.add(mem <= limit).only_enforce_if(flying).with_name(f"memory[{j},{y}]")
 
-    def _crossings(self, j: int) -> None:
-        """A crossing is paid where its payer runs with one of its options and the neighbour does not run."""
-        if j == 0:
-            self.outside: dict[tuple[int, int], Any] = {}
+    def _boundary(self, j: int) -> None:
+        """Which communication costs c, c^fw and c^bw a stage pays (section 4)."""
+        # The edges of delta^-(S) and delta^+(S) are paid by their end in S: position j pays crossing c where its payer
+        # runs with one of its options, and its neighbour does not run.
         for c, crossing in enumerate(self.terms.crossings):
-            paid = self.model.new_bool_var("")
-            self.outside[c, j] = paid
             runs = _sum([self.choice[o, j] for o in crossing.options])
-            self.model.add(paid + self.holds[crossing.other, j] >= runs)
+            self.model.add(self.paid[c, j] + self.holds[crossing.other, j] >= runs).with_name(f"boundary[{c},{j}]")
 
     def _stage_time(self, j: int) -> None:
-        """Compute, boundary and synchronisation, times d, are at most d T; device-time is at most t d T."""
+        """T is at least the Time-Per-Sample of a stage (sections 3.2 and 4)."""
         cp, terms, floor = self.model, self.terms, self.costs.floor
-        crossings = [(self.outside[c, j], floor(crossing.time)) for c, crossing in enumerate(terms.crossings)]
+        paid = [(self.paid[c, j], floor(crossing.time)) for c, crossing in enumerate(terms.crossings)]
+        # compute + comm / B <= T, times d, if the stage has data-parallel degree d:
+        #     sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + 4 (d-1)/(d B) sum of X.w <= d T
         for d in terms.dp_degrees:
             costs = [floor(o.tmpc.time + terms.resync(d) * o.tmpc.weight_bytes) for o in terms.options]
-            total = _weighted(
-                [*self._choices(j), *(var for var, _ in crossings)], [*costs, *(cost for _, cost in crossings)]
-            )
-            cp.add(total <= d * self.time).only_enforce_if(self.copies[j, d])
+            total = _weighted(*_columns([*zip(self._choices(j), costs, strict=True), *paid]))
+            cp.add(total <= d * self.time).only_enforce_if(self.has_d[j, d]).with_name(f"stage_time[{j},{d}]")
+
+        # Implied: a stage has t d devices for T each, and T is at most `upper`:  sum of t X.p <= t d T
         work = _weighted(self._choices(j), [floor(terms.work(o)) for o in range(len(terms.options))])
         own = [(self.degrees[j, t, d], t * d * self.upper) for t, d in terms.configs]
-        cp.add(work <= _weighted([var for var, _ in own], [most for _, most in own]))
+        cp.add(work <= _weighted(*_columns(own))).with_name(f"device_time[{j}]")
 
     def _choices(self, j: int) -> list[Any]:
         return [self.choice[o, j] for o in range(len(self.terms.options))]
@@ -194,7 +228,11 @@ class Model(cpsat.Runnable):
         options = self.terms.chosen(StagePlan((stage,)))[0].options
         for (j, y), flying in self.in_flight.items():
             if y >= in_flight:
-                self.model.add_bool_or([~flying, *(~self.choice[o, j] for o in options)])
+                self.forbid([~flying, *(~self.choice[o, j] for o in options)])
+
+    def forbid(self, decided: list[Any]) -> None:
+        """At least one of these literals holds."""
+        self.model.add_bool_or(decided).with_name(f"forbidden[{len(self.model.proto.constraints)}]")
 
 
 def build(instance: StageInstance, first: StagePlan | None = None, watch: Watch | None = None) -> Model:
@@ -219,6 +257,10 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         return Model(terms, first_plan(terms, watch), watch)
 
     return prove(instance, model, limits, watch)
+
+
+def _columns(terms: list[tuple[Any, int]]) -> tuple[list[Any], list[int]]:
+    return [var for var, _ in terms], [factor for _, factor in terms]
 
 
 def _largest_row(terms: Terms, upper: float) -> float:

@@ -25,9 +25,8 @@ LOOKED_AT = 8
 
 #: Models whose rows have no names yet.
 UNNAMED = {
-    "stage_partitioning": ("cpsat", "milp-columns"),
+    "stage_partitioning": ("milp-columns",),
     "hierarchical_partitioning": ("cpsat",),
-    "flushed_partitioning": ("cpsat",),
     "tmpc_knapsack": ("cpsat",),
     "operator_partitioning": ("cpsat", "milp"),
     "layer_assignment": ("cpsat", "milp"),
