@@ -1,89 +1,85 @@
-"""Operator partitioning for CP-SAT: the assignment model of assignment.py in integers."""
+"""Operator partitioning for CP-SAT: operators assigned to stages (`models.assignment`), and what the stages take."""
 
 from __future__ import annotations
-
-import math
-from dataclasses import dataclass
-from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
 from formulations.operator_partitioning.costs import load_bound
-from formulations.operator_partitioning.models import assignment
-from formulations.operator_partitioning.models.assignment import Column
+from formulations.operator_partitioning.models.assignment import largest_load
+from formulations.operator_partitioning.models.partition import Partition, whole_sum
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Prover, Watch
-from solvers.scaling import Scale, cost_scale, size_scale
+from solvers.scaling import Scale, cost_scale
 
 
-@dataclass
-class CpsatModel(cpsat.Runnable):
-    """The model, its Booleans by column, the slowest stage over its replicas (``slowest``), and its unit."""
+class CpsatModel(cpsat.Runnable, Partition):
+    """A partition and the slowest stage over its replicas (``slowest``), in units of ``scale``."""
 
-    instance: OperatorInstance
-    model: cp_model.CpModel
-    columns: dict[Column, Any]
-    slowest: Any
     scale: Scale
 
-    def chosen(self, values: Any) -> list[Column]:
-        """The columns that are 1."""
-        return [name for name, variable in self.columns.items() if values[variable]]
+    def __init__(self, instance: OperatorInstance) -> None:
+        super().__init__(instance, cp_model.CpModel())
+        self.takes = self.booleans("takes", self.taking)
+        self.leaves = self.booleans("leaves", self.leaving)
+        self.sends = self.booleans("sends", self.sending)
+        self._communication()
+        self._times()
+        self.model.minimize(self.slowest)
 
-    def decode(self, values: Any) -> OperatorPlan:
-        """The plan of a solution."""
-        return assignment.plan_of(self.instance, self.chosen(values))
+    def _communication(self) -> None:
+        """M(s, s') of Equations 1 and 3; nothing but load keeps these variables down, so they need no upper rows."""
+        model, holds, tensors = self.model, self.holds, self.instance.tensors
+        # A stage that runs a target of a tensor, and not its source, receives it.
+        for t, s in self.taking:
+            for target in tensors[t].targets:
+                needed = holds[target, s] - holds[tensors[t].source, s]
+                model.add(self.takes[t, s] >= needed).with_name(f"received[{t},{target},{s}]")
+
+        # A tensor of one target leaves if its source is here and its target is not.
+        for t, s in self.leaving:
+            elsewhere = holds[tensors[t].source, s] - holds[tensors[t].targets[0], s]
+            model.add(self.leaves[t, s] >= elsewhere).with_name(f"left[{t},{s}]")
+
+        # A tensor of several is sent from the stage of its source to every stage that takes it.
+        for t, s, q in self.sending:
+            crosses = holds[tensors[t].source, s] + self.takes[t, q] - 1
+            model.add(self.sends[t, s, q] >= crosses).with_name(f"sent[{t},{s},{q}]")
+
+    def _times(self) -> None:
+        """The slowest stage is at least as slow as every stage (Equation 1)."""
+        instance, model = self.instance, self.model
+        times = [self.seconds_of(s, self.takes, self.leaves, self.sends) for s in self.stages]
+        devices, top = instance.num_devices or 0, largest_load(instance)
+        roundings = max(map(len, times), default=1) + devices
+        self.scale = cost_scale(load_bound(instance), roundings, top * (1 + devices))
+        self.slowest = model.new_int_var(0, self.scale.ceil(top), "slowest")
+        for s in self.stages:
+            time = whole_sum(times[s], self.scale)
+            if not self.free:
+                # All stages have R replicas, so that is left to the objective:  t(s) <= slowest
+                model.add(time <= self.slowest).with_name(f"stage_time[{s}]")
+                continue
+            # t(s) <= r slowest  if the stage has r replicas.
+            for r in self.numbers():
+                if r:
+                    row = model.add(time <= r * self.slowest).only_enforce_if(self.replicas[s, r])
+                    row.with_name(f"stage_time[{s},{r}]")
 
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        free = self.instance.num_devices is not None
-        units = cpsat.whole(bound) - free  # the slowest stage is whole, a load over its replicas need not be
-        seconds = self.scale.restore(units) / (1 if free else self.instance.replicas)
+        units = cpsat.whole(bound) - self.free  # the slowest stage is whole, a load over its replicas need not be
+        seconds = self.scale.restore(units) / (1 if self.free else self.instance.replicas)
         return max(0.0, seconds * (1 - 1e-14))
-
-    def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
-        """Not this assignment, nor any as large."""
-        row = assignment.smaller(self.instance, self.chosen(values))
-        self.model.add(_sum(self.columns, {name: int(factor) for name, factor in row.terms.items()}) <= int(row.limit))
 
 
 def build(instance: OperatorInstance) -> CpsatModel:
-    """The model; costs are rounded down to units, sizes and limits too."""
-    rows = assignment.build(instance)
-    model = cp_model.CpModel()
-    columns = {name: model.new_bool_var("_".join(map(str, name))) for name in rows.columns}
-    for choice in rows.choices:
-        model.add_exactly_one([columns[name] for name in choice])
-    for row in rows.counts:
-        model.add(_sum(columns, {name: int(factor) for name, factor in row.terms.items()}) <= int(row.limit))
-    for row in rows.sizes:
-        sizes = [abs(value) for value in row.terms.values()]
-        unit = size_scale([*sizes, row.limit], max(row.limit, max(sizes, default=0.0)), math.fsum(sizes))
-        terms = {name: unit.floor(value) for name, value in row.terms.items()}
-        model.add(_sum(columns, terms) <= unit.ceil(row.limit))
-    free = instance.num_devices is not None
-    terms_each = max((len(load) for load in rows.loads), default=1) + (instance.num_devices or 0)
-    top = assignment.largest_load(instance)
-    scale = cost_scale(load_bound(instance), terms_each, top * (1 + (instance.num_devices or 0)))
-    slowest = model.new_int_var(0, scale.ceil(top), "slowest")
-    for s, load in enumerate(rows.loads):
-        cost = _sum(columns, {name: scale.floor(value) for name, value in load.items()})
-        if not free:
-            model.add(cost <= slowest)
-            continue
-        for name, count in assignment.replica_counts(instance, s):
-            model.add(cost <= count * slowest).only_enforce_if(columns[name])
-    model.minimize(slowest)
-    return CpsatModel(instance, model, columns, slowest, scale)
-
-
-def _sum(columns: dict[Column, Any], terms: dict[Column, int]) -> Any:
-    return cp_model.LinearExpr.weighted_sum([columns[name] for name in terms], list(terms.values()))
+    """The model; costs are rounded down to units, sizes down and limits up."""
+    return CpsatModel(instance)
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

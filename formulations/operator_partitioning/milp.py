@@ -1,54 +1,207 @@
-"""Operator partitioning as a MILP (Pyomo, HiGHS): the assignment model of assignment.py."""
+"""Operator partitioning as a MILP (Pyomo, HiGHS): the sentences of CP-SAT's model (`models.assignment`), scaled."""
+
+# mypy: disallow_untyped_calls=False
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
-from formulations.operator_partitioning.models import assignment
-from formulations.operator_partitioning.models.assignment import Column, Row
+from formulations.operator_partitioning.models.assignment import Assignment, largest_load
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
 from instances.operator_partitioning import OperatorInstance
 from solvers import milp
+from solvers.milp import weighted_sum
 from solvers.outcome import Limits, Watch
 
 #: Room in rows of sizes, in the model's units, for what HiGHS drops; what it lets through is cut off.
 _SPARE = 1e-6
 
 
-@dataclass
-class MilpModel(milp.Runnable):
-    """``model.chosen[column number]``; the objective is the slowest stage over its replicas in units of ``unit``."""
+class MilpModel(milp.Runnable, Assignment):
+    """A partition and the slowest stage over its replicas (``model.slowest``), in units of ``unit`` seconds."""
 
-    instance: OperatorInstance
-    model: Any
-    names: list[Column]
-    unit: float
-    replicas: int
     options = milp.TIGHT
 
-    def chosen(self, values: Any) -> list[Column]:
-        """The columns that are 1."""
-        return [name for number, name in enumerate(self.names) if values[self.model.chosen[number]] > 0.5]
+    def __init__(self, instance: OperatorInstance, known: float | None) -> None:
+        super().__init__(instance)
+        replicas = 1 if self.free else instance.replicas
+        top = largest_load(instance)
+        self.unit = (known * replicas if known else top) / milp.NATURAL or 1.0
+        #: No load of interest is larger, in seconds.
+        self.top = top
+        if known:
+            self.top = min(top, known * (instance.num_devices or replicas) * (1 + milp.ROOM))
+        self.model = self._variables()
+        self.holds, self.replicas = self.model.holds, self.model.replicas
+        self.keeps, self.awaited = self.model.keeps, self.model.awaited
+        self._operators()
+        self._used()
+        if self.free:
+            self._replicas()
+        self._memory()
+        self._communication()
+        self._times()
+        self.model.objective = pyo.Objective(expr=self.model.slowest)
+        #: What is cut off while the model runs.
+        self.model.forbidden = pyo.ConstraintList()
 
-    def decode(self, values: Any) -> OperatorPlan:
-        """The plan of a solution."""
-        return assignment.plan_of(self.instance, self.chosen(values))
+    def _variables(self) -> Any:
+        model = pyo.ConcreteModel()
+        model.holds = pyo.Var(self.operators, self.stages, domain=pyo.Binary)
+        model.done = pyo.Var(self.operators, self.stages[:-1], domain=pyo.Binary)
+        model.replicas = pyo.Var(self.stages, self.numbers() if self.free else (), domain=pyo.Binary)
+        model.takes = pyo.Var(self.taking, domain=pyo.Binary)
+        model.leaves = pyo.Var(self.leaving, domain=pyo.Binary)
+        model.sends = pyo.Var(self.sending, domain=pyo.Binary)
+        model.keeps = pyo.Var(self.keeping, domain=pyo.Binary)
+        model.awaited = pyo.Var(list(self.awaiting), domain=pyo.Binary)
+        model.slowest = pyo.Var(bounds=(0, None))
+        return model
+
+    def _members(self, s: int) -> Any:
+        """How many operators stage s holds."""
+        return weighted_sum((1.0, self.model.holds[v, s]) for v in self.operators)
+
+    def _operators(self) -> None:
+        model = self.model
+
+        # Every operator is in one stage.
+        def one_stage(m: Any, v: int) -> Any:
+            return weighted_sum((1.0, m.holds[v, s]) for s in self.stages) == 1
+
+        model.one_stage = pyo.Constraint(self.operators, rule=one_stage)
+
+        # It is done from that stage on, and at last:  done(v, s) = done(v, s - 1) + holds(v, s),  done(v, S - 1) = 1
+        def counted(m: Any, v: int, s: int) -> Any:
+            before = m.done[v, s - 1] if s else 0.0
+            return (m.done[v, s] if s < self.last else 1.0) == before + m.holds[v, s]
+
+        model.counted = pyo.Constraint(self.operators, self.stages if self.last else (), rule=counted)
+
+        # A stage comes after those that feed it: where v is done, so is every u that feeds it.
+        def order(m: Any, u: int, v: int, s: int) -> Any:
+            return m.done[v, s] <= m.done[u, s]
+
+        model.order = pyo.Constraint(list(self.instance.edges), self.stages[:-1], rule=order)
+
+    def _used(self) -> None:
+        if not self.instance.at_most:
+            # No stage is empty.
+            self.model.not_empty = pyo.Constraint(self.stages, rule=lambda _, s: self._members(s) >= 1)
+            return
+
+        # Behind a stage that is used, none is empty.
+        def empty_first(m: Any, v: int, s: int) -> Any:
+            return m.holds[v, s] <= self._members(s + 1)
+
+        self.model.empty_first = pyo.Constraint(self.operators, self.stages[:-1], rule=empty_first)
+
+    def _replicas(self) -> None:
+        model, numbers = self.model, self.numbers()
+
+        # Every stage has a number of replicas, and one that is used has some.
+        def one_number(m: Any, s: int) -> Any:
+            return weighted_sum((1.0, m.replicas[s, r]) for r in numbers) == 1
+
+        def some_replica(m: Any, v: int, s: int) -> Any:
+            return m.holds[v, s] + m.replicas[s, 0] <= 1
+
+        model.one_number = pyo.Constraint(self.stages, rule=one_number)
+        if self.instance.at_most:
+            model.some_replica = pyo.Constraint(self.operators, self.stages, rule=some_replica)
+
+        # Together they use no more than the devices.
+        used = weighted_sum((r, model.replicas[s, r]) for s in self.stages for r in numbers if r)
+        model.devices = pyo.Constraint(expr=used <= self.instance.num_devices)
+
+    def _memory(self) -> None:
+        model = self.model
+
+        # A stage keeps what comes from outside: the outputs of operators that are not in it, yet feed one that is.
+        def kept(m: Any, v: int, w: int, s: int) -> Any:
+            return m.keeps[v, s] >= m.holds[w, s] - m.holds[v, s]
+
+        model.kept = pyo.Constraint([(v, w, s) for v, s in self.keeping for w in self.after[v]], rule=kept)
+
+        # An output is awaited as long as one of the stage's operators that it feeds, from the k-th on, is to come.
+        def alive(m: Any, v: int, k: int, s: int) -> Any:
+            return m.awaited[v, k, s] >= m.holds[v, s] + m.holds[self.awaiting[v, k, s], s] - 1
+
+        def until(m: Any, v: int, k: int, s: int) -> Any:
+            return m.awaited[v, k, s] <= m.awaited[v, k - 1, s]
+
+        model.alive = pyo.Constraint(list(self.awaiting), rule=alive)
+        model.until = pyo.Constraint([(v, k, s) for v, k, s in self.awaiting if k], rule=until)
+
+        # Every stage fits its memory, whichever operator runs; each row is scaled by its largest number.
+        rows = {(s, v): (terms, room) for s in self.stages for v, terms, room in self.bytes_of(s)}
+
+        def memory(_: Any, s: int, v: int) -> Any:
+            terms, room = rows[s, v]
+            if not any(size for size, _ in terms):
+                return pyo.Constraint.Skip
+            unit = max(abs(room), *(abs(size) for size, _ in terms)) / milp.NATURAL or 1.0
+            return weighted_sum((size / unit, each) for size, each in terms) <= room / unit + _SPARE
+
+        model.memory = pyo.Constraint(list(rows), rule=memory)
+
+    def _communication(self) -> None:
+        """M(s, s') of Equations 1 and 3; nothing but load keeps these variables down, so they need no upper rows."""
+        model, tensors = self.model, self.instance.tensors
+
+        # A stage that runs a target of a tensor, and not its source, receives it.
+        def received(m: Any, t: int, target: int, s: int) -> Any:
+            return m.takes[t, s] >= m.holds[target, s] - m.holds[tensors[t].source, s]
+
+        targets = [(t, target, s) for t, s in self.taking for target in tensors[t].targets]
+        model.received = pyo.Constraint(targets, rule=received)
+
+        # A tensor of one target leaves if its source is here and its target is not.
+        def left(m: Any, t: int, s: int) -> Any:
+            return m.leaves[t, s] >= m.holds[tensors[t].source, s] - m.holds[tensors[t].targets[0], s]
+
+        model.left = pyo.Constraint(self.leaving, rule=left)
+
+        # A tensor of several is sent from the stage of its source to every stage that takes it.
+        def sent(m: Any, t: int, s: int, q: int) -> Any:
+            return m.sends[t, s, q] >= m.holds[tensors[t].source, s] + m.takes[t, q] - 1
+
+        model.sent = pyo.Constraint(self.sending, rule=sent)
+
+    def _times(self) -> None:
+        """The slowest stage is at least as slow as every stage (Equation 1)."""
+        model = self.model
+
+        def time(s: int) -> Any:
+            terms = self.seconds_of(s, model.takes, model.leaves, model.sends)
+            return weighted_sum((min(seconds, 2 * self.top) / self.unit, each) for seconds, each in terms)
+
+        if not self.free:
+            # All stages have R replicas, so that is left to the objective:  t(s) <= slowest
+            model.stage_time = pyo.Constraint(self.stages, rule=lambda m, s: time(s) <= m.slowest)
+            return
+
+        # t(s) <= r slowest  if the stage has r replicas.
+        # Big-M: no load of interest is above the largest one, so without r replicas the row says nothing.
+        def stage_time(m: Any, s: int, r: int) -> Any:
+            return time(s) <= r * m.slowest + self.top / self.unit * (1 - m.replicas[s, r])
+
+        model.stage_time = pyo.Constraint(self.stages, [r for r in self.numbers() if r], rule=stage_time)
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound, to_scale=True) * self.unit / self.replicas
+        replicas = 1 if self.free else self.instance.replicas
+        return milp.trusted(bound, to_scale=True) * self.unit / replicas
 
     def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
-        """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any as large."""
-        numbers = {name: number for number, name in enumerate(self.names)}
-        row = assignment.smaller(self.instance, self.chosen(values))
-        self.model.rows.add(pyo.quicksum(self.model.chosen[numbers[name]] for name in row.terms) <= row.limit)
+        """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any no smaller."""
+        variables, parts = self.no_smaller(values)
+        self.model.forbidden.add(weighted_sum((1.0, each) for each in variables) <= parts - 1)
 
 
 def build(instance: OperatorInstance, known: float | None = None) -> MilpModel:
@@ -56,46 +209,7 @@ def build(instance: OperatorInstance, known: float | None = None) -> MilpModel:
 
     A load that no plan as fast as the known one has counts as no larger.
     """
-    rows = assignment.build(instance)
-    names = list(rows.columns)
-    place = {name: number for number, name in enumerate(names)}
-    free = instance.num_devices is not None
-    replicas = 1 if free else instance.replicas
-    top = assignment.largest_load(instance)
-    unit = (known * replicas if known else top) / milp.NATURAL or 1.0
-    if known:
-        top = min(top, known * (instance.num_devices or replicas) * (1 + milp.ROOM))
-    model = pyo.ConcreteModel()
-    model.chosen = pyo.Var(range(len(names)), domain=pyo.Binary)
-    model.slowest = pyo.Var(bounds=(0, None))
-    model.rows = pyo.ConstraintList()
-
-    def total(terms: Any, scale: float = 1.0) -> Any:
-        return pyo.quicksum(value / scale * model.chosen[place[name]] for name, value in terms.items())
-
-    for choice in rows.choices:
-        model.rows.add(pyo.quicksum(model.chosen[place[name]] for name in choice) == 1)
-    for row in rows.counts:
-        model.rows.add(total(row.terms) <= row.limit)
-    for row in rows.sizes:
-        if any(row.terms.values()):
-            scale = _scale(row)
-            model.rows.add(total(row.terms, scale) <= row.limit / scale + _SPARE)
-    for s, load in enumerate(rows.loads):
-        load = {name: min(seconds, 2 * top) for name, seconds in load.items()}
-        if not free:
-            model.rows.add(total(load, unit) <= model.slowest)
-            continue
-        for name, count in assignment.replica_counts(instance, s):
-            # No load is above the largest one, so without this number of replicas the row says nothing.
-            slack = top / unit * (1 - model.chosen[place[name]])
-            model.rows.add(total(load, unit) <= count * model.slowest + slack)
-    model.objective = pyo.Objective(expr=model.slowest)
-    return MilpModel(instance, model, names, unit, replicas)
-
-
-def _scale(row: Row) -> float:
-    return max(abs(value) for value in (*row.terms.values(), row.limit)) / milp.NATURAL or 1.0
+    return MilpModel(instance, known)
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

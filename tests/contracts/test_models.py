@@ -28,11 +28,10 @@ UNNAMED = {
     "stage_partitioning": ("milp-columns",),
     "hierarchical_partitioning": ("cpsat",),
     "tmpc_knapsack": ("cpsat",),
-    "operator_partitioning": ("cpsat", "milp"),
     "layer_assignment": ("cpsat", "milp"),
     "mesh_tiling": ("cpsat", "milp"),
     "device_mapping": ("cpsat", "exact"),
-    "pipeline_placement": ("joint",),
+    "pipeline_placement": ("joint",),  # one phase after the other first: device mapping
 }
 
 

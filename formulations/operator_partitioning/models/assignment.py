@@ -1,227 +1,154 @@
-"""The assignment model as rows of numbers, which cpsat.py and milp.py hand to their solvers.
+"""Operators assigned to stages: what both solvers' models decide, what their sums are made of, how a solution is read.
 
-Binary columns: ``x[v, s]`` operator v is in stage s; ``y[v, s]`` it is in stage s or an earlier one; ``take[t, s]``
-stage s receives tensor t; ``send[t, s]`` stage s sends it (or ``send[t, s, q]``: to stage q, where t has several
-targets); ``enter[v, s]`` stage s keeps the output of v as an input; ``live[v, k, s]`` the output of v, in stage s, is
-still awaited by its k-th successor or a later one; ``many[s, r]`` stage s has r replicas. Stages may be empty only with
-``at_most``, and then the first are: positions from the end stay true.
+Binary variables of every model; stages are s = 0, 1, ..., S - 1 from the input side on::
+
+    holds[v, s]       operator v is in stage s
+    done[v, s]        operator v is in stage s or an earlier one; not of the last stage
+    takes[t, s]       stage s receives tensor t from an earlier one
+    leaves[t, s]      stage s sends tensor t, which has one target
+    sends[t, s, q]    stage s sends tensor t, which has several targets, to stage q
+    replicas[s, r]    stage s has r replicas; where their number is free
+    keeps[v, s]       stage s keeps the output of v, an operator of an earlier stage, as an input; for training
+    awaited[v, k, s]  the output of v, in stage s, is awaited by its k-th successor there or by a later one; for
+                      recomputation
+
+Stages may be empty only with ``at_most``, and then the first are: positions from the end stay true.
+
+Source: this project; the objective is Parmesan's, Equations 1 and 3.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from formulations.operator_partitioning.problem import OperatorPlan
 from instances.graph import adjacency
-from instances.operator_partitioning import OperatorInstance
+from instances.operator_partitioning import OperatorInstance, TrainingMemory
 
-Column = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Row:
-    """``sum of terms <= limit``; counted terms are small integers, others bytes or seconds."""
-
-    terms: Mapping[Column, float]
-    limit: float
+#: A sum of variables with their factors.
+Terms = Sequence[tuple[float, Any]]
 
 
-@dataclass
-class Model:
-    """Columns, rows of counts, rows of bytes, and for each stage its seconds: ``loads[s] <= replicas of s times T``."""
+class Assignment:
+    """The variables of a model of an instance with a given S, by their indices; ``holds`` and ``replicas`` decide."""
 
-    columns: dict[Column, None] = field(default_factory=dict)
-    counts: list[Row] = field(default_factory=list)
-    sizes: list[Row] = field(default_factory=list)
-    loads: list[dict[Column, float]] = field(default_factory=list)
-    choices: list[tuple[Column, ...]] = field(default_factory=list)
+    holds: Any
+    replicas: Any
+    keeps: Any
+    awaited: Any
 
-    def column(self, *name: Any) -> Column:
-        """A binary column of that name."""
-        self.columns.setdefault(name)
-        return name
-
-
-def build(instance: OperatorInstance) -> Model:
-    """The model of an instance with a given S."""
-    assert instance.num_stages is not None
-    model = Model()
-    stages, n = instance.num_stages, len(instance.operators)
-    model.loads = [
-        {("x", v, s): instance.operators[v].compute_s for v in range(n) if instance.operators[v].compute_s}
-        for s in range(stages)
-    ]
-    _assign(model, instance, stages, n)
-    _communicate(model, instance, stages)
-    if instance.num_devices is not None:
-        _replicate(model, instance, stages)
-    if instance.memory_bytes is not None:
-        _fit(model, instance, stages, n)
-    return model
-
-
-def _assign(model: Model, instance: OperatorInstance, stages: int, n: int) -> None:
-    """Every operator is in one stage, and not before those that feed it."""
-    for v in range(n):
-        model.choices.append(tuple(model.column("x", v, s) for s in range(stages)))
-        for s in range(stages - 1):
-            # y counts x up from the first stage.
-            before: dict[Column, float] = {("y", v, s - 1): -1.0} if s else {}
-            _equal(model, {model.column("y", v, s): 1.0, ("x", v, s): -1.0, **before}, 0.0)
-        if stages > 1:
-            _equal(model, {("x", v, stages - 1): 1.0, ("y", v, stages - 2): 1.0}, 1.0)
-    for a, b in instance.edges:
-        for s in range(stages - 1):
-            model.counts.append(Row({("y", b, s): 1.0, ("y", a, s): -1.0}, 0.0))
-    if not instance.at_most:
-        # No stage is empty.
-        for s in range(stages):
-            model.counts.append(Row({("x", v, s): -1.0 for v in range(n)}, -1.0))
-        return
-    for s in range(stages - 1):
-        # Behind a stage that is used, none is empty.
-        for v in range(n):
-            model.counts.append(Row({("x", v, s): 1.0, **{("x", w, s + 1): -1.0 for w in range(n)}}, 0.0))
-
-
-def _equal(model: Model, terms: Mapping[Column, float], value: float) -> None:
-    model.counts.append(Row(terms, value))
-    model.counts.append(Row({column: -factor for column, factor in terms.items()}, -value))
-
-
-def _communicate(model: Model, instance: OperatorInstance, stages: int) -> None:
-    """What a stage sends and receives; nothing but load keeps these columns down, so they need no upper rows."""
-    for number, tensor in enumerate(instance.tensors):
-        seconds = tensor.volume_bytes / instance.bandwidth_bytes_per_s
-        if not seconds:
-            continue
-        source, several = tensor.source, len(tensor.targets) > 1
-        for s in range(1, stages):
-            take = model.column("take", number, s)
-            model.loads[s][take] = seconds
-            for target in tensor.targets:
-                model.counts.append(Row({("x", target, s): 1.0, ("x", source, s): -1.0, take: -1.0}, 0.0))
-        for s in range(stages - 1):
-            for q in range(s + 1, stages) if several else [None]:
-                send = model.column("send", number, s, q)
-                model.loads[s][send] = seconds
-                if q is None:
-                    # It leaves if its source is here and its target is not.
-                    model.counts.append(
-                        Row({("x", source, s): 1.0, ("x", tensor.targets[0], s): -1.0, send: -1.0}, 0.0)
-                    )
-                else:
-                    model.counts.append(Row({("x", source, s): 1.0, ("take", number, q): 1.0, send: -1.0}, 1.0))
-
-
-def _replicate(model: Model, instance: OperatorInstance, stages: int) -> None:
-    """Every stage has a number of replicas; together they use no more than the devices."""
-    devices = instance.num_devices or 0
-    most = devices if instance.at_most else devices - stages + 1
-    for s in range(stages):
-        model.choices.append(tuple(model.column("many", s, r) for r in range(0 if instance.at_most else 1, most + 1)))
-        if instance.at_most:
-            for v in range(len(instance.operators)):
-                model.counts.append(Row({("x", v, s): 1.0, ("many", s, 0): 1.0}, 1.0))
-    used: dict[Column, float] = {("many", s, r): float(r) for s in range(stages) for r in range(1, most + 1)}
-    model.counts.append(Row(used, float(devices)))
-
-
-def replica_counts(instance: OperatorInstance, stage: int) -> Iterable[tuple[Column, int]]:
-    """The columns of a stage's replicas, with their numbers (from 1 on)."""
-    devices, stages = instance.num_devices or 0, instance.num_stages or 1
-    most = devices if instance.at_most else devices - stages + 1
-    return [(("many", stage, r), r) for r in range(1, most + 1)]
-
-
-def _fit(model: Model, instance: OperatorInstance, stages: int, n: int) -> None:
-    """Every stage fits its memory."""
-    assert instance.memory_bytes is not None
-    training, operators = instance.training, instance.operators
-    copies = training.weight_copies if training else 0.0
-    after, _ = adjacency(n, instance.edges)
-    for s in range(stages):
-        base: dict[Column, float] = {
-            ("x", v, s): operators[v].memory_bytes + copies * operators[v].parameter_bytes for v in range(n)
+    def __init__(self, instance: OperatorInstance) -> None:
+        assert instance.num_stages is not None
+        self.instance = instance
+        self.operators = range(len(instance.operators))
+        self.stages = range(instance.num_stages)
+        self.last = instance.num_stages - 1
+        #: Whether the number of replicas is free.
+        self.free = instance.num_devices is not None
+        self.after, _ = adjacency(len(instance.operators), instance.edges)
+        #: The tensors that take time, and their seconds for one receiver.
+        self.seconds = {
+            t: tensor.volume_bytes / instance.bandwidth_bytes_per_s
+            for t, tensor in enumerate(instance.tensors)
+            if tensor.volume_bytes / instance.bandwidth_bytes_per_s
         }
-        room = instance.memory_bytes * (instance.replicas if instance.pooled_memory else 1)
-        if instance.num_devices is not None and instance.pooled_memory:
-            base |= {column: -instance.memory_bytes * count for column, count in replica_counts(instance, s)}
-            room = 0.0
+        self._single = [t for t in self.seconds if len(instance.tensors[t].targets) == 1]
+        self._several = [t for t in self.seconds if len(instance.tensors[t].targets) > 1]
+        self.taking = [(t, s) for t in self.seconds for s in self.stages[1:]]
+        self.leaving = [(t, s) for t in self._single for s in self.stages[:-1]]
+        self.sending = [(t, s, q) for t in self._several for s in self.stages[:-1] for q in self.stages[s + 1 :]]
+        #: Outputs that may be kept as inputs, and those that may be awaited, with the successor that awaits them.
+        trains = instance.training is not None and instance.memory_bytes is not None
+        recomputes = trains and (instance.training or TrainingMemory()).recompute
+        self._feeding = [v for v in self.operators if self.after[v] and trains]
+        self.keeping = [(v, s) for v in self._feeding for s in self.stages]
+        self.awaiting = {
+            (v, k, s): w for v in self._feeding if recomputes for k, w in enumerate(self.after[v]) for s in self.stages
+        }
+
+    def numbers(self) -> range:
+        """How many replicas a stage may have: one is left to each other stage; 0 and all where stages may be empty."""
+        devices, least = self.instance.num_devices or 0, 0 if self.instance.at_most else 1
+        return range(least, devices + 1 - least * self.last)
+
+    def seconds_of(self, s: int, takes: Any, leaves: Any, sends: Any) -> Terms:
+        """Equations 1 and 3: t(s) = sum of c_u(v) + sum over s' of (M(s, s') + M(s', s)) / B."""
+        compute = [(self.instance.operators[v].compute_s, self.holds[v, s]) for v in self.operators]
+        received = [(each, takes[t, s]) for t, each in self.seconds.items() if s]
+        left = [(self.seconds[t], leaves[t, s]) for t in self._single if s < self.last]
+        sent = [(self.seconds[t], sends[t, s, q]) for t in self._several for q in self.stages[s + 1 :]]
+        return [term for term in (*compute, *received, *left, *sent) if term[0]]
+
+    def bytes_of(self, s: int) -> Iterator[tuple[int, Terms, float]]:
+        """What must fit stage s: bytes, and room for them, while operator v runs (0: all the time the same)."""
+        instance, operators, training = self.instance, self.instance.operators, self.instance.training
+        if instance.memory_bytes is None:
+            return
+        room, pooled = instance.memory_bytes, []
+        if instance.pooled_memory and self.free:
+            # Each replica brings its own room.
+            room, pooled = 0.0, [(-instance.memory_bytes * r, self.replicas[s, r]) for r in self.numbers() if r]
+        elif instance.pooled_memory:
+            room *= instance.replicas
+        copies = training.weight_copies if training else 0.0
+        own = [each.memory_bytes + copies * each.parameter_bytes for each in operators]
         if training is None:
-            model.sizes.append(Row(base, room))
-            continue
-        kept = training.microbatches if training.schedule == "gpipe" else min(training.microbatches, stages - s)
-        for v in range(n):
-            for target in after[v]:
-                enter = model.column("enter", v, s)
-                base[enter] = kept * operators[v].activation_bytes
-                model.counts.append(Row({("x", target, s): 1.0, ("x", v, s): -1.0, enter: -1.0}, 0.0))
+            yield 0, [*self._held(s, own), *pooled], room
+            return
+        # An input is kept for each micro-batch in flight.
+        in_flight = training.microbatches
+        if training.schedule != "gpipe":
+            in_flight = min(in_flight, self.last + 1 - s)
+        kept = [(in_flight * operators[v].activation_bytes, self.keeps[v, s]) for v in self._feeding]
         if not training.recompute:
-            for v in range(n):
-                base["x", v, s] += training.microbatches * operators[v].activation_bytes
-            model.sizes.append(Row(base, room))
-            continue
-        _live(model, after, s, n)
-        for now in range(n):
-            model.sizes.append(Row(_at(instance, after, base, s, now), room))
+            every = [
+                each + training.microbatches * of.activation_bytes for each, of in zip(own, operators, strict=True)
+            ]
+            yield 0, [*self._held(s, every), *pooled, *kept], room
+            return
+        for now in self.operators:
+            # While it runs there are its own output, and those of earlier operators that it or a later one awaits.
+            with_output = [each + operators[v].activation_bytes * (v == now) for v, each in enumerate(own)]
+            live = []
+            for v in range(now):
+                k = sum(successor < now for successor in self.after[v])
+                if k < len(self.after[v]):
+                    live.append((operators[v].activation_bytes, self.awaited[v, k, s]))
+            yield now, [*self._held(s, with_output), *pooled, *kept, *live], room
+
+    def _held(self, s: int, sizes: list[float]) -> Terms:
+        return [(size, self.holds[v, s]) for v, size in enumerate(sizes)]
+
+    def decode(self, values: Any) -> OperatorPlan:
+        """The plan of a solution."""
+        stages: list[list[int]] = [[] for _ in self.stages]
+        for v, s in _ones(self.holds, values):
+            stages[s].append(v)
+        number = dict(_ones(self.replicas, values)) if self.free else dict.fromkeys(self.stages, self.instance.replicas)
+        used = [s for s in self.stages if stages[s]]
+        return OperatorPlan(tuple(tuple(sorted(stages[s])) for s in used), tuple(number[s] for s in used))
+
+    def no_smaller(self, values: Any) -> tuple[list[Any], int]:
+        """Variables of which so many are 1 in a solution that is too large; any with as many is no smaller.
+
+        Some operator must move, or where replicas pool their memory a stage must have more of them. Replicas of empty
+        stages, which no plan shows, do not make it another one.
+        """
+        places = _ones(self.holds, values)
+        found, parts = [self.holds[place] for place in places], len(places)
+        if self.free and self.instance.pooled_memory:
+            number = dict(_ones(self.replicas, values))
+            for s in {s for _, s in places}:
+                found += [self.replicas[s, r] for r in self.numbers() if 0 < r <= number[s]]
+                parts += 1
+        return found, parts
 
 
-def _live(model: Model, after: list[list[int]], s: int, n: int) -> None:
-    """``live[v, k, s]`` holds if v is in the stage and so is one of its successors from the k-th on."""
-    for v in range(n):
-        for k, target in enumerate(after[v]):
-            live = model.column("live", v, k, s)
-            model.counts.append(Row({("x", v, s): 1.0, ("x", target, s): 1.0, live: -1.0}, 1.0))
-            if k:
-                model.counts.append(Row({live: 1.0, ("live", v, k - 1, s): -1.0}, 0.0))
-
-
-def _at(
-    instance: OperatorInstance, after: list[list[int]], base: dict[Column, float], s: int, now: int
-) -> dict[Column, float]:
-    """The bytes of a stage while operator ``now`` runs: its own output, and what later operators of the stage await."""
-    terms = dict(base)
-    terms["x", now, s] = terms.get(("x", now, s), 0.0) + instance.operators[now].activation_bytes
-    for v in range(now):
-        k = sum(target < now for target in after[v])
-        if k < len(after[v]):
-            terms["live", v, k, s] = instance.operators[v].activation_bytes
-    return terms
-
-
-def plan_of(instance: OperatorInstance, chosen: Iterable[Column]) -> OperatorPlan:
-    """The plan of the columns that are 1."""
-    stages: list[list[int]] = [[] for _ in range(instance.num_stages or 1)]
-    replicas = [instance.replicas] * len(stages)
-    for name, *where in chosen:
-        if name == "x":
-            stages[where[1]].append(where[0])
-        elif name == "many":
-            replicas[where[0]] = where[1]
-    used = [s for s, members in enumerate(stages) if members]
-    return OperatorPlan(tuple(tuple(sorted(stages[s])) for s in used), tuple(replicas[s] for s in used))
-
-
-def smaller(instance: OperatorInstance, chosen: Iterable[Column]) -> Row:
-    """Not this assignment: some operator moves, or where replicas pool their memory a stage has more of them.
-
-    Replicas of empty stages, which no plan shows, do not make it another one.
-    """
-    own = [name for name in chosen if name[0] in ("x", "many")]
-    x = [name for name in own if name[0] == "x"]
-    terms = dict.fromkeys(x, 1.0)
-    parts = len(x)
-    if instance.num_devices is not None and instance.pooled_memory:
-        used = {s for _, _, s in x}
-        counts = {s: count for name, s, count in own if name == "many" and s in used}
-        for s, most in counts.items():
-            terms |= {column: 1.0 for column, count in replica_counts(instance, s) if count <= most}
-        parts += len(counts)
-    return Row(terms, parts - 1.0)
+def _ones(variables: Mapping[Any, Any], values: Any) -> list[Any]:
+    """The indices of the variables that are 1."""
+    return [index for index, variable in variables.items() if values[variable] > 0.5]
 
 
 def largest_load(instance: OperatorInstance) -> float:
