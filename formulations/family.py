@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from formulations.breakdown import Breakdown
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 Instance = TypeVar("Instance")
@@ -148,6 +149,11 @@ class Family(Generic[Instance, Plan]):
         ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make the instance feasible.
     picture
         ``picture(instance, plan)``: the plan as SVG text.
+    breakdown
+        ``breakdown(instance, plan)``: the figures and pictures of a plan that a person looks for.
+    sweepable
+        Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
+        objective is time per sample.
     """
 
     name: str
@@ -167,6 +173,8 @@ class Family(Generic[Instance, Plan]):
     warnings: Callable[[Instance], tuple[str, ...]] = lambda _: ()
     why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
     picture: Callable[[Instance, Plan], str] | None = None
+    breakdown: Callable[[Instance, Plan], Breakdown] | None = None
+    sweepable: bool = False
     also_reads: Callable[[Any], bool] | None = None
     chooses_by: tuple[Callable[..., Any], ...] = ()
 

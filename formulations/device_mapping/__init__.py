@@ -6,7 +6,7 @@ from formulations.device_mapping.methods import METHODS, choose
 from formulations.device_mapping.plans import plan_from_json, plan_to_json
 from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.device_mapping.settings import JSON, OVERRIDES, Instance, describe, read
-from formulations.family import Family
+from formulations.family import Family, lazy
 from instances.device_mapping import (
     check,
     to_json,
@@ -27,4 +27,5 @@ FAMILY: Family[Instance, Mapping] = Family(
     methods=METHODS,
     choose=choose,
     describe=describe,
+    breakdown=lazy("formulations.device_mapping.breakdown:breakdown"),
 )

@@ -29,4 +29,6 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     warnings=lambda instance: instance.flat.warnings,
     why_infeasible=lazy("formulations.flushed_partitioning.infeasible:why_infeasible"),
     also_reads=recognise_flat,
+    breakdown=lazy("formulations.flushed_partitioning.breakdown:breakdown"),
+    sweepable=True,
 )

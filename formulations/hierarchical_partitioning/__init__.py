@@ -33,4 +33,6 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     warnings=lambda instance: instance.flat.warnings,
     why_infeasible=lazy("formulations.hierarchical_partitioning.infeasible:why_infeasible"),
     also_reads=recognise_flat,
+    breakdown=lazy("formulations.hierarchical_partitioning.breakdown:breakdown"),
+    sweepable=True,
 )

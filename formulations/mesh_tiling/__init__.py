@@ -25,4 +25,5 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     choose=choose,
     describe=describe,
     picture=lazy("formulations.mesh_tiling.picture:svg"),
+    breakdown=lazy("formulations.mesh_tiling.breakdown:breakdown"),
 )

@@ -25,4 +25,5 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=lazy("formulations.microbatch_schedule.infeasible:why_infeasible"),
+    breakdown=lazy("formulations.microbatch_schedule.breakdown:breakdown"),
 )

@@ -25,4 +25,5 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     choose=lazy("formulations.operator_partitioning.effort:choose"),
     describe=describe,
     why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),
+    breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
 )

@@ -25,4 +25,5 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=lazy("formulations.pipeline_placement.phases:why_infeasible"),
+    breakdown=lazy("formulations.pipeline_placement.breakdown:breakdown"),
 )

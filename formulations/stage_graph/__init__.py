@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family
+from formulations.family import Family, lazy
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
@@ -25,4 +25,5 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     choose=choose,
     describe=describe,
     chooses_by=(suits, fits_levels),
+    breakdown=lazy("formulations.stage_graph.breakdown:breakdown"),
 )

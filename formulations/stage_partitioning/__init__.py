@@ -26,4 +26,6 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     describe=describe,
     warnings=lambda instance: instance.warnings,
     why_infeasible=lazy("formulations.stage_partitioning.infeasible:why_infeasible"),
+    breakdown=lazy("formulations.stage_partitioning.breakdown:breakdown"),
+    sweepable=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family
+from formulations.family import Family, lazy
 from formulations.tmpc_knapsack.infeasible import why_infeasible
 from formulations.tmpc_knapsack.methods import METHODS, choose
 from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
@@ -26,4 +26,5 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=why_infeasible,
+    breakdown=lazy("formulations.tmpc_knapsack.breakdown:breakdown"),
 )

@@ -185,7 +185,10 @@ def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
     if rows:
         show_rows(rows, result.unit)
         result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
-    show_result(result, family_of(loaded).describe(loaded))
+    family = family_of(loaded)
+    plan = None if result.plan is None else family.plan_from_json(loaded, result.plan)
+    found = None if plan is None or family.breakdown is None else family.breakdown(loaded, plan)
+    show_result(result, family.describe(loaded), found)
 
 
 def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:

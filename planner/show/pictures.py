@@ -15,14 +15,14 @@ from planner.inputs.loading import family_of
 from planner.show.plots.charts import gap_over_time
 from planner.show.plots.files import require, save
 from planner.show.plots.panel import Panel
-from planner.show.plots.panels import drawn_families, panels
+from planner.show.plots.panels import panels
 
 
 def refuse_undrawable(instance: Any, path: str) -> None:
     """`UsageError` if plans of the instance cannot be drawn to such a file: before any work is done."""
     family = family_of(instance)
-    if family.name not in drawn_families() and family.picture is None:
-        known = sorted({*drawn_families(), *(family.name for family in FAMILIES if family.picture is not None)})
+    if family.breakdown is None and family.picture is None:
+        known = sorted(family.name for family in FAMILIES if family.breakdown or family.picture)
         raise UsageError.at("--plot", path, f"a problem whose plans are drawn ({', '.join(known)})")
     if not _own_picture(instance, path):
         require(path)
@@ -47,5 +47,5 @@ def draw_events(path: str, instance: Any, events: Sequence[Event]) -> None:
 def _own_picture(instance: Any, path: str) -> bool:
     """Whether the family draws this itself: SVG, where nothing better is known or matplotlib is missing."""
     family = family_of(instance)
-    better = family.name in drawn_families() and importlib.util.find_spec("matplotlib") is not None
+    better = family.breakdown is not None and importlib.util.find_spec("matplotlib") is not None
     return family.picture is not None and not better and Path(path).suffix.lower() == ".svg"

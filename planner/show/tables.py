@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from formulations.amounts import printed
+from formulations.breakdown import Breakdown
 from planner.checking import Verdict
 from planner.comparison import Report
 from planner.inputs.files import plain
@@ -42,8 +45,8 @@ def plan_file(result: Result) -> str:
     return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
 
 
-def show_result(result: Result, figures: Mapping[str, Any]) -> None:
-    """Print one result: what holds, why, and the plan."""
+def show_result(result: Result, figures: Mapping[str, Any], found: Breakdown | None = None) -> None:
+    """Print one result: what holds, why, the plan, and ``found``: its figures."""
     from rich.table import Table
 
     out = console()
@@ -64,7 +67,45 @@ def show_result(result: Result, figures: Mapping[str, Any]) -> None:
     out.print(table)
     if result.plan is not None:
         _show_parts(result.plan)
-    _show_parts(lists)
+    if found is not None:
+        show_breakdown(found)
+    _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
+
+
+def show_breakdown(found: Breakdown) -> None:
+    """The figures of a plan: a table by stage, equal neighbours in one line, and a line for the whole."""
+    from rich.table import Table
+
+    out = console()
+    if found.rows:
+        names = list(found.rows[0])
+        headings = (name.removesuffix("_bytes") for name in names)
+        table = Table("#", *headings, box=None, title="by stage", title_justify="left")
+        for position, cells in together([[named(name, row[name], 6) for name in names] for row in found.rows]):
+            table.add_row(position, *cells)
+        out.print(table)
+    if found.figures:
+        out.print(facts(found.figures))
+
+
+def together(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Rows with their positions; neighbours that look the same are one, from the first to the last.
+
+    >>> together([["1 s"], ["1 s"], ["2 s"]])
+    [('0-1', ['1 s']), ('2', ['2 s'])]
+    """
+    found = []
+    for cells, same in groupby(enumerate(rows), key=lambda each: each[1]):
+        positions = [position for position, _ in same]
+        first, last = positions[0], positions[-1]
+        found.append((str(first) if first == last else f"{first}-{last}", cells))
+    return found
+
+
+def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a sweep by the seconds of an iteration, the first one marked."""
+    ordered = sorted(rows, key=lambda row: row.get("iteration_s") or math.inf)
+    return [{**row, "": "" if position else "quickest"} for position, row in enumerate(ordered)]
 
 
 def show_report(report: Report) -> None:
@@ -147,7 +188,9 @@ def _fact(name: str, value: Any) -> str:
         return f"{name.removesuffix('_bytes')} {printed(value)} B"
     if name.endswith("_bytes") or name == "memory":
         return f"{name.removesuffix('_bytes')} {size(value)}"
-    return f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+    if isinstance(value, Mapping):
+        return f"{name} ({facts(value)})"
+    return f"{name} {named(name, value, 6)}" if isinstance(value, float) else f"{name} {value}"
 
 
 def size(value: float) -> str:
@@ -173,15 +216,29 @@ def brief(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
+def named(name: str, value: Any, digits: int = 9) -> str:
+    """A cell under a heading: bytes and shares by their name, anything else in a few characters.
+
+    >>> named("peak_memory_bytes", 2.0**31), named("bubble_share", 0.25), named("depth", 3)
+    ('2 GiB', '25 %', '3')
+    """
+    if isinstance(value, float) and name.endswith("_bytes"):
+        return f"-{size(-value)}" if value < 0 else size(value)
+    if isinstance(value, float) and name.endswith("_share"):
+        return f"{100 * value:.3g} %"
+    return f"{value:.{digits}g}" if isinstance(value, float) else brief(value)
+
+
 def unfolded(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of alike objects; where one holds a list of objects, each of these gets a row (1.0, 1.1).
+    """Headings and cells of objects of one kind; of a list of objects in one, each gets a row (1.0, 1.1).
 
     >>> unfolded([{"dp_degree": 2, "inner": [{"nodes": [0]}, {"nodes": [1]}]}])
     (['#', 'dp_degree', 'inner nodes'], [['0.0', '2', '0'], ['0.1', '', '1']])
     """
     nested = next((name for name, value in part[0].items() if _is_table(value)), None)
     if nested is None:
-        return ["#", *part[0]], [[str(i), *(brief(row.get(name)) for name in part[0])] for i, row in enumerate(part)]
+        cells = [[str(i), *(named(name, row.get(name)) for name in part[0])] for i, row in enumerate(part)]
+        return ["#", *(name.removesuffix("_bytes") for name in part[0])], cells
     outer, rows = [name for name in part[0] if name != nested], []
     for i, row in enumerate(part):
         inner = row.get(nested) or [{}]

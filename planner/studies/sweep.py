@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations import FAMILIES
 from instances.parameters import MAX_COUNT, parse_count
 from planner.errors import UsageError
 from planner.inputs import settings
@@ -23,9 +24,6 @@ from planner.run import silent, solve
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
 
 _SIZE = "{b}"
-
-#: The problems whose number of micro-batches is Piper's N, and whose objective is time per sample.
-_PROBLEMS = ("stage_partitioning", "hierarchical_partitioning", "flushed_partitioning")
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,9 @@ def sweep(
             taken = _profile(name, b, len(set(microbatch_sizes)) > 1)
             profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
         family = family_of(profiles[b])
-        if family.name not in _PROBLEMS:
-            raise UsageError.at("--batch-size", batch_size, f"an instance of {', '.join(_PROBLEMS)}")
+        if not family.sweepable:
+            sweepable = ", ".join(family.name for family in FAMILIES if family.sweepable)
+            raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
         instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
         for warning in family.warnings(instance):
             if warning not in warned:

@@ -14,7 +14,7 @@ from instances.catalog import CATALOG
 from planner.cli.app import main
 from planner.events import Event
 from planner.show import plots
-from planner.show.plots.panels import drawn_families, panels
+from planner.show.plots.panels import panels
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -106,7 +106,7 @@ def test_a_graph_stands_in_the_order_of_its_edges(axes: Any) -> None:
 
 
 def test_every_family_has_pictures() -> None:
-    assert drawn_families() == sorted(family.name for family in FAMILIES)
+    assert all(family.breakdown is not None for family in FAMILIES)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

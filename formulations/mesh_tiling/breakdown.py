@@ -1,0 +1,23 @@
+"""A tiling in figures: what every stage's tile costs."""
+
+from __future__ import annotations
+
+from formulations.breakdown import Breakdown, Tiles, slowest
+from formulations.mesh_tiling.problem import TilingPlan, data_s, sending_s, tensor_s
+from instances.mesh_tiling import MeshInstance
+
+
+def breakdown(instance: MeshInstance, plan: TilingPlan) -> Breakdown:
+    """Every tile's seconds for a micro-batch, its all-reduce, and what it sends to the next where the order counts."""
+    tiles = sorted(plan.tiles, key=lambda tile: tile.stage)
+    times = [tensor_s(instance, tile) for tile in tiles]
+    rows = []
+    for stage, tile in enumerate(tiles):
+        after = tiles[stage + 1] if stage + 1 < len(tiles) else None
+        sending = sending_s(instance, tile, after) if instance.ordered and after is not None else 0.0
+        rows.append({"microbatch_s": times[stage], "all_reduce_s": data_s(instance, tile), "sending_s": sending})
+    return Breakdown(
+        tuple(rows),
+        {"bottleneck": f"stage {slowest(times)}"},
+        (Tiles("Tiling", instance.rows, instance.columns, [vars(tile) for tile in plan.tiles]),),
+    )

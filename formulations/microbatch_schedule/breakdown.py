@@ -1,0 +1,34 @@
+"""A schedule in figures: how busy every stage is and how much it holds."""
+
+from __future__ import annotations
+
+import math
+
+from formulations.breakdown import Breakdown, Passes
+from formulations.microbatch_schedule.plans import plan_to_json
+from formulations.microbatch_schedule.problem import SchedulePlan, peak_bytes, peak_in_flight
+from instances.microbatch_schedule import ScheduleInstance
+
+
+def breakdown(instance: ScheduleInstance, plan: SchedulePlan) -> Breakdown:
+    """Every stage's busy share of the iteration and its peak of micro-batches in flight."""
+    stages = range(len(instance.stages))
+    busy = [math.fsum(task.end_s - task.start_s for task in plan.by_stage.get(stage, [])) for stage in stages]
+    whole = plan.iteration_s
+    rows = tuple(
+        {
+            "busy_share": busy[stage] / whole if whole > 0 else 0.0,
+            "peak_in_flight": peak_in_flight(plan, stage),
+            "memory_bytes": peak_bytes(instance, plan, stage),
+        }
+        for stage in stages
+    )
+    return Breakdown(
+        rows,
+        {
+            "iteration_s": whole,
+            "bottleneck": f"stage {max(stages, key=lambda stage: busy[stage])}",
+            "bubble_share": 1 - math.fsum(busy) / (whole * len(stages)) if whole > 0 else 0.0,
+        },
+        (Passes("Schedule", plan_to_json(instance, plan)["tasks"], len(stages)),),
+    )
