@@ -33,6 +33,9 @@ class Rule:
         self._build = build
         self._of_parts = of_parts
 
+    def __repr__(self) -> str:
+        return f"Rule({self.text!r})"
+
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import core_schema
 

@@ -1,20 +1,37 @@
-"""The pages of problems: their Python is run, their commands end well, their pictures can be drawn."""
+"""Pages: their Python is run, their commands end well, their pictures can be drawn, and their links lead somewhere."""
 
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import planner
+from formulations import FAMILIES
 from planner.cli.app import main
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "problems").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"), *PAGES, *(DOCS / "api").glob("*.md")]
+ROOMS = sorted((ROOT / "formulations").glob("*/README.md"))
 
 each = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def generated() -> ModuleType:
+    """What the site's build puts into pages."""
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "extensions" / "generated.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @each
@@ -34,5 +51,52 @@ def test_the_commands_of_a_page_end_well(page: Path, capsys: pytest.CaptureFixtu
 @each
 def test_a_page_is_listed_and_shows_methods_and_pictures(page: Path) -> None:
     text = page.read_text()
-    assert f"problems/{page.name}" in (DOCS.parent / "mkdocs.yml").read_text()
+    assert f"\nproblems/{page.stem}\n" in (DOCS / "index.md").read_text()
     assert "<!-- methods -->" in text and "<!-- figure -->" in text and text.startswith("---\ninstance:")
+
+
+def test_every_problem_has_a_page_and_its_instances_are_in_the_reference() -> None:
+    assert {page.stem for page in PAGES} == {family.name for family in FAMILIES}
+    reference = (DOCS / "api" / "instances.md").read_text()
+    for family in FAMILIES:
+        assert f".. automodule:: instances.{family.name}\n   :members:" in reference, family.name
+
+
+def test_the_page_of_methods_names_every_method_with_its_claim(generated: ModuleType) -> None:
+    assert generated.ALL_METHODS in (DOCS / "methods.md").read_text()
+    family, shown = "", []
+    for line in generated.all_methods().splitlines():
+        if line.startswith("## "):
+            family = line.partition("](problems/")[2].removesuffix(".md)")
+        elif line.startswith("| `"):
+            name, claim, source = (cell.strip() for cell in line.strip("|").split("|"))
+            assert source
+            shown.append((family, name.strip("`"), claim))
+    assert shown == [(family.name, method.name, method.claim) for family in FAMILIES for method in family.methods]
+
+
+def test_the_reference_has_every_public_name(generated: ModuleType) -> None:
+    assert generated.NAMES in (DOCS / "api" / "planner.md").read_text()
+    shown = re.findall(r"auto(?:class|function):: planner\.(\w+)", generated.names())
+    modules = {name for name in planner.__all__ if isinstance(getattr(planner, name), ModuleType)}
+    assert {*shown} == {*planner.__all__} - modules
+    for name in modules:
+        assert f"## planner.{name}\n" in (DOCS / "api" / "planner.md").read_text()
+
+
+def slug(heading: str) -> str:
+    """The anchor that code hosts and the site make of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *ROOMS], ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`]*`", "", document.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = document.parent / path if path else document
+        assert there.exists(), target
+        if anchor:
+            assert anchor in {slug(line.lstrip("#")) for line in there.read_text().splitlines() if line.startswith("#")}

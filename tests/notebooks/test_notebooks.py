@@ -1,4 +1,4 @@
-"""Notebooks are kept as pairs without output, and stand on the public packages alone. nbmake runs them."""
+"""Notebooks are kept as pairs without output, and stand on the public packages alone. Building the site runs them."""
 
 from __future__ import annotations
 

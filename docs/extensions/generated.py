@@ -1,0 +1,104 @@
+"""What pages get when the site is built: the methods there are now, the public names, and a plan drawn on the spot.
+
+A page marks the place with a comment: ``methods`` on a problem's page becomes the table of that family's methods, ``all
+methods`` those of all families, ``names of planner`` the reference of all public names of `planner`, and ``figure`` the
+pictures of the best plan of the page's example, which its front matter names (``instance``, ``settings``). Notebooks
+are copied here from their own folder, because Sphinx reads none outside its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sphinx.application import Sphinx
+
+METHODS, ALL_METHODS, FIGURE = "<!-- methods -->", "<!-- all methods -->", "<!-- figure -->"
+NAMES = "<!-- names of planner -->"
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+_TIME_S = 10.0
+
+
+def on_builder_inited(app: Sphinx) -> None:
+    """Bring the notebooks, and the page that lists them; called by Sphinx before it looks for pages."""
+    there = Path(app.srcdir) / NOTEBOOKS.name
+    shutil.rmtree(there, ignore_errors=True)
+    shutil.copytree(NOTEBOOKS, there, ignore=shutil.ignore_patterns("*.py", ".*"))
+
+
+def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
+    """Fill in what is marked; called by Sphinx for every page, and ``content[0]`` is its text."""
+    text = content[0]
+    if METHODS in text:
+        text = text.replace(METHODS, methods(page.rpartition("/")[2]))
+    if ALL_METHODS in text:
+        text = text.replace(ALL_METHODS, all_methods())
+    if NAMES in text:
+        text = text.replace(NAMES, names())
+    if FIGURE in text:
+        example = yaml.safe_load(text.split("---\n")[1])
+        text = text.replace(FIGURE, figures(example["instance"], example.get("settings") or {}))
+    content[0] = text
+
+
+def methods(name: str) -> str:
+    """The table of a family's methods: claim and source, as ``planner list`` has them."""
+    from formulations import FAMILIES
+
+    family = next(family for family in FAMILIES if family.name == name)
+    rows = [f"| `{method.name}` | {method.claim} | {method.source} |" for method in family.methods]
+    return "\n".join(["| method | claim | source |", "|---|---|---|", *rows])
+
+
+def all_methods() -> str:
+    """A section for each family: its methods, and the page that says what the problem is."""
+    from formulations import FAMILIES
+
+    return "\n\n".join(
+        f"## [{family.name}](problems/{family.name}.md)\n\n{methods(family.name)}" for family in FAMILIES
+    )
+
+
+def names() -> str:
+    """The reference of the public names of `planner`, functions first; they are imported when they are first used."""
+    import planner
+
+    found = {name: getattr(planner, name) for name in planner.__all__}
+    classes = [f".. autoclass:: planner.{name}\n   :members:" for name, it in found.items() if isinstance(it, type)]
+    functions = [
+        f".. autofunction:: planner.{name}" for name, it in found.items() if callable(it) and not isinstance(it, type)
+    ]
+    return "\n".join(["```{eval-rst}", *functions, *classes, "```"])
+
+
+def figures(instance: str, settings: dict[str, Any]) -> str:
+    """Pictures of the best plan found for an instance, as part of the page."""
+    import planner
+    from planner.inputs.loading import family_of
+    from planner.show.plots.files import svg
+    from planner.show.plots.panels import panels
+
+    loaded = planner.load(instance, **settings)
+    result = planner.solve(loaded, limits=planner.Limits(time_s=_TIME_S))
+    family = family_of(loaded)
+    if result.plan is None:
+        raise ValueError(f"{instance} {settings} has no plan to draw")
+    drawn = panels(loaded, family.plan_from_json(loaded, result.plan))
+    if not drawn:
+        raise ValueError(f"{family.name} has no pictures")
+    return "\n\n".join(_figure(panel.title, svg(panel)) for panel in drawn)
+
+
+def _figure(title: str, picture: str) -> str:
+    data = base64.b64encode(picture.encode()).decode()
+    return f"```{{figure}} data:image/svg+xml;base64,{data}\n:alt: {title}\n\n{title}\n```"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Listen to Sphinx; called by it."""
+    app.connect("builder-inited", on_builder_inited)
+    app.connect("source-read", on_source_read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
