@@ -1,4 +1,4 @@
-"""Device mapping: the stages of a pipeline and their replicas placed on devices linked at unlike bandwidths."""
+"""Device mapping: the stages of a pipeline and their replicas placed on devices with heterogeneous links."""
 
 from __future__ import annotations
 

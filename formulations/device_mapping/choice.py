@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from formulations.device_mapping.arrays import Arrays, Floats, plan_of
 from formulations.device_mapping.bounds.combinatorial import Domains, rings_fit
-from formulations.device_mapping.models.cycles import LONGEST, ColumnModel, TooManyCyclesError
+from formulations.device_mapping.models.cycles import LONGEST, CycleModel, TooManyCyclesError
 from formulations.device_mapping.models.flow import Budgets, FlowModel
 from formulations.device_mapping.models.level import LevelModel, Places, TooManyError, devices_as_places
-from formulations.device_mapping.models.links import RingModel, num_links
+from formulations.device_mapping.models.links import LinkModel, num_links
 from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.targets import Decide, Gap, Verdict
 from solvers import cpsat
@@ -56,10 +55,10 @@ class Deciders:
         """The deciders that fit the instance, by name, in the order in which they should be asked."""
         given = self.arrays
         if not given.edges and given.has_rings:
-            columns = {"columns": self.columns} if self.few and 2 < given.replicas <= LONGEST else {}
+            few = {"cycles": self.cycles} if self.few and 2 < given.replicas <= LONGEST else {}
             fits = given.num_devices**2 <= _MOST_LITERALS
-            short = {"rings": self.rings} if given.replicas <= 5 or not fits else {}
-            return {**columns, **short, "level": self.level}
+            short = {"links": self.links} if given.replicas <= 5 or not fits else {}
+            return {**few, **short, "level": self.level}
         if self.few or not given.edges:
             return {"level": self.level}
         if given.has_rings:
@@ -92,47 +91,47 @@ class Deciders:
             model = LevelModel(arrays, places, target, domains.allowed if domains and places.single else None)
         except TooManyError:
             return Verdict.BEYOND
-        run = self._run(model.cp, target, seconds)
+        run = self._run(model, target, seconds)
         if run.values is None:
             return Verdict.REFUTED if run.infeasible else Verdict.OPEN
         if arrays is not self.arrays or not places.single:
             return Verdict.BEYOND
-        rows, orders = model.placement(run.values)
+        rows, orders = model.decode(run.values)
         if orders is None and arrays.has_rings:
             self._offer_rings(rows)
         else:
             self.gap.offer(plan_of(rows, orders))
         return Verdict.MET
 
-    def columns(self, target: float, seconds: float) -> Verdict:
+    def cycles(self, target: float, seconds: float) -> Verdict:
         """An exact cover by cycles, rings alone."""
         if not self._rings_fit(target):
             return Verdict.EXCLUDED
         try:
-            model = ColumnModel(self.arrays, target)
+            model = CycleModel(self.arrays, target)
         except TooManyCyclesError:
             return Verdict.BEYOND
-        run = self._run(model.cp, target, seconds)
+        run = self._run(model, target, seconds)
         if run.values is None:
             return Verdict.REFUTED if run.infeasible else Verdict.OPEN
-        self._offer_rings(model.placement(run.values))
+        self._offer_rings(model.decode(run.values))
         return Verdict.MET
 
-    def rings(self, target: float, seconds: float) -> Verdict:
+    def links(self, target: float, seconds: float) -> Verdict:
         """Cycles as sets of links, rings alone; short cycles are cut off as they come."""
         if not self._rings_fit(target):
             return Verdict.EXCLUDED
         if num_links(self.arrays, target) > _MOST_LITERALS:
             return Verdict.BEYOND
-        model = RingModel(self.arrays, target)
+        model = LinkModel(self.arrays, target)
         end = self.gap.watch.elapsed_s() + seconds
         while True:
-            run = self._run(model.cp, target, end - self.gap.watch.elapsed_s())
+            run = self._run(model, target, end - self.gap.watch.elapsed_s())
             if run.values is None:
                 return Verdict.REFUTED if run.infeasible else Verdict.OPEN
-            cycles = model.rings(run.values)
-            if not model.cut(cycles):
-                self._offer_rings([stage[0] for stage in cycles])
+            found = model.decode(run.values)
+            if not model.cut_off(found):
+                self._offer_rings([stage[0] for stage in found])
                 return Verdict.MET
 
     def _rings_fit(self, target: float) -> bool:
@@ -153,21 +152,21 @@ class Deciders:
         if sum(int(arcs.sum()) for arcs in domains.arcs) > _MOST_ARCS:
             return Verdict.BEYOND
         model = FlowModel(self.arrays, target, domains)
-        run = self._run(model.cp, target, seconds)
+        run = self._run(model, target, seconds)
         if run.values is None:
             return Verdict.REFUTED if run.infeasible else Verdict.OPEN
-        devices = model.placement(run.values)
+        devices = model.decode(run.values)
         if devices is None:
             return Verdict.BEYOND
         self.gap.offer(plan_of(devices))
         return Verdict.MET
 
-    def _run(self, model: cp_model.CpModel, target: float, seconds: float) -> Run:
+    def _run(self, model: cpsat.Runnable, target: float, seconds: float) -> Run:
         """Run one model for some seconds of computing; a better plan from elsewhere ends it."""
         computed = _thread_clock()
         end = computed() + seconds
         part = self.gap.watch.part(obsolete=lambda: self._is_decided(target) or computed() >= end)
-        run = cpsat.run(model, replace(self.limits, threads=1, gap=0.0), part)
+        run = model.run(replace(self.limits, threads=1, gap=0.0), part)
         self.solver = run.solver or self.solver
         self.branches += int(run.stats.get("branches", 0))
         self.conflicts += int(run.stats.get("conflicts", 0))

@@ -2,7 +2,7 @@
 
 - the layered flow (`flow`) where no ring counts and there are many bandwidths
 - the level model (`level`) where bandwidths are few; without edges it is the position model of rings
-- cycles as columns (`columns`) or two-factors (`rings`) first, where only rings count and few or short rings exist
+- cycles as columns (`cycles`) or as sets of links (`links`) first, where only rings count and few or short rings exist
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""Device mapping as a MILP (Pyomo, HiGHS), with the target as the objective.
+"""Device mapping as a MILP (Pyomo, HiGHS): Parmesan's Problem (5), with the bottleneck as the objective.
 
-``at[s, r, d]``: node (s, r) is on device d. ``arc[l, d, d']``: link l runs from d to d'; links are an edge in one
-replica, or two neighbours in a stage's ring. The arcs of a link are a flow of one unit, so their costs are sums.
+    min_p max_s c_stage(s, p)   (5),   c_stage = c_u(s) + c_m(s, p) [6] + c_AR(s, p) [7], or one of the two
 
-Source: reconstructed. Small instances only: the relaxation is weak.
+A vertex of G' is a node here: stage s, replica r. ``at["replica", s, r, d]`` says p(s, r) = d; ``at["ring", s, i, d]``
+says that the i-th device of the ring of stage s is d, where a ring's order is a choice of its own. A link is an edge of
+the stage graph in one replica, or two neighbours of a ring; ``arc[l, d, e]`` says that it runs from d to e. The arcs of
+a link are a flow of one unit between where its ends are, so 1 / B(p(s), p(s')) is linear in them.
+
+Source: the problem is Parmesan's (section 5), the model is reconstructed. Small instances only: the relaxation is weak.
 """
 
 # mypy: disallow_untyped_calls=False
@@ -33,13 +37,12 @@ Node = tuple[str, int, int]
 
 
 @dataclass
-class MilpModel(milp.Runnable, WithoutSizes):
-    """``model.at``, ``model.arc`` and ``model.slowest`` in units of ``unit`` seconds."""
+class Model(milp.Runnable, WithoutSizes):
+    """``model`` minimises ``model.bottleneck``, in units of ``unit`` seconds."""
 
     model: Any
     given: Arrays
     unit: float
-    links: list[tuple[Node, Node]]
     options = milp.TIGHT
 
     def lower_bound(self, bound: float) -> float:
@@ -60,33 +63,35 @@ class MilpModel(milp.Runnable, WithoutSizes):
         return plan_of(rows, [[rows[stage].index(on("ring", stage, slot)) for slot in slots] for stage in stages])
 
 
-def build(given: Arrays, upper: float) -> MilpModel:
+def build(given: Arrays, upper: float) -> Model:
     """The model; ``upper`` is the objective of some plan, in seconds."""
-    unit = upper / milp.NATURAL if upper > 0 else 1.0
     model = pyo.ConcreteModel()
     stages, slots, devices = range(given.num_stages), range(given.replicas), range(given.num_devices)
-    ring_kind = "ring" if given.separate_rings else "replica"
-    kinds = sorted({"replica", ring_kind})
+    unit = upper / milp.NATURAL if upper > 0 else 1.0
+    kinds = ["replica", "ring"] if given.separate_rings else ["replica"]
+    links, volumes, ring_of = _links(given, kinds[-1])
+    longest = _MOST * upper / unit
     model.at = pyo.Var(kinds, stages, slots, devices, domain=pyo.Binary)
-    model.slowest = pyo.Var(bounds=(0, _MOST * upper / unit))
+    model.bottleneck = pyo.Var(bounds=(0, longest))
     model.ring = pyo.Var(stages, domain=pyo.NonNegativeReals)
-    # Every node has a device, every device a node; a ring passes its stage's devices.
-    model.placed = pyo.Constraint(
+
+    # p is a bijection: every node (and every position of a ring) has one device, every device one node.
+    model.one_device = pyo.Constraint(
         kinds, stages, slots, rule=lambda m, kind, s, r: pyo.quicksum(m.at[kind, s, r, d] for d in devices) == 1
     )
-    model.used = pyo.Constraint(
+    model.one_node = pyo.Constraint(
         devices, rule=lambda m, d: pyo.quicksum(m.at["replica", s, r, d] for s in stages for r in slots) == 1
     )
-    if given.separate_rings:
-        model.passed = pyo.Constraint(
+    if given.separate_rings:  # ring(repl(s)): a ring goes through the devices of its stage
+        model.ring_of_stage = pyo.Constraint(
             stages,
             devices,
             rule=lambda m, s, d: pyo.quicksum(m.at["ring", s, r, d] - m.at["replica", s, r, d] for r in slots) == 0,
         )
-    links, costs, rings = _links(given, ring_kind)
+
+    # Flows: the arcs of a link begin where its first end is, and end where its second one is.
     pairs = [(d, e) for d in devices for e in devices if d != e]
     model.arc = pyo.Var(range(len(links)), pairs, bounds=(0, 1))
-    # The arcs of a link begin and end where its nodes are.
     model.begins = pyo.Constraint(
         range(len(links)),
         devices,
@@ -103,32 +108,31 @@ def build(given: Arrays, upper: float) -> MilpModel:
     )
 
     def seconds(link: int) -> Any:
-        slowest = _MOST * upper / unit
+        """volume / B(p(s), p(s')), which is capped: no better plan has a link of ``longest``."""
         return pyo.quicksum(
-            min(costs[link] / given.speed[pair] / unit, slowest) * model.arc[(link, *pair)] for pair in pairs
+            min(volumes[link] / given.speed[pair] / unit, longest) * model.arc[(link, *pair)] for pair in pairs
         )
 
-    # A ring is as slow as its slowest link; a node computes, passes its ring, and exchanges tensors.
-    model.rings = pyo.Constraint(sorted(rings), rule=lambda m, link: m.ring[rings[link]] >= seconds(link))
-    sends: dict[Node, list[int]] = {}
+    # Equation 7: ring[s] = c_AR(s, p) >= 2 (R - 1) P(s) / (R B) over each link of the ring of s.
+    model.ring_time = pyo.Constraint(sorted(ring_of), rule=lambda m, link: m.ring[ring_of[link]] >= seconds(link))
+
+    # Equations 5 and 6: bottleneck >= c_u(s) + c_AR(s, p) + sum over neighbours s' of M(s, s') / B(p(s), p(s')).
+    sent: dict[Node, list[int]] = {}
     for link, ends in enumerate(links):
-        if link not in rings:
-            for node in ends:
-                sends.setdefault(node, []).append(link)
-    model.times = pyo.Constraint(
-        stages,
-        slots,
-        rule=lambda m, s, r: (
-            m.slowest
-            >= float(given.compute[s]) / unit + m.ring[s] + pyo.quicksum(map(seconds, sends.get(("replica", s, r), [])))
-        ),
-    )
-    model.objective = pyo.Objective(expr=model.slowest)
-    return MilpModel(model, given, unit, links)
+        for node in () if link in ring_of else ends:
+            sent.setdefault(node, []).append(link)
+
+    def stage_time(m: Any, s: int, r: int) -> Any:
+        sending = pyo.quicksum(map(seconds, sent.get(("replica", s, r), [])))
+        return m.bottleneck >= float(given.compute[s]) / unit + m.ring[s] + sending
+
+    model.stage_time = pyo.Constraint(stages, slots, rule=stage_time)
+    model.objective = pyo.Objective(expr=model.bottleneck)
+    return Model(model, given, unit)
 
 
 def _links(given: Arrays, ring_kind: str) -> tuple[list[tuple[Node, Node]], list[float], dict[int, int]]:
-    """Pairs of nodes with the bytes they exchange, and which of them are links of which stage's ring."""
+    """Pairs of nodes, the bytes M(s, s') or 2 (R - 1) P(s) / R they exchange, and of which stage's ring a pair is."""
     replicas = given.replicas
     links: list[tuple[Node, Node]] = []
     volumes: list[float] = []
@@ -155,7 +159,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     for plan in (stage_major(instance), pipeline_major(instance)):
         watch.plan(plan, evaluate(instance, plan))
 
-    def model() -> MilpModel:
+    def model() -> Model:
         return build(given, watch.best_objective or 0.0)
 
     return prove(instance, model, evaluate, violations, limits, watch, to_scale=True)

@@ -30,8 +30,6 @@ UNNAMED = {
     "tmpc_knapsack": ("cpsat",),
     "layer_assignment": ("cpsat", "milp"),
     "mesh_tiling": ("cpsat", "milp"),
-    "device_mapping": ("cpsat", "exact"),
-    "pipeline_placement": ("joint",),  # one phase after the other first: device mapping
 }
 
 

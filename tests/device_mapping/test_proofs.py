@@ -22,7 +22,7 @@ from formulations.device_mapping.bounds.combinatorial import assignment_bound, r
 from formulations.device_mapping.bounds.matching import can_deal, least_dealt
 from formulations.device_mapping.choice import Deciders
 from formulations.device_mapping.models.flow import chords
-from formulations.device_mapping.models.links import RingModel
+from formulations.device_mapping.models.links import LinkModel
 from formulations.device_mapping.models.quotient import cycles, groupings, ring_speed
 from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.problem import Mapping, evaluate
@@ -239,7 +239,7 @@ def test_the_models_of_rings_agree(cases: int, bounded: bool) -> None:
         if not given.has_rings or given.replicas < 3:
             continue
         looked_at += 1
-        for name in ("columns", "rings", "level"):
+        for name in ("cycles", "links", "level"):
             deciders = deciders_of(instance, bounded)
             assert getattr(deciders, name)(optimum, 10) is Verdict.MET
             assert deciders.gap.upper == pytest.approx(optimum)
@@ -255,10 +255,10 @@ def test_short_cycles_are_cut_off(bounded: bool) -> None:
     stage = MappingStage(1.0, 3.0)
     instance = DeviceMapping("triangles", (stage,), (), 6, tuple(map(tuple, speed)), "allreduce")
     fast = 1 + instance.ring_bytes(0) / 9.0
-    assert is_no(deciders_of(instance, bounded).rings(fast, 10), bounded)
-    model = RingModel(replace(arrays(instance)), fast)
-    run = backend.run(model.cp, Limits())
-    assert sorted(map(len, model.rings(run.values)[0])) == [3, 3]
+    assert is_no(deciders_of(instance, bounded).links(fast, 10), bounded)
+    model = LinkModel(replace(arrays(instance)), fast)
+    run = backend.run(model.model, Limits())
+    assert sorted(map(len, model.decode(run.values)[0])) == [3, 3]
     assert_proved(instance, cpsat.solve, 1 + instance.ring_bytes(0))
 
 

@@ -1,10 +1,13 @@
 """The layered flow for CP-SAT: is there a plan within a target, between stages alone? Replicas have no names here.
 
-``at[s, d]``: some replica of stage s is on device d. ``arc[e][d, d']``: edge e runs from d to d' in one replica. Arcs
-match the devices of two stages; along a stage graph without cycles the matchings compose to replicas. With cycles they
-must close: the graph is made chordal with edges that cost nothing (`chords`), and around every triangle two arcs imply
-the third. If that is too much to write down the model is a relaxation: a refutation is a proof, a solution counts if
-its replicas happen to close.
+Parmesan's Equation 6: c_u(s) + sum over neighbours s' of M(s, s') / B(p(s), p(s')) <= t for a target t.
+
+    at[s,d]    some replica of s is on d          arc[e,d,f]    edge e of the stage graph runs from d to f in a replica
+
+Arcs match the devices of two stages; along a stage graph without cycles the matchings compose to replicas. With cycles
+they must close: the graph is made chordal with edges that cost nothing (`chords`, ``chord[s, s', d, f]``), and around
+every triangle two arcs imply the third. If that is too much to write down the model is a relaxation: a refutation is a
+proof, a solution counts if its replicas happen to close.
 
 Only devices and arcs that survive arc consistency have variables. Costs are rounded down to integers.
 Source: reconstructed.
@@ -21,13 +24,13 @@ from ortools.sat.python import cp_model
 
 from formulations.device_mapping.arrays import Arrays, Mask, loosened
 from formulations.device_mapping.bounds.combinatorial import Domains
+from solvers import cpsat
 
 #: Units of a budget: costs are rounded down to this part of the target.
 _UNITS = 10**8
 #: Clauses that close triangles, at most.
 _MOST_CLOSING = 2_000_000
 
-Edge = tuple[int, int, float]
 Arcs = dict[tuple[int, int], Any]
 
 
@@ -48,24 +51,25 @@ class Budgets:
         ]
 
 
-class FlowModel:
+class FlowModel(cpsat.Runnable):
     """The model of one target; ``impossible`` if arc consistency refutes it."""
 
     def __init__(self, arrays: Arrays, target: float, domains: Domains | Budgets | None = None) -> None:
         self.arrays = arrays
-        self.cp = cp_model.CpModel()
+        self.model = cp_model.CpModel()
         domains = domains or Domains(arrays, target)
         self.impossible = not domains.possible
         if self.impossible:
-            self.cp.add_bool_or([])
+            self.model.add_bool_or([]).with_name("no_arcs")
             return
         self.at = {
-            (int(stage), int(device)): self.cp.new_bool_var(f"at[{stage},{device}]")
+            (int(stage), int(device)): self.model.new_bool_var(f"at[{stage},{device}]")
             for stage, device in zip(*np.nonzero(domains.allowed), strict=True)
         }
         self.arcs = [self._arcs(number, domains) for number in range(len(arrays.edges))]
         self._deal()
-        self._match(self.arrays.edges, self.arcs)
+        for number, ((a, b, _), arcs) in enumerate(zip(arrays.edges, self.arcs, strict=True)):
+            self._match(a, b, arcs, f"one_arc[{number}")
         self._close(domains)
         self._budgets(target)
 
@@ -78,26 +82,31 @@ class FlowModel:
         a, b, _ = self.arrays.edges[number]
         mask = domains.arcs[number] & domains.allowed[a][:, None] & domains.allowed[b][None, :]
         pairs = zip(*np.nonzero(mask), strict=True)
-        return {(int(d), int(e)): self.cp.new_bool_var(f"arc[{number},{d},{e}]") for d, e in pairs}
+        return {(int(d), int(e)): self.model.new_bool_var(f"arc[{number},{d},{e}]") for d, e in pairs}
 
     def _deal(self) -> None:
-        """Every device runs one stage, every stage on R devices."""
-        for device in range(self.arrays.num_devices):
-            self.cp.add_exactly_one(one for (_, d), one in self.at.items() if d == device)
-        for stage in range(self.arrays.num_stages):
-            here = [one for (s, _), one in self.at.items() if s == stage]
-            self.cp.add(cp_model.LinearExpr.sum(here) == self.arrays.replicas)
+        """p is a bijection: every device runs one stage, every stage on R devices."""
+        of_device: list[list[Any]] = [[] for _ in range(self.arrays.num_devices)]
+        of_stage: list[list[Any]] = [[] for _ in range(self.arrays.num_stages)]
+        for (stage, device), one in self.at.items():
+            of_device[device].append(one)
+            of_stage[stage].append(one)
+        for device, stages in enumerate(of_device):
+            self.model.add_exactly_one(stages).with_name(f"one_stage[{device}]")
+        for stage, devices in enumerate(of_stage):
+            dealt = self.model.add(cp_model.LinearExpr.sum(devices) == self.arrays.replicas)
+            dealt.with_name(f"replicas[{stage}]")
 
-    def _match(self, edges: Sequence[Edge], all_arcs: list[Arcs]) -> None:
+    def _match(self, a: int, b: int, arcs: Arcs, name: str) -> None:
         """A device of a stage has one arc of each of the stage's edges."""
-        for (a, b, _), arcs in zip(edges, all_arcs, strict=True):
-            for end, stage in ((0, a), (1, b)):
-                here: dict[int, list[Any]] = {}
-                for pair, arc in arcs.items():
-                    here.setdefault(pair[end], []).append(arc)
-                for (s, device), one in self.at.items():
-                    if s == stage:
-                        self.cp.add_exactly_one([*here.get(device, []), one.negated()])
+        for end, stage in ((0, a), (1, b)):
+            here: dict[int, list[Any]] = {}
+            for pair, arc in arcs.items():
+                here.setdefault(pair[end], []).append(arc)
+            for (s, device), one in self.at.items():
+                if s == stage:
+                    matched = self.model.add_exactly_one([*here.get(device, []), one.negated()])
+                    matched.with_name(f"{name},{stage},{device}]")
 
     def _close(self, domains: Domains | Budgets) -> None:
         """Around every triangle of the chordal stage graph two arcs imply the third."""
@@ -115,32 +124,33 @@ class FlowModel:
         for a, b in extra:
             mask = domains.allowed[a][:, None] & domains.allowed[b][None, :] & (given.speed > 0)
             pairs = zip(*np.nonzero(mask), strict=True)
-            arcs = {(int(d), int(e)): self.cp.new_bool_var(f"chord[{a},{b},{d},{e}]") for d, e in pairs}
-            self._match([(a, b, 0.0)], [arcs])
+            arcs = {(int(d), int(e)): self.model.new_bool_var(f"chord[{a},{b},{d},{e}]") for d, e in pairs}
+            self._match(a, b, arcs, f"one_chord[{a},{b}")
             between[a, b] = arcs
             between[b, a] = {(e, d): arc for (d, e), arc in arcs.items()}
         for stage, one, other in triangles:
             # The edge that elimination added is what the other two compose to; where it is an edge of the instance all
             # three say something of each other.
-            self._imply(between[one, stage], between[stage, other], between[one, other])
+            ways = [(one, stage, other)]
             if (one, other) not in extra:
-                self._imply(between[stage, one], between[one, other], between[stage, other])
-                self._imply(between[stage, other], between[other, one], between[stage, one])
+                ways += [(stage, one, other), (stage, other, one)]
+            for a, middle, b in ways:
+                self._imply(between[a, middle], between[middle, b], between[a, b], f"closes[{a},{middle},{b}")
 
-    def _imply(self, first: Arcs, second: Arcs, third: Arcs) -> None:
+    def _imply(self, first: Arcs, second: Arcs, third: Arcs, name: str) -> None:
+        """An arc from d to e and one from e to f imply the third from d to f: a replica is on each device once."""
         onward: dict[int, list[tuple[int, Any]]] = {}
         for (d, e), arc in second.items():
-            onward.setdefault(d, []).append((e, arc))
+            onward.setdefault(d, []).append((e, arc.negated()))
         for (d, e), arc in first.items():
-            for f, after in onward.get(e, []):
-                if f != d:
-                    closing = third.get((d, f))
-                    self.cp.add_bool_or([arc.negated(), after.negated(), *([] if closing is None else [closing])])
-                else:
-                    self.cp.add_bool_or([arc.negated(), after.negated()])
+            not_first, row = arc.negated(), f"{name},{d},{e}]"  # one name for all f
+            for f, not_second in onward.get(e, []):
+                closing = third.get((d, f)) if f != d else None
+                clause = [not_first, not_second, *([] if closing is None else [closing])]
+                self.model.add_bool_or(clause).with_name(row)
 
     def _budgets(self, target: float) -> None:
-        """What a node's arcs cost together; one arc alone was looked at before."""
+        """Equation 6 at each device of a stage: its arcs take at most t - c_u(s). One alone was looked at before."""
         arrays, unit = self.arrays, target / _UNITS
         for (stage, device), _ in self.at.items():
             if len(arrays.incident[stage]) < 2:
@@ -153,9 +163,10 @@ class FlowModel:
                         costs.append(int(volume / arrays.speed[pair] / unit))
                         arcs.append(arc)
             left = int((loosened(target) - float(arrays.compute[stage])) / unit) + 1
-            self.cp.add(cp_model.LinearExpr.weighted_sum(arcs, costs) <= left)
+            within = self.model.add(cp_model.LinearExpr.weighted_sum(arcs, costs) <= left)
+            within.with_name(f"stage_time[{stage},{device}]")
 
-    def placement(self, values: Any) -> list[list[int]] | None:
+    def decode(self, values: Any) -> list[list[int]] | None:
         """Devices by stage and replica; ``None`` if the arcs do not close to replicas (stage graphs with cycles)."""
         arrays = self.arrays
         chosen = [dict(pair for pair, arc in arcs.items() if values[arc]) for arcs in self.arcs]

@@ -1,9 +1,12 @@
-"""Rings as sets of links for CP-SAT: is there a dealing of devices to stages within a target, rings alone?
+"""Rings as sets of links for CP-SAT: do rings of R devices for all stages take at most a target, rings alone?
 
-``holds[s, d]``: stage s has device d. ``link[s][d, d']``: the ring of s uses the link. A device has two links of its
-stage's ring (one with two replicas), so the links of a stage are cycles through its R devices: one cycle if R is 5 or
-less, as two cycles need three devices each. With more replicas a stage that falls into several cycles is cut off, and
-the model is run again. Source: reconstructed.
+Parmesan's Equation 7: with a target t, a link (d, e) of the ring of s needs c_u(s) + 2 (R - 1) P(s) / (R B(d, e)) <= t.
+
+    holds[s,d]    stage s has device d          link[s,d,e]    the ring of s uses the link of d and e, fast enough
+
+A device has two links of its stage's ring (one with two replicas), so the links of a stage are cycles through its R
+devices: one cycle if R is 5 or less, as two cycles need three devices each. With more replicas a stage that falls into
+several cycles is cut off, and the model runs again. Source: reconstructed.
 """
 
 from __future__ import annotations
@@ -14,37 +17,46 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from formulations.device_mapping.arrays import SLACK, Arrays, needed_speed
+from solvers import cpsat
 
 Pair = tuple[int, int]
 
 
-class RingModel:
+class LinkModel(cpsat.Runnable):
     """The model of one target; symmetries between stages with the same demand are left to the solver."""
 
     def __init__(self, given: Arrays, target: float) -> None:
         self.given = given
-        self.cp = cp_model.CpModel()
+        self.model = cp_model.CpModel()
         stages, devices = range(given.num_stages), range(given.num_devices)
-        self.holds = [[self.cp.new_bool_var(f"holds[{s},{d}]") for d in devices] for s in stages]
-        for device in devices:
-            self.cp.add_exactly_one(row[device] for row in self.holds)
-        needed = needed_speed(given, target)
-        self.links = [self._links(stage, float(needed[stage]) * (1 - SLACK)) for stage in stages]
+        self.holds = [[self.model.new_bool_var(f"holds[{s},{d}]") for d in devices] for s in stages]
+        # p is a bijection: every device has one stage.
+        for d in devices:
+            self.model.add_exactly_one(row[d] for row in self.holds).with_name(f"one_stage[{d}]")
+        needed = needed_speed(given, target) * (1 - SLACK)
+        self.links = [self._links(s, max(float(needed[s]), 1e-300)) for s in stages]
+        self.num_cut = 0
 
     def _links(self, stage: int, slowest: float) -> dict[Pair, Any]:
-        given, held = self.given, self.holds[stage]
-        self.cp.add(cp_model.LinearExpr.sum(held) == given.replicas)
-        pairs = zip(*np.nonzero(np.triu(given.speed >= max(slowest, 1e-300), 1)), strict=True)
-        links = {(int(d), int(e)): self.cp.new_bool_var(f"link[{stage},{d},{e}]") for d, e in pairs}
+        model, given, held = self.model, self.given, self.holds[stage]
+        # A stage has R devices.
+        model.add(cp_model.LinearExpr.sum(held) == given.replicas).with_name(f"replicas[{stage}]")
+        pairs = zip(*np.nonzero(np.triu(given.speed >= slowest, 1)), strict=True)
+        links = {(int(d), int(e)): model.new_bool_var(f"link[{stage},{d},{e}]") for d, e in pairs}
         if given.replicas == 1:
             return links
+        # Each device of the stage has two links of the ring, or one; every other device none.
         degree = 1 if given.replicas == 2 else 2
+        mine: list[list[Any]] = [[] for _ in held]
+        for pair, link in links.items():
+            for device in pair:
+                mine[device].append(link)
         for device, one in enumerate(held):
-            mine = [link for pair, link in links.items() if device in pair]
-            self.cp.add(cp_model.LinearExpr.sum(mine) == degree * one)
+            ring = model.add(cp_model.LinearExpr.sum(mine[device]) == degree * one)
+            ring.with_name(f"ring_degree[{stage},{device}]")
         return links
 
-    def rings(self, values: Any) -> list[list[list[int]]]:
+    def decode(self, values: Any) -> list[list[list[int]]]:
         """The cycles of each stage in a solution, as devices in their order."""
         found = []
         for held, links in zip(self.holds, self.links, strict=True):
@@ -56,14 +68,16 @@ class RingModel:
             found.append(_cycles(near))
         return found
 
-    def cut(self, cycles: list[list[list[int]]]) -> bool:
-        """Cut off cycles that are not all of their stage; false if there are none."""
+    def cut_off(self, cycles: list[list[list[int]]]) -> bool:
+        """Forbid cycles that are not all of their stage, at every stage; false if there are none."""
         short = [cycle for stage in cycles if len(stage) > 1 for cycle in stage]
         for cycle in short:
             inside = set(cycle)
-            for links in self.links:
+            for stage, links in enumerate(self.links):
                 among = [link for pair, link in links.items() if inside.issuperset(pair)]
-                self.cp.add(cp_model.LinearExpr.sum(among) <= len(cycle) - 1)
+                broken = self.model.add(cp_model.LinearExpr.sum(among) <= len(cycle) - 1)
+                broken.with_name(f"short_cycle[{self.num_cut},{stage}]")
+            self.num_cut += 1
         return bool(short)
 
 

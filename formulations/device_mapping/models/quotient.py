@@ -2,7 +2,7 @@
 
 Devices that links of at least some bandwidth connect form a group. Between two groups, and inside one, only the best
 bandwidth is kept, so whatever a target forbids for groups it forbids for devices. Where all devices of a group are
-alike, as in machines of equal links, nothing is lost. A ring that stays inside a small group is as slow as the best
+identical, as in machines of equal links, nothing is lost. A ring that stays inside a small group is as slow as the best
 cycle of R of its devices, which is searched for. Source: reconstructed.
 """
 
@@ -60,8 +60,8 @@ def _places(arrays: Arrays, groups: list[Mask]) -> Places:
     rings = np.array([ring_speed(arrays.speed[np.ix_(group, group)], arrays.replicas) for group in groups])
     capacity = tuple(int(group.sum()) for group in groups)
     between = speed[~np.eye(len(groups), dtype=np.bool_)]
-    alike = all(len(np.unique(values)) == 1 for values in (between, np.diag(speed), rings, np.array(capacity)))
-    return Places(capacity, speed, rings, tuple(range(len(groups))), alike)
+    identical = all(len(np.unique(values)) == 1 for values in (between, np.diag(speed), rings, np.array(capacity)))
+    return Places(capacity, speed, rings, tuple(range(len(groups))), identical)
 
 
 def ring_speed(speed: Floats, replicas: int) -> float:

@@ -53,11 +53,11 @@ def _merge(least: list[int], permutation: list[int]) -> None:
 def _symmetry(classes: Ints, shape: Ints, start: int, image: int) -> list[int] | None:
     """A symmetry that takes ``start`` to ``image``; ``None`` if there is none or the search gives up."""
     count = len(classes)
-    alike = (shape[:, None, :] == shape[None, :, :]).all(axis=2)
+    same_shape = (shape[:, None, :] == shape[None, :, :]).all(axis=2)
     order = [start, *(device for device in range(count) if device != start)]
     images: list[int] = []
     # options[k]: images that the first k choices leave for each device.
-    options = [alike.copy()]
+    options = [same_shape.copy()]
     tries = [iter([image])]
     for _ in range(_STEPS):
         chosen = next(tries[-1], None)
