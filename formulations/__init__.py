@@ -1,32 +1,39 @@
-"""The mathematics: one room per problem family. `FAMILIES` is the one list of them; it imports no solver."""
+"""The mathematics: one room per problem family. `FAMILIES` is made of the one list of them; it imports no solver.
 
-from typing import Any
+The rooms are imported when somebody looks at `FAMILIES`: ``planner --help`` does not.
+"""
 
-from formulations.amp_strategy import FAMILY as AMP_STRATEGY
-from formulations.device_mapping import FAMILY as DEVICE_MAPPING
-from formulations.family import Family
-from formulations.flushed_partitioning import FAMILY as FLUSHED_PARTITIONING
-from formulations.hierarchical_partitioning import FAMILY as HIERARCHICAL_PARTITIONING
-from formulations.layer_assignment import FAMILY as LAYER_ASSIGNMENT
-from formulations.mesh_tiling import FAMILY as MESH_TILING
-from formulations.microbatch_schedule import FAMILY as MICROBATCH_SCHEDULE
-from formulations.operator_partitioning import FAMILY as OPERATOR_PARTITIONING
-from formulations.pipeline_placement import FAMILY as PIPELINE_PLACEMENT
-from formulations.stage_graph import FAMILY as STAGE_GRAPH
-from formulations.stage_partitioning import FAMILY as STAGE_PARTITIONING
-from formulations.tmpc_knapsack import FAMILY as TMPC_KNAPSACK
+from importlib import import_module
 
-FAMILIES: tuple[Family[Any, Any], ...] = (
-    STAGE_PARTITIONING,
-    TMPC_KNAPSACK,
-    LAYER_ASSIGNMENT,
-    MESH_TILING,
-    AMP_STRATEGY,
-    HIERARCHICAL_PARTITIONING,
-    FLUSHED_PARTITIONING,
-    MICROBATCH_SCHEDULE,
-    OPERATOR_PARTITIONING,
-    STAGE_GRAPH,
-    DEVICE_MAPPING,
-    PIPELINE_PLACEMENT,
+TYPE_CHECKING = False  # as in `planner`: this is imported before anything can be shown
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from formulations.family import Family
+
+    FAMILIES: tuple[Family[Any, Any], ...]
+
+#: Each is a package here whose ``FAMILY`` has the same name.
+_ROOMS = (
+    "stage_partitioning",
+    "tmpc_knapsack",
+    "layer_assignment",
+    "mesh_tiling",
+    "amp_strategy",
+    "hierarchical_partitioning",
+    "flushed_partitioning",
+    "microbatch_schedule",
+    "operator_partitioning",
+    "stage_graph",
+    "device_mapping",
+    "pipeline_placement",
 )
+
+
+def __getattr__(name: str) -> object:
+    if name != "FAMILIES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = tuple(import_module(f"{__name__}.{room}").FAMILY for room in _ROOMS)
+    globals()[name] = found
+    return found

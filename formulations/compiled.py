@@ -14,6 +14,7 @@ from typing import Any
 from numba import njit, types
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 from formulations import compilation
 
@@ -105,10 +106,15 @@ class _Kept(FunctionCache):  # type: ignore[misc]
     """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function, or ``None``."""
+        """The compiled function, or ``None``.
+
+        Numba's own would first import all that it can compile, which takes longer than loading the kernels; machine
+        code needs the runtime alone. What compiles after a miss imports the rest itself.
+        """
+        rtsys.initialize(target_context)
         try:
             try:
-                return super().load_overload(sig, target_context)
+                return self._load_overload(sig, target_context)
             # Damaged, or of an earlier version whose classes have moved: it is written anew.
             except (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError):
                 self.flush()

@@ -115,6 +115,13 @@ def test_nothing_large_is_imported_while_the_clock_runs() -> None:
     assert late == {}
 
 
+def test_kernels_from_the_cache_need_nothing_that_compiles() -> None:
+    """Numba's library of what it can compile takes longer to import than all kernels take to load."""
+    load = f"import importlib, sys; [importlib.import_module(name) for name in {modules()!r}];"
+    run_python("-c", load)  # compiles what the cache does not hold
+    assert run_python("-c", load + "print('numba.np.npyimpl' in sys.modules)") == "False\n"
+
+
 #: A small kernel module, and what it says when it is used with warnings as the command line shows them.
 _KERNELS = """
 import pathlib, warnings

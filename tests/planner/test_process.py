@@ -86,13 +86,28 @@ def test_a_reader_that_leaves_is_no_error(problem: Problem) -> None:
     process.stderr.close()
 
 
-def test_help_imports_no_solver_and_no_number_library() -> None:
+def test_help_imports_no_solver_no_number_library_and_no_room() -> None:
     code = (
         "import sys; from planner.cli.app import main; main(['--help']);"
-        "print({'numpy', 'numba', 'pydantic', 'ortools', 'pyomo', 'networkx'} & set(sys.modules), file=sys.stderr)"
+        "found = {'numpy', 'numba', 'pydantic', 'ortools', 'pyomo', 'networkx', 'formulations.stage_partitioning'};"
+        "print(found & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stderr == "set()\n"
+
+
+def test_the_end_of_the_process_runs_what_was_registered_and_waits_for_threads() -> None:
+    """It leaves without taking the modules apart, yet nothing that is due at the exit is lost."""
+    beginning = (
+        "import atexit, sys, threading, time; sys.argv = ['planner', 'list'];"
+        "atexit.register(print, 'registered', flush=True);"
+    )
+    ending = "from planner.__main__ import main; main()"
+    thread = "threading.Thread(target=lambda: (time.sleep(2), print('thread', flush=True))).start();"
+    for code, last in ((beginning + ending, ["registered"]), (beginning + thread + ending, ["thread", "registered"])):
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert run.stdout.splitlines()[-len(last) :] == last
 
 
 def test_names_that_cannot_be_encoded_are_printed_escaped(tmp_path: Path) -> None:
