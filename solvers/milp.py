@@ -93,6 +93,18 @@ def weighted_sum(terms: Iterable[tuple[float, Any]]) -> Any:
     return LinearExpression(linear_coefs=[factor for factor, _ in pairs], linear_vars=[var for _, var in pairs])
 
 
+def until_stopped(watch: Watch, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of a Pyomo constraint, which makes no more rows once the watch is stopped.
+
+    Pyomo logs an exception that a rule raises as an error of the model; whoever builds it asks the watch afterwards.
+    """
+
+    def rows(*index: Any) -> Any:
+        return pyo.Constraint.Skip if watch.stopped() else rule(*index)
+
+    return rows
+
+
 def run(
     model: pyo.ConcreteModel,
     limits: Limits,

@@ -32,7 +32,7 @@ Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyomo.environ as pyo
@@ -79,6 +79,7 @@ class Model(milp.Runnable):
         self._boundary()
         self._synchronisation()
         self._times()
+        go_on(watch)
         #: What is cut off while the model runs.
         self.model.forbidden = pyo.ConstraintList()
 
@@ -93,6 +94,10 @@ class Model(milp.Runnable):
         model.paid = pyo.Var(self.crossings, stages, bounds=(0, 1))
         model.synced = pyo.Var(stages, terms.dp_degrees, bounds=(0, 1))
         return model
+
+    def _polled(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The rule of a component with many rows, as long as the watch is not stopped."""
+        return milp.until_stopped(self.watch, rule)
 
     def _used(self, j: int) -> Any:
         """1 if position j is used."""
@@ -147,15 +152,16 @@ class Model(milp.Runnable):
             has_t = weighted_sum((1.0, m.degrees[j, tp, d]) for tp, d in terms.configs if tp == t)
             return self._chosen(T_v_t, j) <= has_t
 
-        model.one_tp_degree = pyo.Constraint(terms.nodes, stages, terms.instance.tp_degrees, rule=one_tp_degree)
+        model.one_tp_degree = pyo.Constraint(
+            terms.nodes, stages, terms.instance.tp_degrees, rule=self._polled(one_tp_degree)
+        )
 
         # Stages are contiguous and consecutive: no edge (u, v) runs backwards, where v is done, so is u:
         #     sum over i <= j of choice[o, i] over the options o of v <= the same sum of u
         def forward(_: Any, u: int, v: int, j: int) -> Any:
-            go_on(self.watch)
             return self._done(v, j) <= self._done(u, j)
 
-        model.forward = pyo.Constraint(terms.instance.edge_indices, stages[:-1], rule=forward)
+        model.forward = pyo.Constraint(terms.instance.edge_indices, stages[:-1], rule=self._polled(forward))
 
         # A stage holds a node:  used(j) <= sum over o of choice[o, j]
         model.not_empty = pyo.Constraint(stages, rule=lambda _, j: self._used(j) <= self._chosen(self.all_options, j))
@@ -176,7 +182,7 @@ class Model(milp.Runnable):
             y_d = weighted_sum((min(y * d, S), m.degrees[j, t, d]) for t, d in terms.configs)
             return self._s(j) <= y_d + S * (1 - m.in_flight[j, y])
 
-        model.enough_in_flight = pyo.Constraint(stages, flights, rule=enough_in_flight)
+        model.enough_in_flight = pyo.Constraint(stages, flights, rule=self._polled(enough_in_flight))
 
         # mem = sum over v of (X(v).a y + X(v).b) <= M  if y are in flight.
         # Big-M: with y in flight no stage has more than `largest_memory`, which is the unit of the row.
@@ -190,11 +196,10 @@ class Model(milp.Runnable):
         parts = {y: [part_of_largest(o, y) for o in self.all_options] for y in flights if largest[y] > limit}
 
         def memory(m: Any, j: int, y: int) -> Any:
-            go_on(self.watch)
             mem = weighted_sum((parts[y][o], m.choice[o, j]) for o in self.all_options)
             return mem <= 1 - (1 - limit / largest[y]) * m.in_flight[j, y]
 
-        model.memory = pyo.Constraint(stages, list(parts), rule=memory)
+        model.memory = pyo.Constraint(stages, list(parts), rule=self._polled(memory))
 
     def _boundary(self) -> None:
         """Which communication costs c, c^fw and c^bw a stage pays (section 4)."""
@@ -207,7 +212,7 @@ class Model(milp.Runnable):
             payer, neighbour = terms.crossings[c].options, terms.of_node[terms.crossings[c].other]
             return self._chosen(payer, j) - self._chosen(neighbour, j) <= m.paid[c, j]
 
-        self.model.boundary = pyo.Constraint(self.crossings, self.stages, rule=boundary)
+        self.model.boundary = pyo.Constraint(self.crossings, self.stages, rule=self._polled(boundary))
 
     def _synchronisation(self) -> None:
         """Weights that a stage synchronises, as its degree d decides how long that takes (section 3.4)."""
@@ -225,7 +230,7 @@ class Model(milp.Runnable):
             return m.synced[j, d] >= weights - (1 - has_d)
 
         dp_degrees = terms.dp_degrees if terms.largest_weight else ()
-        self.model.synchronised = pyo.Constraint(self.stages, dp_degrees, rule=synchronised)
+        self.model.synchronised = pyo.Constraint(self.stages, dp_degrees, rule=self._polled(synchronised))
 
     def _most_weights(self, d: int) -> tuple[float, float]:
         """The most weights that a node and that a stage can have if synchronised with degree d, in bytes."""
@@ -253,7 +258,6 @@ class Model(milp.Runnable):
         resync = {d: terms.resync(d) * self._most_weights(d)[1] / self.unit for d in terms.dp_degrees}
 
         def stage_time(m: Any, j: int) -> Any:
-            go_on(self.watch)
             sum_p = weighted_sum((compute[o], m.choice[o, j]) for o in self.all_options)
             sum_c = weighted_sum((boundary[c], m.paid[c, j]) for c in self.crossings)
             sum_w = weighted_sum((resync[d], m.synced[j, d]) for d in terms.dp_degrees if terms.largest_weight)
