@@ -60,9 +60,10 @@ def build(instance: LayerAssignmentInstance) -> CpsatModel:
     begun = [[1] * layers, *middle, [0] * layers]
     for j in range(1, stages):
         for layer in range(layers - 1):
-            # What has begun stays so, and every stage has a layer before the next begins.
-            model.add(begun[j][layer] <= begun[j][layer + 1])
-            model.add(begun[j][layer + 1] <= begun[j - 1][layer])
+            # What has begun stays so.
+            model.add(begun[j][layer] <= begun[j][layer + 1]).with_name(f"stays_begun[{j},{layer}]")
+            # Every stage has a layer before the next begins.
+            model.add(begun[j][layer + 1] <= begun[j - 1][layer]).with_name(f"not_empty[{j - 1},{layer}]")
 
     # Whatever costs more than a known assignment may as well cost that much.
     ceiling = evaluate(instance, balanced(instance))
@@ -74,6 +75,7 @@ def build(instance: LayerAssignmentInstance) -> CpsatModel:
         for layer in range(1, layers)
     ]
     all_reduce = _all_reduce(model, instance, begun, scale, ceiling)
+    # Equation 4 without the sum of T:  (gas - 1) max T + sum of e  (plus the all-reduce, reconstructed)
     model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
     return CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s))
 
@@ -94,12 +96,13 @@ def _scale(instance: LayerAssignmentInstance, ceiling: float) -> Scale:
 def _slowest(
     model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale
 ) -> Linear:
-    """At least the time of every stage."""
+    """max T of Equation 4: at least the time of every stage."""
     times = [scale.floor(time) for time in instance.layer_time_s]
     slowest = model.new_int_var(0, sum(times), "slowest")
-    for here, after in itertools.pairwise(begun):
+    for j, (here, after) in enumerate(itertools.pairwise(begun)):
         assigned = [here[layer] - after[layer] for layer in range(instance.num_layers)]
-        model.add(slowest >= sum(time * layer for time, layer in zip(times, assigned, strict=True)))
+        stage_time = sum(time * layer for time, layer in zip(times, assigned, strict=True))
+        model.add(slowest >= stage_time).with_name(f"stage_time[{j}]")
     return slowest
 
 
@@ -117,13 +120,13 @@ def _all_reduce(
             scale.floor(min(ring * size, ceiling)) * layer
             for size, layer in zip(instance.parameters, assigned, strict=True)
         ]
-        for tie in instance.tied:
+        for number, tie in enumerate(instance.tied):
             # A stage with any of the tied layers holds what they share.
-            holds = model.new_bool_var(f"holds[{j}]")
+            holds = model.new_bool_var(f"holds[{j},{number}]")
             for layer in tie.layers:
-                model.add(holds >= assigned[layer])
+                model.add(holds >= assigned[layer]).with_name(f"shared[{j},{number},{layer}]")
             costs.append(scale.floor(min(ring * tie.parameters, ceiling)) * holds)
-        model.add(longest >= sum(costs))
+        model.add(longest >= sum(costs)).with_name(f"stage_all_reduce[{j}]")
     return longest
 
 

@@ -73,23 +73,23 @@ def build(instance: LayerAssignmentInstance) -> MilpModel:
     model.carries = pyo.Var(arcs, domain=pyo.Binary)
     model.waiting = pyo.Var(domain=pyo.NonNegativeReals)
     model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals)
+    own = {j: [arc for arc in arcs if arc[0] == j] for j in range(stages)}
     _add_path(model, arcs, layers, stages)
-    # Waiting for the slowest stage and for its all-reduce takes at least as long as for every stage.
     weight = instance.num_microbatches - 1
-    model.slow = pyo.ConstraintList()
-    for j in range(stages):
-        own = [arc for arc in arcs if arc[0] == j]
-        times = (
-            weight * (table.elapsed[end] - table.elapsed[start]) / unit * model.carries[stage, start, end]
-            for stage, start, end in own
-        )
-        model.slow.add(model.waiting >= pyo.quicksum(times))
-        if len(table.ring):
-            syncs = (
-                table.ring[j] * table.held[start, end] / unit * model.carries[stage, start, end]
-                for stage, start, end in own
-            )
-            model.slow.add(model.all_reduce >= pyo.quicksum(syncs))
+
+    # (gas - 1) max T of Equation 4: waiting for the slowest stage takes at least as long as for every stage.
+    def stage_time(m: Any, j: int) -> Any:
+        times = {arc: weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]]) / unit for arc in own[j]}
+        return m.waiting >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
+
+    # Its all-reduce as well (reconstructed).
+    def stage_all_reduce(m: Any, j: int) -> Any:
+        times = {arc: table.ring[j] * table.held[arc[1], arc[2]] / unit for arc in own[j]}
+        return m.all_reduce >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
+
+    model.stage_time = pyo.Constraint(range(stages), rule=stage_time)
+    model.stage_all_reduce = pyo.Constraint(range(stages if len(table.ring) else 0), rule=stage_all_reduce)
+    # Sum of e: a stage that begins at a layer pays for the cut before it.
     sending = pyo.quicksum(table.cut[start, j] / unit * model.carries[j, start, end] for j, start, end in arcs if j)
     model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
     return MilpModel(model, stages, unit, constant)
@@ -104,18 +104,21 @@ def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> floa
 
 def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages: int) -> None:
     """Stage 0 takes one arc, and every later stage begins where the one before it ends."""
-    model.first = pyo.Constraint(expr=pyo.quicksum(model.carries[arc] for arc in arcs if arc[0] == 0) == 1)
-    model.path = pyo.ConstraintList()
     begins: dict[tuple[int, int], list[Any]] = {}
     ends: dict[tuple[int, int], list[Any]] = {}
     for j, start, end in arcs:
         begins.setdefault((j, start), []).append(model.carries[j, start, end])
-        ends.setdefault((j + 1, end), []).append(model.carries[j, start, end])
-    for j in range(1, stages):
-        for layer in range(j, layers - stages + j + 1):
-            here = ends.get((j, layer), []), begins.get((j, layer), [])
-            if any(here):
-                model.path.add(pyo.quicksum(here[0]) == pyo.quicksum(here[1]))
+        ends.setdefault((j, end), []).append(model.carries[j, start, end])
+    model.first = pyo.Constraint(expr=pyo.quicksum(begins.get((0, 0), [])) == 1)
+
+    def follows(_: Any, j: int, layer: int) -> Any:
+        ending, beginning = ends.get((j - 1, layer), []), begins.get((j, layer), [])
+        if not ending and not beginning:
+            return pyo.Constraint.Skip
+        return pyo.quicksum(ending) == pyo.quicksum(beginning)
+
+    borders = [(j, layer) for j in range(1, stages) for layer in range(j, layers - stages + j + 1)]
+    model.follows = pyo.Constraint(borders, rule=follows)
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:

@@ -76,17 +76,20 @@ def build(instance: MeshInstance, places: Placements) -> CpsatModel:
     model = cp_model.CpModel()
     taken = [model.new_bool_var(f"taken[{place}]") for place in range(len(places.tiles))]
     # Every device is in exactly one tile.
-    for tiles in places.covering:
-        model.add_exactly_one(taken[place] for place in tiles)
+    for device, tiles in enumerate(places.covering):
+        model.add_exactly_one(taken[place] for place in tiles).with_name(f"cover[{device}]")
     sending = places.sending() if instance.ordered else {}
     scale = _scale(instance, places, sending)
     tensor = [scale.floor(time) for time in places.tensor]
-    slowest = _at_least(model, taken, tensor)
-    longest = _at_least(model, taken, [scale.floor(time) for time in places.data])
-    steps = {arc: model.new_int_var(0, instance.num_stages - 1, f"steps{arc}") for arc in sending}
+    # The slowest stage and the longest all-reduce.
+    slowest = _at_least(model, taken, tensor, "slowest")
+    longest = _at_least(model, taken, [scale.floor(time) for time in places.data], "longest")
+    most = instance.num_stages - 1
+    steps = {(here, there): model.new_int_var(0, most, f"steps[{here},{there}]") for here, there in sending}
     first = _add_walk(model, places, taken, steps) if instance.ordered else []
     cost = cp_model.LinearExpr.weighted_sum([*steps.values()], [scale.floor(each) for each in sending.values()])
     filling = cp_model.LinearExpr.weighted_sum(taken, tensor)
+    # The form of Equation 4:  (gas - 1) max T + sum of T + the all-reduce + sum of e
     model.minimize((instance.num_microbatches - 1) * slowest + filling + longest + cost)
     return CpsatModel(places, model, taken, steps, first, scale)
 
@@ -101,31 +104,34 @@ def _add_walk(
     kinds = range(max(places.kinds) + 1)
     first = [model.new_bool_var(f"first[{kind}]") for kind in kinds]
     last = [model.new_bool_var(f"last[{kind}]") for kind in kinds]
-    model.add_exactly_one(first)
-    model.add_exactly_one(last)
+    # One kind is the first, and one is the last.
+    model.add_exactly_one(first).with_name("one_first")
+    model.add_exactly_one(last).with_name("one_last")
     depth = [model.new_int_var(0, len(kinds) - 1, f"depth[{kind}]") for kind in kinds]
     for kind in kinds:
         own = [variable for variable, of in zip(taken, places.kinds, strict=True) if of == kind]
         visits = sum(own)
         # What enters a kind leaves it, once for each visit.
-        model.add(first[kind] + sum(steps[other, kind] for other in kinds) == visits)
-        model.add(last[kind] + sum(steps[kind, other] for other in kinds) == visits)
+        model.add(first[kind] + sum(steps[other, kind] for other in kinds) == visits).with_name(f"entered[{kind}]")
+        model.add(last[kind] + sum(steps[kind, other] for other in kinds) == visits).with_name(f"left[{kind}]")
         # A kind that is visited is the first, or hangs below one that steps to it: no circle stands apart.
         parents = {other: model.new_bool_var(f"below[{other},{kind}]") for other in kinds if other != kind}
         for other, below in parents.items():
-            model.add(steps[other, kind] >= 1).only_enforce_if(below)
-            model.add(depth[kind] >= depth[other] + 1).only_enforce_if(below)
-        for variable in own:
-            model.add_bool_or([variable.negated(), first[kind], *parents.values()])
+            name = f"[{other},{kind}]"
+            model.add(steps[other, kind] >= 1).only_enforce_if(below).with_name(f"stepped{name}")
+            model.add(depth[kind] >= depth[other] + 1).only_enforce_if(below).with_name(f"deeper{name}")
+        for number, variable in enumerate(own):
+            reached = model.add_bool_or([variable.negated(), first[kind], *parents.values()])
+            reached.with_name(f"reached[{kind},{number}]")
     return first
 
 
-def _at_least(model: cp_model.CpModel, taken: list[cp_model.IntVar], costs: list[int]) -> cp_model.IntVar:
+def _at_least(model: cp_model.CpModel, taken: list[cp_model.IntVar], costs: list[int], name: str) -> cp_model.IntVar:
     """At least the cost of every tile taken."""
-    most = model.new_int_var(min(costs), max(costs), "most")
-    for variable, cost in zip(taken, costs, strict=True):
+    most = model.new_int_var(min(costs), max(costs), name)
+    for place, (variable, cost) in enumerate(zip(taken, costs, strict=True)):
         if cost > min(costs):
-            model.add(most >= cost).only_enforce_if(variable)
+            model.add(most >= cost).only_enforce_if(variable).with_name(f"{name}_tile[{place}]")
     return most
 
 

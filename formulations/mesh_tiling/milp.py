@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,17 +58,17 @@ def build(instance: MeshInstance, places: Placements) -> MilpModel:
         range(len(places.covering)),
         rule=lambda m, device: pyo.quicksum(m.taken[place] for place in places.covering[device]) == 1,
     )
-    # The slowest stage and the slowest all-reduce, device by device: of the tiles over one, one is taken.
-    model.slow = pyo.ConstraintList()
-    for covering in places.covering:
-        model.slow.add(
-            model.slowest >= pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in covering)
-        )
-        model.slow.add(
-            model.longest >= pyo.quicksum(places.data[place] / unit * model.taken[place] for place in covering)
-        )
+
+    # The slowest stage and the longest all-reduce, device by device: of the tiles over one, one is taken.
+    def over(device: int, times: Sequence[float]) -> Any:
+        return pyo.quicksum(times[place] / unit * model.taken[place] for place in places.covering[device])
+
+    devices = range(len(places.covering))
+    model.slowest_tile = pyo.Constraint(devices, rule=lambda m, device: m.slowest >= over(device, places.tensor))
+    model.longest_tile = pyo.Constraint(devices, rule=lambda m, device: m.longest >= over(device, places.data))
     filling = pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in tiles)
     sending = _add_order(model, instance, arcs, unit) if instance.ordered else 0.0
+    # The form of Equation 4:  (gas - 1) max T + sum of T + the all-reduce + sum of e
     model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sending)
     return MilpModel(places, model, unit, instance.ordered)
 
@@ -79,22 +80,23 @@ def _add_order(model: Any, instance: MeshInstance, arcs: dict[tuple[int, int], f
     model.first = pyo.Var(places, domain=pyo.Binary)
     model.last = pyo.Var(places, domain=pyo.Binary)
     model.position = pyo.Var(places, bounds=(0, max(last, 0)))
-    model.path = pyo.ConstraintList()
-    # One stage is first and one is last; every other has one before it and one after it.
-    model.path.add(pyo.quicksum(model.first.values()) == 1)
-    model.path.add(pyo.quicksum(model.last.values()) == 1)
     into: dict[int, list[Any]] = {place: [model.first[place]] for place in places}
     out: dict[int, list[Any]] = {place: [model.last[place]] for place in places}
     for here, there in arcs:
         out[here].append(model.follows[here, there])
         into[there].append(model.follows[here, there])
-    for place in places:
-        model.path.add(pyo.quicksum(into[place]) == model.taken[place])
-        model.path.add(pyo.quicksum(out[place]) == model.taken[place])
-    # Positions grow along the path; num_stages frees a pair that does not follow, as positions differ by less.
-    for here, there in arcs:
-        growth = model.position[there] - model.position[here]
-        model.path.add(growth >= 1 - (last + 1) * (1 - model.follows[here, there]))
+    # One stage is first and one is last; every other has one before it and one after it.
+    model.one_first = pyo.Constraint(expr=pyo.quicksum(model.first.values()) == 1)
+    model.one_last = pyo.Constraint(expr=pyo.quicksum(model.last.values()) == 1)
+    model.entered = pyo.Constraint(places, rule=lambda m, place: pyo.quicksum(into[place]) == m.taken[place])
+    model.left = pyo.Constraint(places, rule=lambda m, place: pyo.quicksum(out[place]) == m.taken[place])
+
+    # Positions grow along the path.
+    # Big-M: num_stages frees a pair that does not follow, as positions differ by less.
+    def grows(m: Any, here: int, there: int) -> Any:
+        return m.position[there] - m.position[here] >= 1 - (last + 1) * (1 - m.follows[here, there])
+
+    model.grows = pyo.Constraint(list(arcs), rule=grows)
     return pyo.quicksum(cost / unit * model.follows[pair] for pair, cost in arcs.items())
 
 

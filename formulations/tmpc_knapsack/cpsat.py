@@ -38,21 +38,23 @@ class CpsatModel(cpsat.Runnable, Model):
 
     def forbid(self, options: list[tuple[int, int]]) -> None:
         """Not every node takes one of these."""
-        self.model.add(sum(self.chosen[node][option] for node, option in options) <= len(self.chosen) - 1)
+        taken = sum(self.chosen[node][option] for node, option in options)
+        self.model.add(taken <= len(self.chosen) - 1).with_name("forbidden")
 
 
 def build(instance: KnapsackInstance) -> CpsatModel:
     """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers)."""
     model = cp_model.CpModel()
     chosen = [
-        [model.new_bool_var(f"chosen[{node.id},{option.id}]") for option in node.options] for node in instance.nodes
+        [model.new_bool_var(f"chosen[{v},{j}]") for j in range(len(node.options))]
+        for v, node in enumerate(instance.nodes)
     ]
-    # Every node takes exactly one TMPC.
-    for options in chosen:
-        model.add_exactly_one(options)
+    # Every node takes exactly one TMPC ("choose one TMPC X in T(v, t) for each v in S", section 4).
+    for v, options in enumerate(chosen):
+        model.add_exactly_one(options).with_name(f"one_tmpc[{v}]")
     flat = [variable for options in chosen for variable in options]
 
-    # Total memory is within the capacity.
+    # Total memory is within the capacity ("staying under the memory limit M").
     memory, limit = sizes(instance)
     flat_memory = [size for options in memory for size in options]
     unit = size_scale(flat_memory, limit, math.fsum(flat_memory))  # CP-SAT adds up all options of a node
@@ -60,7 +62,7 @@ def build(instance: KnapsackInstance) -> CpsatModel:
         cp_model.LinearExpr.weighted_sum(flat, [unit.floor(size) for size in flat_memory]) <= unit.floor(limit)
     ).with_name("memory")
 
-    # Least total time, counted from the fastest options, whose total is a lower bound.
+    # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options: a lower bound.
     least = fastest(instance)
     extra = [option.time - best for node, best in zip(instance.nodes, least, strict=True) for option in node.options]
     scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))

@@ -56,18 +56,18 @@ def build(instance: KnapsackInstance) -> MilpModel:
 
     model = pyo.ConcreteModel()
     model.chosen = pyo.Var(list(extra), domain=pyo.Binary)
-    # Every node takes exactly one TMPC.
-    model.one = pyo.Constraint(
+    # Every node takes exactly one TMPC ("choose one TMPC X in T(v, t) for each v in S", section 4).
+    model.one_tmpc = pyo.Constraint(
         range(len(instance.nodes)),
         rule=lambda m, v: pyo.quicksum(m.chosen[v, j] for j in range(len(instance.nodes[v].options))) == 1,
     )
-    # Total memory is within the capacity.
+    # Total memory is within the capacity ("staying under the memory limit M").
     if extra:
         model.memory = pyo.Constraint(
             expr=pyo.quicksum(memory[v][j] * byte * model.chosen[v, j] for v, j in extra) <= limit * byte
         )
     model.forbidden = pyo.ConstraintList()
-    # Least total time, counted from the fastest options.
+    # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options.
     model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
     return MilpModel(instance, model, unit)
 

@@ -27,9 +27,6 @@ LOOKED_AT = 8
 UNNAMED = {
     "stage_partitioning": ("milp-columns",),
     "hierarchical_partitioning": ("cpsat",),
-    "tmpc_knapsack": ("cpsat",),
-    "layer_assignment": ("cpsat", "milp"),
-    "mesh_tiling": ("cpsat", "milp"),
 }
 
 
