@@ -68,17 +68,6 @@ def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
     assert planner.check(instance, plan).feasible
 
 
-def test_the_readme_names_every_method() -> None:
-    table = (ROOT / "README.md").read_text().partition("## Problems and methods")[2].partition("\n## ")[0]
-    family, shown = "", set()
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 4 and "`" in cells[1]:
-            family = cells[0].strip("`") or family
-            shown |= {(family, name, cells[2]) for name in re.findall(r"`(.*?)`", cells[1])}
-    assert shown == {(family.name, method.name, method.claim.value) for family in FAMILIES for method in family.methods}
-
-
 def commands_of(text: str) -> list[list[str]]:
     """The words of every ``planner`` command in backticks that is written out."""
     code = re.findall(r"`(planner [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))

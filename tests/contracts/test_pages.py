@@ -22,6 +22,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"
 ROOMS = sorted((ROOT / "formulations").glob("*/README.md"))
 
 each = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+each_and_the_readme = pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +35,13 @@ def generated() -> ModuleType:
     return module
 
 
-@each
+@each_and_the_readme
 def test_the_python_of_a_page_does_what_it_shows(page: Path) -> None:
     outcome = doctest.testfile(str(page), module_relative=False)
     assert outcome.attempted >= 2 and outcome.failed == 0
 
 
-@each
+@each_and_the_readme
 def test_the_commands_of_a_page_end_well(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^\$ planner (.*)$", page.read_text(), flags=re.MULTILINE)
     assert commands
@@ -55,10 +56,11 @@ def test_a_page_is_listed_and_shows_methods_and_pictures(page: Path) -> None:
     assert "<!-- methods -->" in text and "<!-- figure -->" in text and text.startswith("---\ninstance:")
 
 
-def test_every_problem_has_a_page_and_its_instances_are_in_the_reference() -> None:
+def test_every_problem_is_in_the_readme_and_has_a_page_and_its_instances_are_in_the_reference() -> None:
     assert {page.stem for page in PAGES} == {family.name for family in FAMILIES}
-    reference = (DOCS / "api" / "instances.md").read_text()
+    readme, reference = (ROOT / "README.md").read_text(), (DOCS / "api" / "instances.md").read_text()
     for family in FAMILIES:
+        assert f"| [`{family.name}`](docs/problems/{family.name}.md) |" in readme
         assert f".. automodule:: instances.{family.name}\n   :members:" in reference, family.name
 
 
