@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from formulations.family import Violation
 from instances.errors import InstanceError
 from planner.inputs.loading import admitted, family_of
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.reading import parse_json, read_named
 from planner.inputs.settings import expect_types
 
 
@@ -64,8 +63,9 @@ def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Ver
 
 
 def read_plan(path: str) -> Mapping[str, Any]:
-    """The JSON object in a plan file, or `InstanceError`."""
-    content = parse_json(read_text(Path(path)), path)
+    """The JSON object in a plan file, or (``-``) on standard input; `InstanceError`."""
+    text, where = read_named(path)
+    content = parse_json(text, where)
     if not isinstance(content, dict):
-        raise InstanceError.at(path, "content", json.dumps(content)[:60], "a plan, as planner solve --out writes it")
+        raise InstanceError.at(where, "content", json.dumps(content)[:60], "a plan, as planner solve --out writes it")
     return content

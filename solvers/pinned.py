@@ -6,8 +6,6 @@ ortools 9.15 carries HiGHS 1.12.0: beside highspy 1.15 the two clash, and highsp
 
 from __future__ import annotations
 
-from importlib import metadata
-
 #: Distribution to the one version that is run.
 PINNED = {"ortools": "9.15.6755", "highspy": "1.12.0"}
 
@@ -18,6 +16,8 @@ class BackendError(RuntimeError):
 
 def installed(distribution: str) -> str:
     """The version of a distribution here; "absent" if there is none."""
+    from importlib import metadata  # 15 ms that a command without solvers saves
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

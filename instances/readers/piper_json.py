@@ -75,7 +75,7 @@ def read(content: Any, where: str) -> StageInstance:
     layers, edges = built(record.layers, record.edges)
     in_ms = fingerprint(layers, edges) in MILLISECONDS
     instance = StageInstance(
-        name=Path(where).stem or "instance",
+        name=Path(where.removesuffix(".gz")).stem or "instance",
         layers=layers,
         edges=edges,
         num_devices=record.num_devices,

@@ -5,8 +5,10 @@ Source: Piper, Appendix C (its sample of knapsack instances).
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +22,7 @@ from planner.census.run import chunks_of, sampled
 from planner.errors import UsageError
 from planner.inputs.files import drafted
 from planner.inputs.loading import admitted, family_of
+from planner.inputs.reading import is_compressed
 from planner.inputs.rows import SUFFIXES, pyarrow
 from planner.show.tables import as_json
 from solvers.outcome import Limits
@@ -44,7 +47,7 @@ def extract(
     Parameters
     ----------
     out
-        ``.parquet`` (needs pyarrow) or ``.jsonl``; written whole or not at all.
+        ``.parquet`` (needs pyarrow), ``.jsonl`` or ``.jsonl.gz``; written whole or not at all.
     sample, seed
         That many at random, without repetition; ``None``: all.
     nontrivial
@@ -64,14 +67,17 @@ def extract(
         raise UsageError.at("--sample", sample, "at least 0")
     seed = Limits(seed=seed).seed
     path = Path(out)
-    if path.suffix not in SUFFIXES:
+    if not out.endswith(SUFFIXES):
         raise UsageError.at("--out", out, f"a name that ends in {' or '.join(SUFFIXES)}")
     try:
         calls = Calls(instance)
     except ValueError as error:
         raise UsageError(f"{instance.name}: {error}") from None
     written = 0
-    with drafted(path) as draft, (_parquet if path.suffix == ".parquet" else _json_lines)(draft, calls) as sink:
+    with (
+        drafted(path) as draft,
+        (_parquet if path.suffix == ".parquet" else partial(_json_lines, is_compressed(path)))(draft, calls) as sink,
+    ):
         for block in _blocks(calls, sample, seed, nontrivial):
             sink.write(calls, block)
             written += len(block)
@@ -92,12 +98,12 @@ def _blocks(calls: Calls, sample: int | None, seed: int, nontrivial: bool) -> It
 
 
 @contextmanager
-def _json_lines(draft: Path, _: Calls) -> Iterator[Sink]:
+def _json_lines(compressed: bool, draft: Path, _: Calls) -> Iterator[Sink]:
     class Lines:
         def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
             file.writelines(as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n" for origin in origins)
 
-    with draft.open("w", encoding="utf-8") as file:
+    with gzip.open(draft, "wt", encoding="utf-8") if compressed else draft.open("w", encoding="utf-8") as file:
         yield Lines()
 
 

@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from formulations.compilation import KernelCacheWarning
 from instances.errors import InstanceError
-from planner.cli import options
+from planner.cli import completion, options
 from planner.cli.bench import bench_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
@@ -35,6 +35,7 @@ from planner.cli.tools import (
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs import choices
 from planner.show.terminal import printable
+from planner.versions import versions
 from solvers.pinned import BackendError
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
@@ -69,7 +70,13 @@ def application(wanted: str | None = None) -> typer.Typer:
     Only the command that is ``wanted`` gets its settings (``None``: no command does): finding them imports the
     families.
     """
-    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=_HELP)
+    app = typer.Typer(
+        add_completion=wanted not in _COMMANDS or completion.is_asked(),  # half a millisecond
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help=_HELP,
+    )
+    app.callback(no_args_is_help=True)(_general)
     for name, (command, offered) in _COMMANDS.items():
         cls = None
         if offered is not None:
@@ -80,10 +87,26 @@ def application(wanted: str | None = None) -> typer.Typer:
     return app
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"planner {versions()['dnn-planner']}")
+        raise typer.Exit
+
+
+def _general(
+    _: Annotated[
+        bool,
+        typer.Option("--version", metavar="", is_eager=True, callback=_show_version, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
 @dataclass(frozen=True)
 class _Offered:
     """The settings that a command takes, ``--problem`` among them or not, and what of them its help shows.
 
+    ``taken`` imports all families.
     ``pointer`` says how to see them where it shows none.
     """
 
@@ -153,8 +176,8 @@ def _examples(name: str) -> str | None:
 
 
 def _command_name(arguments: list[str] | None) -> str | None:
-    """The command among the arguments: no option stands before it."""
-    given = sys.argv[1:] if arguments is None else arguments
+    """The command among the arguments, or among those that a shell wants to have completed; no option before it."""
+    given = completion.unfinished() if completion.is_asked() else sys.argv[1:] if arguments is None else arguments
     return given[0] if given else None
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from planner.cli.common import Gap, Inputs, Json, Quiet, Seed, Threads, TimeLimit, limits_of, names_of
+from planner.cli.completion import entries
 from planner.errors import UsageError
 
 
 def bench_command(
-    instances: Annotated[list[str] | None, typer.Argument(metavar="INSTANCE", help="files or catalog names")] = None,
+    instances: Annotated[
+        list[str] | None, typer.Argument(metavar="INSTANCE", help="files or catalog names", autocompletion=entries)
+    ] = None,
     suite: Annotated[
         str | None, typer.Option(metavar="FILE|all|piper", help="cases: JSON lines, the catalog, Piper's")
     ] = None,
@@ -52,7 +54,7 @@ def bench_command(
     limits = limits_of(time_limit, gap, seed, threads)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
     wanted = cases(instances or [], suite, names_of(methods), settings, inputs)
-    one_file = out is not None and Path(out).suffix == ".jsonl"
+    one_file = out is not None and out.endswith((".jsonl", ".jsonl.gz"))
     if out is not None and one_file:
         refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
     folder = None if out is None or one_file else folders.opened(out)

@@ -8,12 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli.completion import entries
 from planner.result import Result
 from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
 
-Instance = Annotated[str, typer.Argument(metavar="INSTANCE", help="file or catalog name")]
+Instance = Annotated[
+    str, typer.Argument(metavar="INSTANCE", help="file, catalog name, or - for stdin", autocompletion=entries)
+]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object")]
 Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="no progress line, no warnings")]
 TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of each method")]

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from instances.errors import InstanceError
+from planner.cli import completion
+from planner.errors import UsageError
 from planner.inputs import choices
 from planner.inputs.choices import Choice
 from planner.inputs.loading import catalog, problem_of
@@ -23,7 +27,13 @@ _PROBLEM = inspect.Parameter(
     inspect.Parameter.KEYWORD_ONLY,
     default=None,
     annotation=Annotated[
-        str | None, typer.Option("--problem", metavar="NAME", help="read the instance as one of this problem")
+        str | None,
+        typer.Option(
+            "--problem",
+            metavar="NAME",
+            help="read the instance as one of this problem",
+            autocompletion=completion.problems,
+        ),
     ],
 )
 #: From the values on a command line (texts by parameter) to the choices that they make worth showing.
@@ -56,6 +66,11 @@ def explained(about: About, pointer: str) -> type[TyperCommand]:
     """The class of a command whose help shows what is worth showing; ``pointer`` says how, where nothing is named."""
 
     class Explained(TyperCommand):
+        def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+            with suppress(InstanceError, UsageError):  # no instance yet
+                self.params = _revealed(self.params, about(completion.known(ctx.params)))
+            return super().shell_complete(ctx, incomplete)
+
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             ctx.meta[_ARGUMENTS] = list(args)
             return super().parse_args(ctx, args)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli import completion
 from planner.cli.common import (
     CONTRADICTION,
     INFEASIBLE,
@@ -43,7 +44,9 @@ def _swept(metavar: str, text: str, **rules: Any) -> Any:
 def solve_command(
     instance: Instance,
     exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
-    method: Annotated[str, typer.Option(metavar="NAME", help="see planner list PROBLEM")] = "auto",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="see planner list PROBLEM", autocompletion=completion.methods)
+    ] = "auto",
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -280,9 +283,12 @@ def check_command(
     """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
     from planner.checking import check, read_plan
     from planner.inputs.loading import load
+    from planner.inputs.reading import STANDARD
     from planner.show.progress import note
     from planner.show.tables import print_json, show_verdict
 
+    if plan == instance == STANDARD:
+        raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     content = read_plan(plan)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli import completion
 from planner.cli.common import (
     CONTRADICTION,
     Gap,
@@ -25,7 +26,10 @@ from planner.errors import UsageError
 
 
 def list_command(
-    problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="one problem, with its options")] = None,
+    problem: Annotated[
+        str | None,
+        typer.Argument(metavar="PROBLEM", help="one problem, with its options", autocompletion=completion.problems),
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the problems, their methods, the catalog of instances and the versions."""
@@ -42,7 +46,7 @@ def list_command(
 
 
 def make_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="catalog name")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="catalog name", autocompletion=completion.entries)],
     out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
     **settings: Any,
 ) -> None:
@@ -81,7 +85,9 @@ def doctor_command(
 
 
 def reproduce_command(
-    claim: Annotated[str | None, typer.Argument(metavar="CLAIM", help="a name from --list")] = None,
+    claim: Annotated[
+        str | None, typer.Argument(metavar="CLAIM", help="a name from --list", autocompletion=completion.claims)
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
     json: Json = False,
     quiet: Quiet = False,

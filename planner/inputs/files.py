@@ -1,7 +1,8 @@
-"""What leaves the process: values in JSON types, and files of which a reader never sees half."""
+"""What leaves the process: values in JSON types, and atomic file writes."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import math
 import os
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 
 from planner.errors import UsageError
 from planner.inputs.destinations import sink, writable
+from planner.inputs.reading import is_compressed
 from planner.streams import drafts
 
 
@@ -36,9 +38,10 @@ def plain(value: Any) -> Any:
 
 
 def write_atomically(path: str | Path, content: str | bytes, option: str = "--out") -> None:
-    """Write text (as UTF-8) or bytes whole or not at all, as `drafted` does."""
+    """Write text (as UTF-8) or bytes whole or not at all, as `drafted` does; compressed if the name ends in ``.gz``."""
+    data = content.encode() if isinstance(content, str) else content
     with drafted(path, option) as draft:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.write_bytes(gzip.compress(data, mtime=0) if is_compressed(path) else data)
 
 
 @contextmanager

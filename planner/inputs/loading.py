@@ -12,7 +12,7 @@ from formulations.family import Family
 from instances.errors import InstanceError
 from planner.errors import UsageError, closest
 from planner.inputs import settings
-from planner.inputs.reading import no_collection, parse_json, read_text
+from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
 from planner.inputs.rows import read_row, split_row
 
 #: The folder of published inputs (``--inputs`` goes before it).
@@ -29,8 +29,9 @@ def load(
     ----------
     path_or_name
         A catalog name (``planner list``), or a file: the project's own JSON, a foreign format recognised by its
-        content, a row of a file of instances (``FILE#ROW``), or a reproducer of a contradiction. A name of the catalog
-        wins over a file; write ``./NAME`` for the file. A file that is not here is looked for in the published inputs.
+        content, a row of a file of instances (``FILE#ROW``), or a reproducer of a contradiction; ``-`` is standard
+        input, and ``.gz`` files are decompressed. A name of the catalog wins over a file; write ``./NAME`` for the
+        file. A file that is not here is looked for in the published inputs.
     inputs
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
     problem
@@ -146,6 +147,9 @@ def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dic
 
 def _content(name: str, inputs: str | None) -> tuple[Any, str]:
     """What a file or a row of it holds, and its name for errors."""
+    if name == STANDARD:
+        text, where = read_named(name)
+        return _parsed(text, where), where
     name, row = split_row(name)
     path = _find(name, inputs, list(catalog()))
     content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
@@ -160,12 +164,15 @@ def read_content(path: Path) -> Any:
     InstanceError
         If the file cannot be read, is no text, or starts like JSON and is none.
     """
-    text = read_text(path)
+    return _parsed(read_text(path), str(path))
+
+
+def _parsed(text: str, where: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         if not text.strip():
-            raise InstanceError.at(str(path), "content", "", "a problem")
+            raise InstanceError.at(where, "content", "", "a problem")
         return text
-    content = parse_json(text, str(path))
+    content = parse_json(text, where)
     if isinstance(content, dict) and "contradictions" in content and "instance" in content:
         return content["instance"]  # a reproducer
     return content

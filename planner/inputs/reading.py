@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import math
+import os
 import re
+import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from instances.errors import InstanceError, path
 
-#: Larger files are refused rather than read into memory.
+#: The name of standard input.
+STANDARD = "-"
+#: Larger files are refused rather than read into memory, also those that are so large when decompressed.
 MAX_FILE_BYTES = 256 * 2**20
 _PIECE_BYTES = 2**20
 
@@ -32,16 +39,52 @@ def no_collection() -> Iterator[None]:
 
 def read_text(path: Path) -> str:
     """A file's UTF-8 text, or `InstanceError`."""
+    with opened(path) as file:
+        return _decoded(file, str(path))
+
+
+def read_named(name: str) -> tuple[str, str]:
+    """The UTF-8 text of a file or (``-``) of standard input, and its name for errors; `InstanceError`."""
+    return (read_text(Path(name)), name) if name != STANDARD else (_all_of(sys.stdin), "standard input")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, decompressed if its name ends in ``.gz``; `InstanceError` for what cannot be read."""
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise InstanceError.at(str(path), "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
-        return data.decode("utf-8-sig")
+            if not is_compressed(path):
+                yield file
+                return
+            with gzip.GzipFile(fileobj=file) as content:
+                yield content  # type: ignore[misc]  # it is one in all but name
+    except (EOFError, zlib.error) as error:
+        raise InstanceError.at(str(path), "file", str(error), "a whole gzip file") from None
     except OSError as error:
         raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
+
+
+def is_compressed(path: str | Path) -> bool:
+    """Whether a file's name says that it is compressed."""
+    return os.fspath(path).endswith(".gz")
+
+
+@lru_cache(maxsize=1)
+def _all_of(stream: TextIO | None) -> str:
+    """Standard input, which can be read once, for those who read it more often."""
+    if stream is None:
+        raise InstanceError.at("standard input", "file", "closed", "a readable file")
+    return _decoded(stream.buffer, "standard input")
+
+
+def _decoded(file: BinaryIO, where: str) -> str:
+    data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InstanceError.at(str(path), f"byte {error.start}", data[error.start], "UTF-8 text") from None
+        raise InstanceError.at(where, f"byte {error.start}", data[error.start], "UTF-8 text") from None
 
 
 def read_line(file: BinaryIO, where: str) -> bytes:

@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 
 from instances.errors import InstanceError
 from planner.errors import UsageError
-from planner.inputs.reading import MAX_FILE_BYTES, parse_json, read_line
+from planner.inputs.reading import MAX_FILE_BYTES, is_compressed, opened, parse_json, read_line
 
-SUFFIXES = (".jsonl", ".parquet")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
-_ADDRESS = re.compile(r"(.+\.(?:jsonl|parquet))#(\d{1,15})", re.DOTALL)
+_ADDRESS = re.compile(r"(.+\.(?:jsonl|jsonl\.gz|parquet))#(\d{1,15})", re.DOTALL)
 _MISSING = "pyarrow (pip install 'dnn-planner[columnar]'), or a .jsonl file"
 
 
@@ -63,10 +63,8 @@ def pyarrow() -> Any:
 
 def _json_row(path: Path, row: int) -> Any:
     try:
-        with path.open("rb") as file:
-            line = _line(file, row, str(path)).decode("utf-8-sig")
-    except OSError as error:
-        raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
+        with opened(path) as file:
+            line = _line(file, row, path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InstanceError.at(str(path), "content", "no text", "UTF-8 text") from None
     if not line.strip():
@@ -74,10 +72,10 @@ def _json_row(path: Path, row: int) -> Any:
     return parse_json(line, f"{path}#{row}")
 
 
-def _line(file: BinaryIO, row: int, where: str) -> bytes:
+def _line(file: BinaryIO, row: int, path: Path) -> bytes:
     """The line of that number, or nothing; a line or a stream without an end is an `InstanceError`."""
-    endless = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    line, seen = b"", 0
+    where, line, seen = str(path), b"", 0
+    endless = is_compressed(path) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     for _ in range(row + 1):
         line = read_line(file, where)
         seen += len(line)

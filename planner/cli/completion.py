@@ -1,0 +1,67 @@
+"""What the shell offers for words that are names: instances, problems, methods and claims."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from instances.errors import InstanceError
+from planner.errors import UsageError
+
+#: Where typer's scripts for shells put the words of an unfinished command.
+_WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+
+
+def is_asked() -> bool:
+    """Whether a shell started this process for the words that may come next."""
+    return "_PLANNER_COMPLETE" in os.environ
+
+
+def unfinished() -> list[str]:
+    """The words of the command line that a shell wants to have completed."""
+    text = next((os.environ[name] for name in _WORDS if name in os.environ), "")
+    return text.split()[1:]
+
+
+def entries(incomplete: str) -> list[str]:
+    """Names of catalog instances; where none fits, shells offer files."""
+    from planner.inputs.loading import catalog
+
+    return _starting(incomplete, catalog())
+
+
+def problems(incomplete: str) -> list[str]:
+    """Names of problems."""
+    from formulations import FAMILIES
+
+    return _starting(incomplete, (family.name for family in FAMILIES))
+
+
+def claims(incomplete: str) -> list[str]:
+    """Names of claims."""
+    from planner.claims import CLAIMS
+
+    return _starting(incomplete, (claim.name for claim in CLAIMS))
+
+
+def methods(incomplete: str) -> list[str]:
+    """Names of the methods for the instance that stands behind the command, if there is one."""
+    from planner.inputs.loading import problem_of
+
+    name = next((word for word in unfinished()[1:] if not word.startswith("-")), "")
+    with suppress(InstanceError, UsageError):  # no instance yet
+        return _starting(incomplete, ["auto", *(method.name for method in problem_of(name).methods)])
+    return []
+
+
+def known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands on an unfinished command line; standard input is not read, as the shell's keys come from there."""
+    from planner.inputs.reading import STANDARD
+
+    return {name: value for name, value in values.items() if value not in (None, STANDARD)}
+
+
+def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
