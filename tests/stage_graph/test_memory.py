@@ -55,6 +55,36 @@ def test_the_model_alone_knows_it(sizes: tuple[int, ...]) -> None:
         assert fits(held, degree) and not fits(held - 0.01, degree), (degree, held)
 
 
+def two_stages(kept: tuple[float, float], tensor: float, memory: float) -> StageGraph:
+    """Two operators in a chain, which keep so many bytes of a sample, on two devices of so much memory."""
+    operators = tuple(Operator("", SECOND, SECOND, 0.0, each) for each in kept)
+    return StageGraph("two", operators, (OperatorEdge(0, 1, tensor),), 2, memory, 1e9, 0.0, 4, microbatches=(1,))
+
+
+@pytest.mark.parametrize(
+    ("kept", "tensor", "least"),
+    [((5.0, 1.0), 0.0, 10.0), ((0.0, 1.0), 3.0, 4.0)],
+    ids=["two samples in flight before a stage", "what comes in"],
+)
+def test_each_row_of_memory_binds_by_itself(kept: tuple[float, float], tensor: float, least: float) -> None:
+    # Without these rows the plans would still be right: they would be cut off one by one.
+    for memory, fits in ((least, True), (least - 1, False)):
+        built = Model(two_stages(kept, tensor, memory), Case((1,)), Scale(0), 100)
+        for operator, stage in enumerate((0, 1)):
+            built.model.add(built.within[operator, stage] == 1)
+        assert cp.run(built.model, Limits()).infeasible is not fits
+
+
+def test_what_is_cut_off_is_one_plan() -> None:
+    built = Model(replace(two_stages((1.0, 1.0), 1.0, 1e3), microbatches=(2,)), Case((2,)), Scale(0), 100)
+    found = []
+    while (run := built.run(Limits(), Watch())).values is not None and len(found) < 10:
+        found.append(built.decode(run.values))
+        built.cut_off(found[-1], run.values)
+    shapes = sorted(tuple((stage.nodes, stage.devices) for stage in plan.stages) for plan in found)
+    assert shapes == [(((0,), 1), ((1,), 1)), (((0, 1), 1),), (((0, 1), 2),)]
+
+
 def test_every_microbatch_in_flight_is_split_in_the_same_way() -> None:
     # Two micro-batches of 3 samples in flight at the first stage, split 2 and 1 each time; the second stage takes none.
     made = (UNEVEN.operators[0], Operator("b", SECOND, SECOND, 0.0, 0.0))

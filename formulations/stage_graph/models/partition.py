@@ -164,8 +164,9 @@ class Model(cpsat.Runnable):
     def _times(self) -> None:
         """Equation 1: bottleneck >= TPS(S_s) = passes + tensors sent at its ends + its share of the all-reduce.
 
-        TPS depends on the stage's degree and, on a device graph, on its slowest links, so there is a row for each of
-        these, which holds under their literals.
+        Passes and tensors are those of the fullest replica (`Case.least`); an all-reduce of weights waits 2 r latencies
+        once in a mini-batch. TPS depends on the stage's degree and, on a device graph, on its slowest links, so there
+        is a row for each of these, which holds under their literals.
         """
         instance, nodes, scale = self.instance, range(self.instance.num_operators), self.scale
         for r in self.degrees:
@@ -197,7 +198,10 @@ class Model(cpsat.Runnable):
         return [(factor / bandwidth, literals) for bandwidth, literals in self.links.inside(s)]
 
     def _sending(self, e: int, r: int) -> list[int]:
-        """Units that a cut edge's tensor takes at a stage with r devices, over links of each class, fastest first."""
+        """Units that a cut edge's tensor takes at a stage with r devices, over links of each class, fastest first.
+
+        Twice: the tensor in the forward pass, its gradient in the backward pass.
+        """
         instance, size = self.instance, self.instance.edges[e].bytes_per_sample
         bandwidths = [instance.bandwidth_bytes_per_s] if self.links is None else self.links.bandwidths
         return [
@@ -216,8 +220,9 @@ class Model(cpsat.Runnable):
     def _work(self) -> None:
         """Implied by Equation 1, and most of the bound: all devices together are busy for D times the bottleneck.
 
-        With passes, the tensors between stages at both ends, and what an all-reduce waits at least. Rounding takes less
-        than one unit off each term of a stage's row, and so less than ``lost`` off the bottleneck.
+        With passes, the tensors between stages (four times: in both passes, at both ends), and what an all-reduce waits
+        at least. Rounding takes less than one unit off each term of a stage's row, so less than ``lost`` off the
+        bottleneck.
         """
         instance = self.instance
         total: Any = self.scale.floor(
