@@ -12,6 +12,7 @@ import pytest
 from oracles import brute_force
 
 from formulations.family import Answer
+from formulations.modelled import Stopped
 from formulations.stage_partitioning.problem import Stage, StagePlan, allowed_dp_degrees, evaluate, violations
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
@@ -54,6 +55,28 @@ def check_stops(solve: Solve, instance: StageInstance) -> None:
         assert (answer.stop, answer.infeasible) == (reason, False)
         assert answer.plan is None or violations(instance, answer.plan) == ()
         assert answer.bound is not None and answer.bound > 0
+
+
+def check_stopped_builds(build: Callable[[Watch], Any], log: pytest.LogCaptureFixture) -> None:
+    """A model whose building is stopped halfway is no model, and nothing is logged of it."""
+
+    class Soon(Watch):
+        def __init__(self, after: int) -> None:
+            super().__init__()
+            self.after = after
+
+        def stopped(self) -> bool:
+            self.after -= 1
+            return self.after < 0
+
+    whole = Soon(10**9)
+    build(whole)
+    asked = 10**9 - whole.after
+    assert asked > 10
+    for after in (*range(0, asked, max(1, asked // 8)), asked - 2, asked - 1):
+        with pytest.raises(Stopped):
+            build(Soon(after))
+    assert not log.records
 
 
 def random_plan(rng: random.Random, instance: StageInstance, num_stages: int) -> StagePlan | None:

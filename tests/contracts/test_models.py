@@ -25,7 +25,6 @@ LOOKED_AT = 8
 
 #: Models whose rows have no names yet.
 UNNAMED = {
-    "stage_partitioning": ("milp-columns",),
     "hierarchical_partitioning": ("cpsat",),
 }
 

@@ -9,7 +9,15 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from model_checks import check_answer, check_stops, hair_too_large, long_chain, published_bert, random_plan
+from model_checks import (
+    check_answer,
+    check_stopped_builds,
+    check_stops,
+    hair_too_large,
+    long_chain,
+    published_bert,
+    random_plan,
+)
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning.models import columns
@@ -158,6 +166,10 @@ def test_a_column_fits_to_the_byte() -> None:
     answer = check_answer(columns.solve, hair_too_large())
     assert answer.plan is not None
     assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
+
+
+def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    check_stopped_builds(lambda watch: columns.build(long_chain(4, 4), 500.0, watch), caplog)
 
 
 def test_it_stops_when_it_is_told_to() -> None:

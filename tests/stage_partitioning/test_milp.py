@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
+from model_checks import (
+    check_answer,
+    check_pinned,
+    check_stopped_builds,
+    check_stops,
+    hair_too_large,
+    long_chain,
+    published_bert,
+)
 from strategies import random_stage_instance, with_magnitudes
 
 import solvers.milp
@@ -110,6 +118,10 @@ def test_a_known_plan_stays_feasible_without_its_hint() -> None:
         if plan is not None:
             run = solvers.milp.run(milp.build(instance, plan).model, Limits())
             assert not run.infeasible and run.bound is not None
+
+
+def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    check_stopped_builds(lambda watch: milp.build(long_chain(4, 4), watch=watch), caplog)
 
 
 def test_it_stops_when_it_is_told_to() -> None:

@@ -1,27 +1,28 @@
 """Stage partitioning as a flow of stages: every column is a stage that is priced beforehand.
 
-The states are (downset, s): the nodes planned so far, from the output side, and the sum of their stages' data-parallel
-degrees. A stage with degree d is an arc (D', s') -> (D, s' + d) on t d devices; with s' known, so are the micro-batches
-in flight, and its least time is a knapsack (`columns_price`). A plan is a path from the empty set to all nodes::
+The states are (D, s): the downset D of the nodes planned so far, from the output side, and the sum s of their stages'
+data-parallel degrees. A stage S = D \\ D' with degrees (t, d) is an arc from (D', s - d) to (D, s) on t d devices. With
+s known, so are the micro-batches in flight, and the least time TPS(S, t, d, s) is a knapsack (`prices`). A plan is a
+path from (empty set, 0) to (V, s) with s <= N (or = N)::
 
-    min T   flow is conserved,   devices of the path <= K,   sum of time * arc over the arcs that hold v <= T for all v
+    min T   one path, on at most K devices,   sum of TPS(a) flow[a] over the arcs a that hold v <= T  for every node v
 
-Only arcs that are hardly slower than a known plan are built. That plan comes from a pass over coarse targets
-(`first_reach`); the proof is the solver's alone. Exact for the instance as declared, like the other models.
+It is Piper's dynamic program (section 4) as a shortest path. Only arcs that are hardly slower than a known plan are
+built. That plan comes from a pass over coarse targets (`first_reach`); the proof is the solver's alone. Exact for the
+instance as declared, like the other models.
 
-Source: this project; downsets and states are Piper's, section 4.
+Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 4.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.core.expr import LinearExpression
 
 from formulations.family import Answer
 from formulations.modelled import WithoutSizes, go_on
@@ -33,6 +34,7 @@ from formulations.stage_partitioning.problem import StagePlan, evaluate, violati
 from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 from solvers import milp
+from solvers.milp import until_stopped, weighted_sum
 from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 #: A first plan is good enough within this part of the best one.
@@ -80,7 +82,7 @@ class Arc:
 
 
 class Reach:
-    """Which stages can be part of a plan in which no stage takes more than ``target``.
+    """Which stages can be part of a plan whose slowest stage takes at most ``target``.
 
     ``forward[i, s]`` and ``backward[i, s]`` are the fewest devices from the empty set to state (downset i, s), and
     from there to a complete plan.
@@ -207,14 +209,14 @@ def _undominated(rivals: list[Arc]) -> Iterator[Arc]:
 
 
 def first_reach(prices: Prices, watch: Watch) -> Reach:
-    """The stages no slower than some plan, which is told to ``watch``; without a plan, all stages.
+    """The stages no slower than some plan, which is reported to ``watch``; without a plan, all stages.
 
     Targets rise from the lower bound until one is met, then the plan is improved to within `COARSE`. This only makes
     the model small; what it learns about targets that cannot be met is not used in the proof.
     """
     terms, instance = prices.terms, prices.terms.instance
 
-    def told(reach: Reach) -> float:
+    def report(reach: Reach) -> float:
         plan = reach.plan()
         value = evaluate(instance, plan)
         if not violations(instance, plan):
@@ -226,64 +228,71 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
         low, factor = low * factor, factor * 1.1
         if low >= terms.largest_time:
             return reach
-    high = told(reach)
+    high = report(reach)
     while high > low * (1 + COARSE):
         reach = Reach(prices, math.sqrt(low * high))
         if reach.possible:
-            high = told(reach)
+            high = report(reach)
         else:
             low = reach.target
     return Reach(prices, high * (1 + WIDER))
 
 
-class Model(WithoutSizes):
-    """The model and its variables: ``flow[a]`` (binary) for every arc; ``time``, which is T in parts of ``unit``."""
+class Model(milp.Runnable, WithoutSizes):
+    """The model: ``model.flow[a]`` is 1 if the plan has the stage of arc a; ``model.time`` is T in parts of `unit`."""
 
     def __init__(self, prices: Prices, reach: Reach) -> None:
         self.prices = prices
         self.reach = reach
         self.arcs = reach.arcs()
         self.unit = reach.target / milp.NATURAL or 1.0
-        self.pyomo = pyo.ConcreteModel()
-        self.pyomo.time = pyo.Var(bounds=(0, reach.target / self.unit * (1 + milp.ROOM)))
-        self.pyomo.flow = pyo.Var(range(len(self.arcs)), domain=pyo.Binary)
-        self.pyomo.objective = pyo.Objective(expr=self.pyomo.time)
-        self.pyomo.rows = pyo.ConstraintList()
+        self.model = model = pyo.ConcreteModel()
+        model.time = pyo.Var(bounds=(0, reach.target / self.unit * (1 + milp.ROOM)))
+        model.flow = pyo.Var(range(len(self.arcs)), domain=pyo.Binary)
+        model.objective = pyo.Objective(expr=model.time)
         self._path()
         self._devices()
         self._time()
-
-    def _row(self, arcs: list[int], factors: list[float], lower: float | None, upper: float, time: float = 0.0) -> None:
-        flow = [self.pyomo.flow[a] for a in arcs]
-        # Pyomo takes no row without variables; T stands in with factor 0.
-        total = LinearExpression(linear_coefs=[time, *factors], linear_vars=[self.pyomo.time, *flow])
-        self.pyomo.rows.add((lower, total, upper))
+        go_on(prices.watch)
 
     def _path(self) -> None:
-        """One path: it leaves the empty set once, leaves every other state as often as it enters it, and ends once."""
+        """One path: it leaves the empty set once, and every other state as often as it enters it, up to V."""
         leaving: dict[tuple[int, int], list[int]] = {}
         entering: dict[tuple[int, int], list[int]] = {}
         for a, arc in enumerate(self.arcs):
             leaving.setdefault(arc.tail, []).append(a)
             entering.setdefault(arc.head, []).append(a)
-        start = leaving.pop((0, 0), [])
-        self._row(start, [1.0] * len(start), 1.0, 1.0)
-        for state in sorted(leaving.keys() | entering.keys()):
-            if state[0] != self.reach.last:
-                out, into = leaving.get(state, []), entering.get(state, [])
-                self._row(out + into, [1.0] * len(out) + [-1.0] * len(into), 0.0, 0.0)
+
+        def through(m: Any, arcs: list[int]) -> Any:
+            return weighted_sum((1.0, m.flow[a]) for a in arcs)
+
+        # sum over the arcs a that leave (empty set, 0) of flow[a] = 1
+        start = (0, 0)
+        self.model.one_path = pyo.Constraint(rule=lambda m: through(m, leaving.get(start, [])) == 1)
+
+        # sum over the arcs a that leave (D, s) of flow[a] = sum over the arcs a that enter it of flow[a]
+        between = [at for at in sorted(leaving.keys() | entering.keys()) if at != start and at[0] != self.reach.last]
+        self.model.conserved = pyo.Constraint(
+            between, rule=lambda m, *at: through(m, leaving.get(at, [])) == through(m, entering.get(at, []))
+        )
 
     def _devices(self) -> None:
-        """The stages of the path take at most K devices."""
-        K = self.reach.instance.num_devices
-        self._row(list(range(len(self.arcs))), [float(arc.devices) for arc in self.arcs], None, float(K))
+        """The stages of the path take at most K devices:  sum over a of t d flow[a] <= K."""
+        arcs, K = self.arcs, self.reach.instance.num_devices
+        self.model.devices = pyo.Constraint(
+            rule=lambda m: weighted_sum((arc.devices, m.flow[a]) for a, arc in enumerate(arcs)) <= K
+        )
 
     def _time(self) -> None:
-        """T is at least the time of the stage that holds v, for every node v."""
-        for v in self.prices.terms.nodes:
-            go_on(self.prices.watch)
-            holding = [a for a, arc in enumerate(self.arcs) if v in arc.block.nodes]
-            self._row(holding, [self.arcs[a].time / self.unit for a in holding], None, 0.0, time=-1.0)
+        """T is at least the time of the stage that holds v:  sum over the arcs a with v in S of TPS(a) flow[a] <= T."""
+
+        def stage_time(m: Any, v: int) -> Any:
+            holding = ((arc.time / self.unit, m.flow[a]) for a, arc in enumerate(self.arcs) if v in arc.block.nodes)
+            return weighted_sum(holding) <= m.time
+
+        self.model.stage_time = pyo.Constraint(
+            self.prices.terms.nodes, rule=until_stopped(self.prices.watch, stage_time)
+        )
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
@@ -300,11 +309,11 @@ class Model(WithoutSizes):
             taken = arc.devices <= devices
             if taken:
                 del path[ends[0], ends[1]]
-            yield self.pyomo.flow[a], int(taken)
+            yield self.model.flow[a], int(taken)
 
     def decode(self, values: milp.Values) -> StagePlan:
         """The plan of a solution."""
-        taken = [arc for a, arc in enumerate(self.arcs) if values[self.pyomo.flow[a]] > 0.5]
+        taken = [arc for a, arc in enumerate(self.arcs) if values[self.model.flow[a]] > 0.5]
         inwards = sorted(taken, key=lambda arc: -arc.block.inner)
         return self.prices.terms.plan(
             self.prices.chosen(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, self.reach.target)
@@ -315,22 +324,20 @@ class Model(WithoutSizes):
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
         return milp.trusted(bound) * self.unit
 
+    def hint(self) -> Iterable[tuple[Any, float]]:
+        """The path of the best known plan."""
+        plan = self.prices.watch.best_plan
+        return () if plan is None else self.values_of(plan)
+
     def run(
         self,
         limits: Limits,
         watch: Watch,
-        on_solution: Callable[[Any], None],
-        on_bound: Callable[[float], None],
+        on_solution: Callable[[Any], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Run HiGHS."""
-        run = milp.run(
-            self.pyomo,
-            limits,
-            watch,
-            on_solution=on_solution,
-            on_bound=on_bound,
-            hint=() if watch.best_plan is None else self.values_of(watch.best_plan),
-        )
+        """Run HiGHS; ``stats`` counts downsets and arcs as well."""
+        run = super().run(limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
 
 

@@ -28,7 +28,7 @@ class _Label:
 
 
 def first_plan(terms: Terms, watch: Watch) -> StagePlan | None:
-    """A feasible plan, told to ``watch``; ``None`` if the pass finds none, would take too long, or was stopped."""
+    """A feasible plan, reported to ``watch``; ``None`` if the pass finds none, would take too long, or was stopped."""
     size = len(terms.nodes) ** 2 * sum(len(terms.in_flight(d)) for _, d in terms.configs) // 2
     if size > MOST_STAGES:
         return None

@@ -1,8 +1,8 @@
 """What every possible stage costs, for the column model: the least time per degrees and micro-batches in flight.
 
 A stage is the difference of two nested downsets (Piper, Fact 4.2). Choosing its TMPCs is a multiple-choice knapsack,
-solved here exactly by merging Pareto lists of (time, bytes) node by node; alike nodes merge into few points, and alike
-stages are solved once. Symbols as in `assignment`; y micro-batches are in flight.
+solved here exactly by merging Pareto lists of (time, bytes) node by node; identical nodes merge into few points, and
+identical stages are solved once. Symbols as in `terms`; y micro-batches are in flight.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Shape:
-    """A stage at one t: its nodes by kind (alike nodes have one kind), and the crossings' time whatever is chosen."""
+    """A stage at one t: its nodes by kind (identical nodes have one), and the crossings' time whatever is chosen."""
 
     kinds: tuple[int, ...]
     nodes: tuple[int, ...]
@@ -181,10 +181,10 @@ class Prices:
         """``None`` if a node has no TMPC at t."""
         key = block.inner, block.outer, t
         if key not in self._shapes:
-            alike = sorted((self._kind(v, t, block.paid), v) for v in block.nodes)
+            by_kind = sorted((self._kind(v, t, block.paid), v) for v in block.nodes)
             boundary = math.fsum(self._common[t][list(block.paid)])
-            shape = Shape(tuple(kind for kind, _ in alike), tuple(v for _, v in alike), boundary)
-            self._shapes[key] = shape if all(self._rows[kind] for kind, _ in alike) else None
+            shape = Shape(tuple(kind for kind, _ in by_kind), tuple(v for _, v in by_kind), boundary)
+            self._shapes[key] = shape if all(self._rows[kind] for kind, _ in by_kind) else None
         return self._shapes[key]
 
     def chosen(self, block: Block, t: int, d: int, in_flight: int, limit: float) -> Chosen:
