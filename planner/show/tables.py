@@ -21,12 +21,18 @@ from planner.show.terminal import bold, console, printable
 from solvers.outcome import Stop
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 #: Of plan files (docs/interface.md).
 SCHEMA_VERSION = 1
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
+
+#: The columns of a comparison, and those of them that give way, one after the other, in a narrow terminal.
+_COMPARED = ("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", "proved by")
+_GIVE_WAY = ("instance", "stop", "proved by", "seconds", "status")
+_ENDLESS = 10_000
 
 
 def as_json(value: Any) -> str:
@@ -111,7 +117,7 @@ def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def show_report(report: Report) -> None:
     """Print a comparison: a row for each method, then what follows from it."""
     out = console()
-    out.print(results_table(report.results))
+    out.print(results_table(report.results, out))
     for sentence in report.contradictions:
         out.print(f"contradiction: {sentence}", style="bold red")
     if report.reproducer:
@@ -134,24 +140,42 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def results_table(results: Sequence[Result]) -> Table:
-    """A row for each result."""
+def results_table(results: Sequence[Result], out: Console) -> Table:
+    """A row for each result, with as many columns as fit: what is compared is never cut."""
+    rows = [_compared(result) for result in results]
+    headings = list(_COMPARED)
+    for given_up in (None, *_GIVE_WAY):
+        headings = [heading for heading in headings if heading != given_up]
+        table = _table(headings, rows)
+        if out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum <= out.width:
+            break
+    return table
+
+
+def _table(headings: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
     from rich.table import Table
 
-    table = Table("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", "proved by", box=None)
-    for result in results:
-        table.add_row(
-            result.instance,
-            result.method,
-            result.status,
-            result.stop,
-            f"{result.seconds:.4g}",
-            number(result.objective),
-            number(result.bound),
-            percent(result.gap),
-            result.proved_by if result.stop is Stop.PROVED else "-",
-        )
+    table = Table(box=None)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(row[heading] for heading in headings))
     return table
+
+
+def _compared(result: Result) -> dict[str, str]:
+    """What a comparison shows of a result, by heading."""
+    return {
+        "instance": result.instance,
+        "method": result.method,
+        "status": result.status,
+        "stop": result.stop,
+        "seconds": f"{result.seconds:.4g}",
+        "objective": number(result.objective),
+        "bound": number(result.bound),
+        "gap": percent(result.gap),
+        "proved by": result.proved_by or "-" if result.stop is Stop.PROVED else "-",
+    }
 
 
 def show_verdict(verdict: Verdict) -> None:

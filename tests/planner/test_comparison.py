@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import planner
 from planner import Limits, Result, Status, Stop, UsageError
 from planner.cli.app import main
 from planner.comparison import Report, contradictions, optimum
+from planner.show.tables import results_table
+from planner.show.terminal import console
 from solvers import pinned
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
@@ -44,6 +47,33 @@ def test_proofs_that_rest_on_each_other_count_once(provers: dict[str, str], inde
     report = Report("counting", "four", (*(proof(*each) for each in provers.items()), open_), (), None)
     assert report.proved == len(provers) and report.independent_proofs == independent
     assert report.to_json()["independent_proofs"] == independent
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [
+        (160, "instance method status stop seconds objective bound gap proved by"),
+        (80, "method status objective bound gap"),
+        (72, "method objective bound gap"),
+    ],
+)
+def test_a_narrow_terminal_costs_columns_and_no_digits(
+    width: int, headings: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "a-method-with-a-rather-long-name"
+    results = [replace(claim(long, 123456.789, 1.23456789e-11), gap=0.999), proof("short", "search")]
+    out = console(most=width)
+    out.print(results_table(results, out))
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines[0].split()) == headings
+    assert {long, "123456.789", "1.23456789e-11", "99.9"} <= set(lines[1].split())
+    assert len(lines) == 3 and max(map(len, lines)) <= width
+
+
+def test_a_terminal_too_narrow_for_a_number_folds_it(capsys: pytest.CaptureFixture[str]) -> None:
+    out = console(most=20)
+    out.print(results_table([claim("a", 123456.789, 123456.788)], out))
+    assert "…" not in capsys.readouterr().out
 
 
 def test_the_default_methods_are_those_that_fit() -> None:
