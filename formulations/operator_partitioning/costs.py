@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.operator_partitioning.kernels import labels
+from formulations.operator_partitioning.kernels import loads
 from formulations.operator_partitioning.problem import MEMORY_SLACK, OperatorPlan
 from instances.graph import adjacency
 from instances.operator_partitioning import OperatorInstance, Tensor, TrainingMemory
@@ -87,16 +87,16 @@ class Rows:
 
 def rows(instance: OperatorInstance, table: Graph, bits: Words) -> Rows:
     """The family ``bits``, sorted, with its sums and borders."""
-    sums = [labels.sums(bits, each) for each in (table.compute, table.fixed, table.activation, table.parameters)]
-    sizes = labels.sums(bits, np.ones(len(instance.operators)))
+    sums = [loads.sums(bits, each) for each in (table.compute, table.fixed, table.activation, table.parameters)]
+    sizes = loads.sums(bits, np.ones(len(instance.operators)))
     order = np.lexsort((sizes, sums[0]))
     bits = np.ascontiguousarray(bits[order])
-    edge_start, edge = labels.borders(bits, table.source, table.start, table.target)
+    edge_start, edge = loads.borders(bits, table.source, table.start, table.target)
     if instance.memory_bytes is None or instance.training is None:
         feed_start, feed = np.zeros(len(bits) + 1, np.int64), np.zeros(0, np.int64)
     else:
         every = np.arange(len(instance.operators), dtype=np.int64)
-        feed_start, feed = labels.borders(bits, every, table.after_start, table.after)
+        feed_start, feed = loads.borders(bits, every, table.after_start, table.after)
     compute, fixed, activation, parameters = (each[order] for each in sums)
     crossing = np.concatenate([np.zeros(1), np.cumsum(table.seconds[edge])])
     border = crossing[edge_start[1:]] - crossing[edge_start[:-1]]

@@ -1,8 +1,8 @@
-"""Compiled loops over families of downsets: sums, borders, loads, memory, and the exact search by labels.
+"""The exact search by labels over a family of downsets, compiled.
 
-Rows, tensors and memory rules as in costs.py. A stage is the difference of two rows, ``low`` within ``high``.
+Rows, tensors and memory rules as in costs.py, stages as in loads.py.
 
-Source: Parmesan, Equation 3; `labels` and memory: Source: reconstructed.
+Source: reconstructed.
 """
 
 from __future__ import annotations
@@ -10,153 +10,22 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, WORDS2, compile_kernels, inner, kernel
+from formulations.operator_partitioning.kernels.loads import (
+    NOISE,
+    has,
+    keeps,
+    lands,
+    load_at_least,
+    received,
+    room_for,
+    within,
+)
 from formulations.tmpc_knapsack.kernels.decision import ZERO
 
 FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 
 #: Devices that nobody has.
 _NEVER = np.int64(1 << 40)
-#: Thresholds are met but for float noise.
-NOISE = 1e-12
-
-
-@kernel(WORDS2, FLOATS)
-def sums(bits, values):
-    """The sum of ``values`` over each row's members, shape (D,)."""
-    total = np.zeros(bits.shape[0])
-    for r in range(bits.shape[0]):
-        for v in range(len(values)):
-            if has(bits, r, v):
-                total[r] += values[v]
-    return total
-
-
-@kernel(WORDS2, INTS, INTS, INTS)
-def borders(bits, source, start, target):
-    """For each row the tensors with their source in it and a target outside, as starts (D + 1,) and indices."""
-    first = np.zeros(bits.shape[0] + 1, np.int64)
-    for r in range(bits.shape[0]):
-        first[r + 1] = first[r]
-        for t in range(len(source)):
-            if _leaves(bits, r, source, start, target, t):
-                first[r + 1] += 1
-    found = np.empty(first[bits.shape[0]], np.int64)
-    k = ZERO
-    for r in range(bits.shape[0]):
-        for t in range(len(source)):
-            if _leaves(bits, r, source, start, target, t):
-                found[k] = t
-                k += 1
-    return first, found
-
-
-@inner()
-def _leaves(bits, r, source, start, target, t):
-    if not has(bits, r, source[t]):
-        return False
-    for k in range(start[t], start[t + 1]):
-        if not has(bits, r, target[k]):
-            return True
-    return False
-
-
-@inner()
-def has(bits, r, v):
-    """True if row r contains operator v."""
-    return (bits[r, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
-
-
-@inner()
-def within(bits, low, high):
-    """True if row ``low`` is contained in row ``high``."""
-    for w in range(bits.shape[1]):
-        if bits[low, w] & ~bits[high, w] != 0:
-            return False
-    return True
-
-
-@inner()
-def _lands(bits, low, high, start, target, t):
-    """Whether tensor t has a target in the stage."""
-    for k in range(start[t], start[t + 1]):
-        if has(bits, high, target[k]) and not has(bits, low, target[k]):
-            return True
-    return False
-
-
-@inner()
-def received(bits, low, high, edge_start, edge, start, target, seconds):
-    """Seconds of the tensors that enter the stage."""
-    total = 0.0
-    for k in range(edge_start[low], edge_start[low + 1]):
-        if _lands(bits, low, high, start, target, edge[k]):
-            total += seconds[edge[k]]
-    return total
-
-
-@inner()
-def _inputs(bits, low, high, feed_start, feed, after_start, after, activation):
-    """Bytes of the outputs that enter the stage."""
-    total = 0.0
-    for k in range(feed_start[low], feed_start[low + 1]):
-        if _lands(bits, low, high, after_start, after, feed[k]):
-            total += activation[feed[k]]
-    return total
-
-
-@inner()
-def _peak(bits, low, high, after_start, after, activation, last):
-    """Most bytes of live outputs while the stage runs in order; ``last`` is room for (n,) integers."""
-    n = len(activation)
-    live, peak = 0.0, 0.0
-    leaving = np.zeros(n)
-    for v in range(n):
-        if not has(bits, high, v) or has(bits, low, v):
-            continue
-        last[v] = v
-        for k in range(after_start[v + 1] - 1, after_start[v] - 1, -1):
-            if has(bits, high, after[k]):
-                last[v] = after[k]
-                break
-        leaving[last[v]] += activation[v]
-        live += activation[v]
-        peak = max(peak, live)
-        live -= leaving[v]
-    return peak
-
-
-@inner()
-def room_for(
-    bits, low, high, base, sum_activation, feed_start, feed, after_start, after, activation, rules, capacity, last
-):
-    """How many inputs a stage of ``base`` bytes can keep in ``capacity``; -1 if not even its work fits."""
-    trains, microbatches, recompute = rules[2] != 0, rules[3], rules[5] != 0
-    if base > capacity:
-        return -1.0
-    if not trains:
-        return np.inf
-    entering = _inputs(bits, low, high, feed_start, feed, after_start, after, activation)
-    needed = microbatches * entering
-    if recompute:
-        if base + sum_activation + needed <= capacity:
-            return np.inf
-        base += _peak(bits, low, high, after_start, after, activation, last)
-    else:
-        base += microbatches * sum_activation
-    if base > capacity:
-        return -1.0
-    return np.inf if entering == 0.0 else (capacity - base) / entering
-
-
-@inner()
-def keeps(room, from_end, rules):
-    """Whether the inputs that the schedule keeps ``from_end`` stages before the end have room."""
-    if rules[2] == 0:
-        return room >= 0
-    kept = rules[3]
-    if rules[4] == 0 and from_end < kept:
-        kept = np.float64(from_end)
-    return room >= kept
 
 
 @kernel(
@@ -273,8 +142,7 @@ def labels(
             if spent > most:
                 next_load = min(next_load, spent)
                 break
-            # A tensor across one of two borders is across the other too, or the stage sends or receives it.
-            at_least = spent + abs(border[high] - border[low]) * (1 - NOISE)
+            at_least = load_at_least(compute, border, low, high)
             if at_least > most * (1 + NOISE):
                 next_load = min(next_load, at_least)
                 continue
@@ -358,7 +226,7 @@ def labels(
                         counts[k] = 0
                         if j < edge_start[high + 1] and edge[j] == t:
                             counts[k] = takers[offset + j]
-                        if _lands(bits, low, high, start, target, t):
+                        if lands(bits, low, high, start, target, t):
                             counts[k] += 1
                 if _useful(head[low], follow, place, takers, uses, counts, width, fresh):
                     if total == most_labels:

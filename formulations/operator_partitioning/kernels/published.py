@@ -1,6 +1,6 @@
 """The table of Equation 2, compiled.
 
-Rows, tensors and memory rules as in costs.py.
+Rows, tensors and memory rules as in costs.py, stages as in loads.py.
 
 Source: Parmesan, Equations 2 and 3.
 """
@@ -10,7 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, INTS2, TRUTH, WORDS2, compile_kernels, kernel
-from formulations.operator_partitioning.kernels.labels import NOISE, has, keeps, received, room_for, within
+from formulations.operator_partitioning.kernels.loads import (
+    NOISE,
+    has,
+    keeps,
+    load_at_least,
+    received,
+    room_for,
+    within,
+)
 from formulations.tmpc_knapsack.kernels.decision import ZERO
 
 
@@ -75,10 +83,7 @@ def fill_table(
             spent = compute[high] - compute[low]
             if spent > most:
                 break
-            # A tensor across one of two borders is across the other too, or the stage sends or receives it.
-            if spent + abs(border[high] - border[low]) * (1 - NOISE) > most:
-                continue
-            if not within(bits, low, high):
+            if load_at_least(compute, border, low, high) > most or not within(bits, low, high):
                 continue
             steps += 1
             load = spent + received(bits, low, high, edge_start, edge, start, target, seconds)
