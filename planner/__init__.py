@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.checking import Verdict, check
     from planner.comparison import Report, crosscheck
     from planner.errors import CrosscheckError, UsageError
+    from planner.graphs import from_networkx, to_networkx
     from planner.inputs.loading import load
     from planner.result import Result
     from planner.run import solve
@@ -30,6 +31,7 @@ _HOMES = {
     "planner.checking": ("Verdict", "check"),
     "planner.comparison": ("Report", "crosscheck"),
     "planner.errors": ("CrosscheckError", "UsageError"),
+    "planner.graphs": ("from_networkx", "to_networkx"),
     "planner.inputs.loading": ("load",),
     "planner.result": ("Result",),
     "planner.run": ("solve",),
@@ -47,9 +49,11 @@ __all__ = [
     "Verdict",
     "check",
     "crosscheck",
+    "from_networkx",
     "load",
     "plots",
     "solve",
+    "to_networkx",
 ]
 
 #: Public modules that have their home elsewhere.

@@ -11,6 +11,7 @@ import formulations
 from formulations.family import Family
 from instances.errors import InstanceError
 from planner.errors import UsageError, closest
+from planner.graphs import declared, is_graph, read_graph
 from planner.inputs import settings
 from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
 from planner.inputs.rows import read_row, split_row
@@ -52,15 +53,28 @@ def load(
     name = os.fsdecode(path_or_name)
     if name in catalog():
         return _from_catalog(name, catalog()[name], inputs, problem, overrides)
-    content, where = _content(name, inputs)
+    content, where = _content(name, inputs, problem, overrides)
+    return read_declared(content, where, problem, overrides)
+
+
+def read_declared(content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """The instance that the content of a file declares; arguments and errors as of `load`."""
     return _read(recognised(content, where), content, where, problem, overrides)
+
+
+def family_named(name: str) -> Family[Any, Any]:
+    """The family of that name; `UsageError` if there is none."""
+    for family in formulations.FAMILIES:
+        if family.name == name:
+            return family
+    raise UsageError.unknown("problem", name, [family.name for family in formulations.FAMILIES])
 
 
 def problem_of(name: str, inputs: str | None = None, problem: str | None = None) -> Family[Any, Any]:
     """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
     entry = catalog().get(name)
     if entry is None:
-        content, where = _content(name, inputs)
+        content, where = _content(name, inputs, problem)
         family = recognised(content, where)
     else:
         content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
@@ -145,7 +159,19 @@ def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dic
     return readers
 
 
-def _content(name: str, inputs: str | None) -> tuple[Any, str]:
+def _content(
+    name: str, inputs: str | None, problem: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> tuple[Any, str]:
+    """What a file or a row of it declares (a graph: as the JSON of its problem), and its name for errors."""
+    content, where = _held(name, inputs)
+    if not is_graph(content):
+        return content, where
+    graph = read_graph(content, where)
+    own = str(graph.graph.get("problem", problem or "stage_partitioning"))
+    return declared(graph, where, own, overrides or {}), where
+
+
+def _held(name: str, inputs: str | None) -> tuple[Any, str]:
     """What a file or a row of it holds, and its name for errors."""
     if name == STANDARD:
         text, where = read_named(name)
