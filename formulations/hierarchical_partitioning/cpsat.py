@@ -1,16 +1,18 @@
 """Hierarchical stage partitioning as one CP-SAT model, for small instances.
 
 Nodes are assigned to positions (p, r): stage r inside superstage p, both counted from the input side. Every position
-has its degrees, every superstage its number of machines. Costs are rounded down and byte limits never tightened
-(`solvers.scaling`), so the bound holds; a plan that only rounding let through is cut off and the search goes on.
+has its degrees, every superstage its number of machines; positions that a plan does not use come last. Costs are
+rounded down and byte limits never tightened (`solvers.scaling`), so the bound holds; a plan that only rounding let
+through is cut off and the search goes on.
 
-Source: this project; the problem is Piper's, Appendix E. Symbols: d_1 and t degrees inside a machine, d_2 machines, T
-the slowest superstage's time, s the sum of d_1 d_2 from a stage on.
+Source: this project; the problem is Piper's, Appendix E. Symbols: d_1 and t degrees inside a machine, d_2 machines, B_2
+the bandwidth between machines, T the slowest superstage's time, s the sum of d_1 d_2 from a superstage on.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -29,7 +31,7 @@ from formulations.stage_partitioning.models.terms import Chosen, Terms
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
-from solvers.scaling import cost_scale, size_scale
+from solvers.scaling import Scale, cost_scale, size_scale
 
 _sum = cp_model.LinearExpr.sum
 _weighted = cp_model.LinearExpr.weighted_sum
@@ -38,10 +40,12 @@ _weighted = cp_model.LinearExpr.weighted_sum
 class Model(cpsat.Runnable):
     """The model and its variables; Booleans unless said otherwise.
 
-    ``machines[p, d2]``: superstage p is used, on d2 machines. ``degrees[p, r, t, d1]``: so is its stage r, with these
-    degrees. ``choice[o, p, r]``: option o (of ``terms.options``) runs there. ``holds[v, p, r]``: node v is there.
-    ``done[v, p, r]``: node v is there or before. ``in_flight[p, r, y]``: at least that many micro-batches are let in
-    flight. ``s[p]`` (degrees from superstage p on) and ``time`` (T in units of ``costs``) are integers.
+    ``machines[p, d2]``: superstage p is used, on d2 machines. ``degrees[p, r, t, d1]``: its stage r has these degrees.
+    ``used[p, r]``: any; ``has_d[p, r, d1]``: this d_1. ``choice[o, p, r]``: option o (of ``terms.options``) runs there.
+    ``holds[v, p, r]``: node v is there. ``done[v, p, r]``: node v is there or before. ``in_flight[p, r, y]``: at most y
+    micro-batches are in flight there. ``paid[c, p, r]``: the stage pays crossing c (of ``terms.crossings``).
+    ``in_superstage[v, p]``: node v is in superstage p. ``crossed[e, p]``: edge e crosses its boundary. Integers:
+    ``s[p]``, and ``time``, which is T in units of ``costs``.
     """
 
     def __init__(self, instance: HierarchicalInstance) -> None:
@@ -53,17 +57,21 @@ class Model(cpsat.Runnable):
         self.d1s, self.d2s = sorted({d for _, d in self.configs}), range(1, min(K2, self.max_s) + 1)
         self.supers, self.slots = range(min(n, K2, self.max_s)), range(min(n, K1, self.max_s))
         self.places = [(p, r) for p in self.supers for r in self.slots]
+        #: The numbers y of micro-batches that a stage may have in flight; none is counted where memory is unlimited.
+        self.flights = range(1, 1 if instance.memory_model is MemoryModel.NONE else self.max_s + 1)
         upper = self._largest_time()
         self.lower = terms.lower_bound / K2 if self.configs else 0.0
         self.costs = cost_scale(self.lower, 3 * n + len(terms.crossings) + 1, upper * K1 * K2 * 4)
-        self.time = self.model.new_int_var(0, self.costs.ceil(upper), "time")
+        self._variables(self.costs.ceil(upper))
         self.model.minimize(self.time)
         self._degrees()
+        self._superstages()
         self._nodes()
         for p in self.supers:
             self._link(p)
             for r in self.slots:
                 self._memory(p, r)
+                self._boundary(p, r)
                 self._stage_time(p, r)
 
     def _largest_time(self) -> float:
@@ -73,129 +81,169 @@ class Model(cpsat.Runnable):
         volume = 2 * math.fsum(edge.bytes for edge in flat.edges)
         return max(self.terms.largest_time, (weights + volume) / self.instance.outer_bandwidth, 1e-9)
 
+    def _variables(self, upper: int) -> None:
+        terms, supers, places = self.terms, self.supers, self.places
+        new_bool, new_int = self.model.new_bool_var, self.model.new_int_var
+        options, crossings = range(len(terms.options)), range(len(terms.crossings))
+        edges = range(len(self.instance.flat.edges))
+        self.time = new_int(0, upper, "time")
+        self.machines = {(p, d): new_bool(f"machines[{p},{d}]") for p in supers for d in self.d2s}
+        self.degrees = {(p, r, t, d): new_bool(f"degrees[{p},{r},{t},{d}]") for p, r in places for t, d in self.configs}
+        self.has_d = {(p, r, d): new_bool(f"has_d[{p},{r},{d}]") for p, r in places for d in self.d1s}
+        self.used = {(p, r): new_bool(f"used[{p},{r}]") for p, r in places}
+        self.s = [new_int(0, self.max_s, f"s[{p}]") for p in supers] + [self.model.new_constant(0)]
+        self.choice = {(o, p, r): new_bool(f"choice[{o},{p},{r}]") for o in options for p, r in places}
+        self.holds = {(v, p, r): new_bool(f"holds[{v},{p},{r}]") for v in terms.nodes for p, r in places}
+        self.done = {(v, p, r): new_bool(f"done[{v},{p},{r}]") for v in terms.nodes for p, r in places}
+        self.in_superstage = {(v, p): new_bool(f"in_superstage[{v},{p}]") for v in terms.nodes for p in supers}
+        self.crossed = {(e, p): new_bool(f"crossed[{e},{p}]") for e in edges for p in supers}
+        self.in_flight = {(p, r, y): new_bool(f"in_flight[{p},{r},{y}]") for p, r in places for y in self.flights}
+        self.paid = {(c, p, r): new_bool(f"paid[{c},{p},{r}]") for c in crossings for p, r in places}
+
     def _degrees(self) -> None:
-        cp, supers, slots = self.model, self.supers, self.slots
-        self.machines = {(p, d): cp.new_bool_var("") for p in supers for d in self.d2s}
-        self.degrees = {(p, r, t, d): cp.new_bool_var("") for p, r in self.places for t, d in self.configs}
-        self.copies = {(p, r, d): cp.new_bool_var("") for p, r in self.places for d in self.d1s}
-        self.used = {place: cp.new_bool_var("") for place in self.places}
-        self.s = [cp.new_int_var(0, self.max_s, "") for _ in supers] + [cp.new_constant(0)]
+        """Degrees of the stages inside each machine."""
+        cp = self.model
         for p, r in self.places:
             own = {(t, d): self.degrees[p, r, t, d] for t, d in self.configs}
-            # A used position has one pair of degrees; unused positions come last.
-            cp.add_exactly_one([*own.values(), ~self.used[p, r]])
+            # A used position has one pair of degrees:  sum over t, d_1 of degrees[p, r, t, d_1] = used[p, r]
+            cp.add_exactly_one([*own.values(), ~self.used[p, r]]).with_name(f"one_pair_of_degrees[{p},{r}]")
             for d in self.d1s:
-                cp.add(_sum([var for (_, dp), var in own.items() if dp == d]) == self.copies[p, r, d])
+                at_d = [var for (_, dp), var in own.items() if dp == d]
+                cp.add(_sum(at_d) == self.has_d[p, r, d]).with_name(f"dp_degree[{p},{r},{d}]")
+            # Unused positions come last, in a superstage and among superstages.
             if r:
-                cp.add_implication(self.used[p, r], self.used[p, r - 1])
+                cp.add_implication(self.used[p, r], self.used[p, r - 1]).with_name(f"unused_last[{p},{r}]")
             elif p:
-                cp.add_implication(self.used[p, 0], self.used[p - 1, 0])
-        for p in supers:
-            cp.add_exactly_one([*(self.machines[p, d] for d in self.d2s), ~self.used[p, 0]])
-            # The stages of a machine take at most K_1 devices.
-            taken = [(self.degrees[p, r, t, d], t * d) for r in slots for t, d in self.configs]
-            cp.add(_weighted(*_columns(taken)) <= self.instance.devices_per_machine)
-            # s grows by d_2 times the degrees inside the machine.
+                cp.add_implication(self.used[p, 0], self.used[p - 1, 0]).with_name(f"unused_last[{p},{r}]")
+
+    def _superstages(self) -> None:
+        """Machines and devices of the superstages."""
+        cp, instance = self.model, self.instance
+        for p in self.supers:
+            # A used superstage has one number of machines.
+            machines = [self.machines[p, d] for d in self.d2s]
+            cp.add_exactly_one([*machines, ~self.used[p, 0]]).with_name(f"one_number_of_machines[{p}]")
+            # The stages of a machine take at most K_1 devices:  sum over r of t d_1 <= K_1
+            taken = [(self.degrees[p, r, t, d], t * d) for r in self.slots for t, d in self.configs]
+            cp.add(_weighted(*_columns(taken)) <= instance.devices_per_machine).with_name(f"devices[{p}]")
+            # s_p = s_(p+1) + d_2 sum over r of d_1
             for d2 in self.d2s:
-                cp.add(self.s[p] == self.s[p + 1] + d2 * self._behind(p, 0)).only_enforce_if(self.machines[p, d2])
-            cp.add(self.s[p] == 0).only_enforce_if(~self.used[p, 0])
-        # The superstages take at most K_2 machines.
+                suffix_sum = cp.add(self.s[p] == self.s[p + 1] + d2 * self._behind(p, 0))
+                suffix_sum.only_enforce_if(self.machines[p, d2]).with_name(f"suffix_sum[{p},{d2}]")
+            cp.add(self.s[p] == 0).only_enforce_if(~self.used[p, 0]).with_name(f"nothing_behind[{p}]")
+        # The superstages take at most K_2 machines:  sum over p of d_2 <= K_2
         taken = [(var, d) for (_, d), var in self.machines.items()]
-        cp.add(_weighted(*_columns(taken)) <= self.instance.num_machines)
+        cp.add(_weighted(*_columns(taken)) <= instance.num_machines).with_name("all_machines")
 
     def _behind(self, p: int, r: int) -> Any:
         """Degrees d_1 of stage r of superstage p and of all later ones in its machine, summed."""
-        return _weighted(*_columns([(self.copies[p, i, d], d) for i in self.slots if i >= r for d in self.d1s]))
+        return _weighted(*_columns([(self.has_d[p, i, d], d) for i in self.slots if i >= r for d in self.d1s]))
 
     def _nodes(self) -> None:
+        """Nodes of the stages and their TMPCs."""
         cp, terms = self.model, self.terms
-        self.choice = {(o, p, r): cp.new_bool_var("") for o in range(len(terms.options)) for p, r in self.places}
-        self.holds = {(v, p, r): cp.new_bool_var("") for v in terms.nodes for p, r in self.places}
-        self.done = {(v, p, r): cp.new_bool_var("") for v in terms.nodes for p, r in self.places}
         for v in terms.nodes:
-            # Every node runs once, with one TMPC.
-            cp.add_exactly_one([self.choice[o, p, r] for o in terms.of_node[v] for p, r in self.places])
+            # Every node is in exactly one stage, with one TMPC.
+            options = [self.choice[o, p, r] for o in terms.of_node[v] for p, r in self.places]
+            cp.add_exactly_one(options).with_name(f"one_place[{v}]")
             before: Any = 0
             for p, r in self.places:
-                cp.add(_sum([self.choice[o, p, r] for o in terms.of_node[v]]) == self.holds[v, p, r])
-                cp.add(self.done[v, p, r] == before + self.holds[v, p, r])
-                before = self.done[v, p, r]
+                runs = _sum([self.choice[o, p, r] for o in terms.of_node[v]])
+                cp.add(runs == self.holds[v, p, r]).with_name(f"held[{v},{p},{r}]")
+                done = self.done[v, p, r]
+                cp.add(done == before + self.holds[v, p, r]).with_name(f"done_so_far[{v},{p},{r}]")
+                before = done
+
+        # All nodes of a stage have its degree of tensor parallelism: X(v) in T(v, t).
         for (o, p, r), var in self.choice.items():
-            # A TMPC runs at its own tensor-parallel degree.
             t = terms.options[o].tp_degree
-            cp.add(var <= _sum([self.degrees[p, r, tp, d] for tp, d in self.configs if tp == t]))
+            has_t = _sum([self.degrees[p, r, tp, d] for tp, d in self.configs if tp == t])
+            cp.add(var <= has_t).with_name(f"one_tp_degree[{o},{p},{r}]")
+
+        # Stages are contiguous and consecutive: no edge (u, v) runs backwards, where v is done, so is u.
         for u, v in terms.instance.edge_indices:
-            # No edge runs backwards.
             for p, r in self.places:
-                cp.add_implication(self.done[v, p, r], self.done[u, p, r])
+                cp.add_implication(self.done[v, p, r], self.done[u, p, r]).with_name(f"forward[{u},{v},{p},{r}]")
+
+        # A stage holds a node.
         for p, r in self.places:
-            # A used position holds a node.
-            cp.add_bool_or([*(self.holds[v, p, r] for v in terms.nodes), ~self.used[p, r]])
+            held = [self.holds[v, p, r] for v in terms.nodes]
+            cp.add_bool_or([*held, ~self.used[p, r]]).with_name(f"not_empty[{p},{r}]")
+
+    @cached_property
+    def sizes(self) -> Scale:
+        """The unit of bytes."""
+        tmpcs = [option.tmpc for option in self.terms.options]
+        return size_scale(
+            [size for x in tmpcs for size in (x.activation_bytes, x.static_bytes)],
+            self.terms.memory_limit,
+            math.fsum(x.activation_bytes * self.max_s + x.static_bytes for x in tmpcs),
+        )
 
     def _memory(self, p: int, r: int) -> None:
         """The bytes of a stage fit with y micro-batches in flight: ceil(s / (d_1 d_2)), or ceil(S / d_1) if crude."""
         cp, instance = self.model, self.instance
         if instance.memory_model is MemoryModel.NONE:
             return
-        if (p, r) == (0, 0):
-            self.in_flight = {(i, j, y): cp.new_bool_var("") for i, j in self.places for y in range(1, self.max_s + 1)}
-            self.sizes = size_scale(
-                [size for o in self.terms.options for size in (o.tmpc.activation_bytes, o.tmpc.static_bytes)],
-                self.terms.memory_limit,
-                math.fsum(o.tmpc.activation_bytes * self.max_s + o.tmpc.static_bytes for o in self.terms.options),
-            )
-        flights = {y: self.in_flight[p, r, y] for y in range(1, self.max_s + 1)}
-        cp.add_exactly_one([*flights.values(), ~self.used[p, r]])
+        # A stage has some number y of micro-batches in flight.
+        flights = {y: self.in_flight[p, r, y] for y in self.flights}
+        cp.add_exactly_one([*flights.values(), ~self.used[p, r]]).with_name(f"one_number_in_flight[{p},{r}]")
         limit = self.sizes.floor(self.terms.memory_limit)
         for y, flying in flights.items():
+            # mem = sum over v of (X(v).a y + X(v).b) <= M
             sizes = [self.sizes.floor(o.tmpc.activation_bytes * y + o.tmpc.static_bytes) for o in self.terms.options]
-            cp.add(_weighted(self._choices(p, r), sizes) <= limit).only_enforce_if(flying)
+            mem = _weighted(self._choices(p, r), sizes)
+            cp.add(mem <= limit).only_enforce_if(flying).with_name(f"memory[{p},{r},{y}]")
             for d1 in self.d1s:
-                copies = self.copies[p, r, d1]
+                has_d = self.has_d[p, r, d1]
                 if instance.memory_model is MemoryModel.CRUDE:
+                    # y = ceil(S / d_1)
                     if y != -(-self.max_s // d1):
-                        cp.add_bool_or([~flying, ~copies])
+                        cp.add_bool_or([~flying, ~has_d]).with_name(f"all_in_flight[{p},{r},{y},{d1}]")
                     continue
                 for d2 in self.d2s:
+                    # s, from this stage on, is at most y d_1 d_2.
                     behind = self.s[p + 1] + d2 * self._behind(p, r)
-                    cp.add(behind <= y * d1 * d2).only_enforce_if([flying, copies, self.machines[p, d2]])
+                    enough = cp.add(behind <= y * d1 * d2).with_name(f"enough_in_flight[{p},{r},{y},{d1},{d2}]")
+                    enough.only_enforce_if([flying, has_d, self.machines[p, d2]])
+
+    def _boundary(self, p: int, r: int) -> None:
+        """A stage pays a crossing where its payer runs with one of its options, and its neighbour does not run."""
+        for c, crossing in enumerate(self.terms.crossings):
+            runs = _sum([self.choice[o, p, r] for o in crossing.options])
+            boundary = self.model.add(self.paid[c, p, r] + self.holds[crossing.other, p, r] >= runs)
+            boundary.with_name(f"boundary[{c},{p},{r}]")
 
     def _stage_time(self, p: int, r: int) -> None:
-        """Compute, boundary and synchronisation inside the machine, times d_1 d_2, are at most d_1 d_2 T."""
+        """T is at least a stage's time inside its machines: compute, boundary, synchronisation, times d_1 d_2."""
         cp, terms, floor = self.model, self.terms, self.costs.floor
-        crossings = []
-        for crossing in terms.crossings:
-            # Paid where the payer runs with one of these options and the neighbour does not run.
-            paid = cp.new_bool_var("")
-            runs = _sum([self.choice[o, p, r] for o in crossing.options])
-            cp.add(paid + self.holds[crossing.other, p, r] >= runs)
-            crossings.append((paid, floor(crossing.time)))
+        paid = [(self.paid[c, p, r], floor(crossing.time)) for c, crossing in enumerate(terms.crossings)]
         for d1 in self.d1s:
             costs = [floor(o.tmpc.time + terms.resync(d1) * o.tmpc.weight_bytes) for o in terms.options]
-            total = _weighted(*_columns([*zip(self._choices(p, r), costs, strict=True), *crossings]))
+            total = _weighted(*_columns([*zip(self._choices(p, r), costs, strict=True), *paid]))
             for d2 in self.d2s:
-                both = [self.copies[p, r, d1], self.machines[p, d2]]
-                cp.add(total <= d1 * d2 * self.time).only_enforce_if(both)
+                # total <= d_1 d_2 T
+                stage_time = cp.add(total <= d1 * d2 * self.time).with_name(f"stage_time[{p},{r},{d1},{d2}]")
+                stage_time.only_enforce_if([self.has_d[p, r, d1], self.machines[p, d2]])
 
     def _link(self, p: int) -> None:
-        """Weights among d_2 machines and bytes over the superstage's boundary, times d_2, are at most d_2 T."""
+        """T is at least a superstage's time between machines: weights, and bytes over its boundary, times d_2."""
         cp, flat, floor, B2 = self.model, self.instance.flat, self.costs.floor, self.instance.outer_bandwidth
-        held = []
-        for v in self.terms.nodes:
-            here = cp.new_bool_var("")
-            cp.add(_sum([self.holds[v, p, r] for r in self.slots]) == here)
-            held.append(here)
+        held = [self.in_superstage[v, p] for v in self.terms.nodes]
+        for v, here in enumerate(held):
+            cp.add(_sum([self.holds[v, p, r] for r in self.slots]) == here).with_name(f"held_inside[{v},{p}]")
         crossed = []
-        for (u, v), edge in zip(flat.edge_indices, flat.edges, strict=True):
-            # Paid where the superstage holds one end only.
-            paid = cp.new_bool_var("")
-            cp.add_bool_or([~held[u], held[v], paid])
-            cp.add_bool_or([held[u], ~held[v], paid])
-            crossed.append((paid, floor(2 * edge.bytes / B2)))
+        for e, ((u, v), edge) in enumerate(zip(flat.edge_indices, flat.edges, strict=True)):
+            # An edge crosses the boundary where the superstage holds one end only.
+            crossed.append((self.crossed[e, p], floor(2 * edge.bytes / B2)))
+            cp.add_bool_or([~held[u], held[v], self.crossed[e, p]]).with_name(f"leaves[{e},{p}]")
+            cp.add_bool_or([held[u], ~held[v], self.crossed[e, p]]).with_name(f"enters[{e},{p}]")
         for d2 in self.d2s:
+            # sum over v of 4 (d_2 - 1)/d_2 w(v) / B_2 + sum over the boundary of 2 c / B_2 <= d_2 T
             weights = [floor(4 * (d2 - 1) / d2 * whole_weight(layer) / B2) for layer in flat.layers]
-            terms = [*zip(held, weights, strict=True), *crossed]
-            cp.add(_weighted(*_columns(terms)) <= d2 * self.time).only_enforce_if(self.machines[p, d2])
+            total = _weighted(*_columns([*zip(held, weights, strict=True), *crossed]))
+            link_time = cp.add(total <= d2 * self.time).with_name(f"link_time[{p},{d2}]")
+            link_time.only_enforce_if(self.machines[p, d2])
 
     def _choices(self, p: int, r: int) -> list[Any]:
         return [self.choice[o, p, r] for o in range(len(self.terms.options))]
@@ -220,7 +268,8 @@ class Model(cpsat.Runnable):
     def cut_off(self, _plan: HierarchicalPlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed."""
         decided = [*self.choice.values(), *self.degrees.values(), *self.machines.values()]
-        self.model.add_bool_or([~var for var in decided if values[var]])
+        forbidden = self.model.add_bool_or([~var for var in decided if values[var]])
+        forbidden.with_name(f"forbidden[{len(self.model.proto.constraints)}]")
 
 
 def _columns(terms: list[tuple[Any, int]]) -> tuple[list[Any], list[int]]:

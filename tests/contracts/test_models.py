@@ -23,12 +23,6 @@ from solvers import cpsat, milp
 #: Instances of a family that its models are built for.
 LOOKED_AT = 8
 
-#: Models whose rows have no names yet.
-UNNAMED = {
-    "hierarchical_partitioning": ("cpsat",),
-}
-
-
 #: A noun for what 1 means or a sentence in short, and what it is said of: ``holds[5,2]``, ``memory[2]``, ``time``.
 SPEAKING = re.compile(r"[a-z][a-z_]*(\[[^\[\]]+\])?")
 
@@ -61,12 +55,11 @@ def unnamed_pyomo(model: pyo.ConcreteModel) -> Iterator[str]:
 
 
 def methods() -> Iterator[Any]:
-    """Every exact method of every family; those with models that have no names yet must fail."""
+    """Every exact method of every family."""
     for family in FAMILIES:
         for method in family.methods:
             if method.claim is Claim.EXACT:
-                marks = pytest.mark.xfail(strict=True) if method.name in UNNAMED.get(family.name, ()) else ()
-                yield pytest.param(family.name, method.name, id=f"{family.name}-{method.name}", marks=marks)
+                yield pytest.param(family.name, method.name, id=f"{family.name}-{method.name}")
 
 
 @pytest.mark.parametrize(("name", "method"), list(methods()))
