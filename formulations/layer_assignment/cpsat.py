@@ -75,7 +75,7 @@ def build(instance: LayerAssignmentInstance) -> CpsatModel:
         for layer in range(1, layers)
     ]
     all_reduce = _all_reduce(model, instance, begun, scale, ceiling)
-    # Equation 4 without the sum of T:  (gas - 1) max T + sum of e  (plus the all-reduce, reconstructed)
+    # Section 6.4 without the sum of t:  (gas - 1) max t + sum of e  (plus the all-reduce, reconstructed)
     model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
     return CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s))
 
@@ -96,7 +96,7 @@ def _scale(instance: LayerAssignmentInstance, ceiling: float) -> Scale:
 def _slowest(
     model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale
 ) -> Linear:
-    """max T of Equation 4: at least the time of every stage."""
+    """max t of section 6.4: at least the time of every stage."""
     times = [scale.floor(time) for time in instance.layer_time_s]
     slowest = model.new_int_var(0, sum(times), "slowest")
     for j, (here, after) in enumerate(itertools.pairwise(begun)):

@@ -77,7 +77,7 @@ def build(instance: LayerAssignmentInstance) -> MilpModel:
     _add_path(model, arcs, layers, stages)
     weight = instance.num_microbatches - 1
 
-    # (gas - 1) max T of Equation 4: waiting for the slowest stage takes at least as long as for every stage.
+    # (gas - 1) max t of section 6.4: waiting for the slowest stage takes at least as long as for every stage.
     def stage_time(m: Any, j: int) -> Any:
         times = {arc: weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]]) / unit for arc in own[j]}
         return m.waiting >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())

@@ -1,6 +1,6 @@
 """Mesh tiling for CP-SAT: a Boolean for each place of a tile, and the stage order as a walk through kinds of tiles.
 
-Tiles of one shape over the same nodes are alike in all they cost. So the order is not a path through tiles but a walk
+Tiles of one shape over the same nodes have the same costs. So the order is not a path through tiles but a walk
 through their kinds that visits each as often as it is taken. Such a walk exists exactly if what enters a kind leaves it
 and every kind is reached from the first: an Euler walk.
 """
@@ -89,7 +89,7 @@ def build(instance: MeshInstance, places: Placements) -> CpsatModel:
     first = _add_walk(model, places, taken, steps) if instance.ordered else []
     cost = cp_model.LinearExpr.weighted_sum([*steps.values()], [scale.floor(each) for each in sending.values()])
     filling = cp_model.LinearExpr.weighted_sum(taken, tensor)
-    # The form of Equation 4:  (gas - 1) max T + sum of T + the all-reduce + sum of e
+    # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     model.minimize((instance.num_microbatches - 1) * slowest + filling + longest + cost)
     return CpsatModel(places, model, taken, steps, first, scale)
 

@@ -68,7 +68,7 @@ def build(instance: MeshInstance, places: Placements) -> MilpModel:
     model.longest_tile = pyo.Constraint(devices, rule=lambda m, device: m.longest >= over(device, places.data))
     filling = pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in tiles)
     sending = _add_order(model, instance, arcs, unit) if instance.ordered else 0.0
-    # The form of Equation 4:  (gas - 1) max T + sum of T + the all-reduce + sum of e
+    # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sending)
     return MilpModel(places, model, unit, instance.ordered)
 

@@ -122,7 +122,7 @@ def decided(
     graph: PassGraph,
     by: str = Prover.SOLVER,
 ) -> Decision:
-    """Whether the solver finds a schedule with some rooms that keeps the deadline; the watch is told of it."""
+    """Whether the solver finds a schedule with some rooms that keeps the deadline; it is reported to the watch."""
     posed, deadline_s = _posed(instance, graph)
     model = build(posed, deadline_s=deadline_s, minimised=False)
 

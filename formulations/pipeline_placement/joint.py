@@ -84,7 +84,7 @@ def build(instance: PlacementInstance, lower: float, upper: float | None = None)
     _place(built)
     sent = _sent(built, _crossings(built) if instance.objective != "allreduce" else {})
     rings = _rings(built) if instance.objective != "p2p" else {}
-    # A stage computes, exchanges tensors and reduces its gradients (Equations 1 and 6).
+    # A stage computes, exchanges tensors and reduces its gradients (Equations 6 and 7).
     compute = [built.units(each.compute_s) for each in graph.operators]
     for s in range(instance.num_stages):
         work = _sum([built.partition.holds[v, s] for v in range(len(graph.operators))], compute)
