@@ -50,11 +50,11 @@ def _parameters(model: Architecture) -> tuple[Parameter, ...]:
         Parameter("hidden-size", _dimension, "width of the residual stream", str(model.hidden_size), metavar="H"),
         Parameter("heads", _dimension, "attention heads", str(model.num_heads), metavar="HEADS"),
         Parameter("sequence-length", _dimension, "tokens of a sequence", str(model.sequence_length), metavar="S"),
-        Parameter("vocabulary", parse_count, "rows of the token embedding", str(model.vocabulary_size), metavar="V"),
+        Parameter("vocabulary", parse_count, "size of the vocabulary", str(model.vocabulary_size), metavar="V"),
         Parameter("microbatch-size", _dimension, "sequences of a micro-batch", str(model.microbatch_size), metavar="B"),
         Parameter("parameter-bytes", parse_amount, "bytes of a weight", "2", metavar="BYTES"),
         Parameter("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
-        Parameter("optimizer-bytes", parse_amount, "optimiser state per parameter", "12", metavar="BYTES"),
+        Parameter("optimizer-bytes", parse_amount, "bytes of optimiser state per parameter", "12", metavar="BYTES"),
         Parameter(
             "memory-scheme",
             one_of("2bw", "pipedream"),
@@ -171,20 +171,20 @@ def _amp_entry(name: str) -> Entry:
     )
 
 
-_SEED = Parameter("seed", parse_seed, "of the random numbers", "0", metavar="N")
+_SEED = Parameter("seed", parse_seed, "seed of the random numbers", "0", metavar="N")
 _MADE = "made for this project"
 _AMP_ENTRIES = (
     Entry(
         "layers",
         "layer_assignment",
         _layers,
-        "a random row of layers, with cuts that cost up to some layers",
+        "a random chain of layers, with cuts that cost as much as some layers",
         _MADE,
         (
-            Parameter("layers", _layer_count, "layers in the row", "30", metavar="L"),
-            Parameter("stages", parse_count, "pipeline stages", "8", metavar="S"),
-            Parameter("microbatches", parse_count, "micro-batches of a stage in a step", "16", metavar="N"),
-            Parameter("all-reduce", parse_flag, "with a data-parallel all-reduce", is_flag=True),
+            Parameter("layers", _layer_count, "number of layers", "30", metavar="L"),
+            Parameter("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
+            Parameter("microbatches", parse_count, "micro-batches of a training step", "16", metavar="N"),
+            Parameter("all-reduce", parse_flag, "add a data-parallel all-reduce", is_flag=True),
             _SEED,
         ),
     ),
@@ -192,7 +192,7 @@ _AMP_ENTRIES = (
         "mesh",
         "mesh_tiling",
         mesh_tiling.generate,
-        "a mesh of unlike nodes to be covered by tiles",
+        "a mesh of heterogeneous nodes to be covered by tiles",
         _MADE,
         (
             Parameter("rows", _mesh_side, "devices of a node", "4", metavar="M"),
@@ -213,11 +213,13 @@ _SCHEDULE_ENTRIES = (
         "a random graph of unequal stages with little room for micro-batches in flight",
         _MADE,
         (
-            Parameter("stages", _mesh_side, "pipeline stages", "6", metavar="S"),
-            Parameter("minibatch", _dimension, "samples of an iteration", "16", metavar="B"),
-            Parameter("tight", parse_amount, "room as part of the depth below a stage; 0: no limit", "1", metavar="T"),
+            Parameter("stages", _mesh_side, "number of pipeline stages", "6", metavar="S"),
+            Parameter("minibatch", _dimension, "samples of an iteration (mini-batch)", "16", metavar="B"),
+            Parameter(
+                "tight", parse_amount, "memory as a fraction of the depth below a stage; 0: no limit", "1", metavar="T"
+            ),
             Parameter("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
-            Parameter("delays", parse_flag, "links that take time", is_flag=True),
+            Parameter("delays", parse_flag, "add delays of the links", is_flag=True),
             _SEED,
         ),
     ),
@@ -225,11 +227,11 @@ _SCHEDULE_ENTRIES = (
         "schedule-chain",
         "microbatch_schedule",
         microbatch_schedule.chain,
-        "equal stages in a row",
+        "a chain of equal stages",
         _MADE,
         (
-            Parameter("stages", _mesh_side, "pipeline stages", "4", metavar="S"),
-            Parameter("minibatch", _dimension, "samples of an iteration", "8", metavar="B"),
+            Parameter("stages", _mesh_side, "number of pipeline stages", "4", metavar="S"),
+            Parameter("minibatch", _dimension, "samples of an iteration (mini-batch)", "8", metavar="B"),
         ),
         (Bound("optimum", 33.0, {}, "(m + n - 1) (f + g)", "2026-11-21"),),
     ),
@@ -257,18 +259,32 @@ def _branching(generate: Callable[..., StageGraph]) -> Callable[..., StageGraph]
 _GRAPHPIPE = "GraphPipe, Appendix A.2 (shapes and mini-batches; times analytic, instances/branching.py)"
 
 
+_SIZES = {
+    "dense": "number of branches of linear layers",
+    "sparse": "number of branches of embeddings",
+    "layers": "layers of each branch",
+    "top-layers": "layers behind the branches",
+}
+
+
 def _branching_entry(
     name: str, generate: Callable[..., StageGraph], help: str, per_device: int, sizes: Mapping[str, int], source: str
 ) -> Entry:
     """An entry whose sizes default to these."""
     defaults = {size.replace("-", "_"): count for size, count in sizes.items()}
     own = tuple(
-        Parameter(size, _mesh_side, f"number of {size.replace('-', ' ')}", str(count), metavar="N")
+        Parameter(size, _mesh_side, _SIZES.get(size, f"number of {size.replace('-', ' ')}"), str(count), metavar="N")
         for size, count in sizes.items()
     )
     shared = (
-        Parameter("devices", _mesh_side, "devices like a V100", "8", metavar="D"),
-        Parameter("minibatch", parse_count, "samples of an iteration", f"{per_device} for each device", metavar="B"),
+        Parameter("devices", _mesh_side, "number of devices (V100)", "8", metavar="D"),
+        Parameter(
+            "minibatch",
+            parse_count,
+            "samples of an iteration (mini-batch)",
+            f"{per_device} for each device",
+            metavar="B",
+        ),
     )
     return Entry(name, "stage_graph", _branching(partial(generate, **defaults)), help, source, own + shared)
 
@@ -323,7 +339,7 @@ _BRANCHING_ENTRIES = (
     _branching_entry(
         "sequential-transformer",
         branching.sequential_transformer,
-        "transformer layers in a row",
+        "a chain of transformer layers",
         16,
         {"layers": 32},
         "GraphPipe, Appendix A.3",

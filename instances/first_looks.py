@@ -75,7 +75,7 @@ ENTRIES = (
         "chain8",
         "stage_partitioning",
         chain8,
-        "eight layers in a row, for a first look",
+        "a chain of eight layers, for a first look",
         _MADE,
         best_known=_optimum(0.0273),
     ),
@@ -94,8 +94,8 @@ ENTRIES = (
         (
             Parameter("nodes", parse_count, "nodes of the stage", "40", metavar="N"),
             Parameter("options", parse_count, "configurations of each node", "2", metavar="N"),
-            Parameter("kind", one_of(*tmpc_knapsack.KINDS), "how times go with sizes", "layers", metavar="KIND"),
-            Parameter("seed", parse_seed, "of the random numbers", "0", metavar="N"),
+            Parameter("kind", one_of(*tmpc_knapsack.KINDS), "how times depend on sizes", "layers", metavar="KIND"),
+            Parameter("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
         ),
     ),
 )

@@ -39,10 +39,12 @@ _SIZES = {
     "block": Parameter("block", parse_count, "random-blk-1: devices of a block", "8", metavar="G"),
 }
 _STAGES = (
-    Parameter("stages", parse_count, "pipeline stages", "8", metavar="S"),
+    Parameter("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
     Parameter("replicas", parse_count, "replicas of each stage", "4", metavar="R"),
-    Parameter("graph", one_of(*GRAPHS), "stages in a row, or with skip connections", "chain", metavar="chain|skip"),
-    Parameter("seed", _seed, "of the random numbers", "0", metavar="N"),
+    Parameter(
+        "graph", one_of(*GRAPHS), "a chain of stages, or one with skip connections", "chain", metavar="chain|skip"
+    ),
+    Parameter("seed", _seed, "seed of the random numbers", "0", metavar="N"),
 )
 _TEXTS = {
     "two-level": "machines of a few devices, fast inside and slow between them",
@@ -52,7 +54,7 @@ _TEXTS = {
     "torus2d": "a two-dimensional torus",
     "torus3d": "a three-dimensional torus",
     "random-blk-1": "random bandwidths, fast inside blocks of eight devices",
-    "random-blk-2": "random bandwidths, blocks of unlike sizes, devices numbered at random",
+    "random-blk-2": "random bandwidths, blocks of different sizes, devices numbered at random",
     "uniform-dist": "random bandwidths, each between 0.1 and 10 GB/s",
 }
 _SOURCE = "Parmesan, section 7; numbers reconstructed (instances/topologies.py)"

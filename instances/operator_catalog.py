@@ -33,7 +33,9 @@ def _image(value: Any) -> int:
     return parse_count(value)
 
 
-_ACCELERATOR = Parameter("accelerator", one_of(*DEVICES), "whose rates give times", "v100", metavar="|".join(DEVICES))
+_ACCELERATOR = Parameter(
+    "accelerator", one_of(*DEVICES), "accelerator that the times are for", "v100", metavar="|".join(DEVICES)
+)
 
 
 def _batch(size: int) -> Parameter:

@@ -35,7 +35,7 @@ def pick(
     if missing:
         fit = [other.name for other in family.methods if other.supports(instance) is None]
         raise UsageError.at("method", name, f"a method that supports this instance ({missing}); try {', '.join(fit)}")
-    return method, "asked for by name"
+    return method, "requested by the user"
 
 
 def named(family: Family[Any, Any], name: str) -> Method[Any, Any]:

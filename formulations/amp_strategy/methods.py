@@ -44,9 +44,9 @@ def _programmable(instance: AmpInstance) -> str | None:
     return _listable(instance)
 
 
-_TOP = Setting("top", parse_count, "how many strategies the ranked list holds", metavar="N", default="10")
+_TOP = Setting("top", parse_count, "length of the ranked list of strategies", metavar="N", default="10")
 
-_ITERATIONS = Setting("iterations", parse_count, "random tilings or strategies", metavar="N", default="300")
+_ITERATIONS = Setting("iterations", parse_count, "number of random tilings or strategies", metavar="N", default="300")
 
 
 def _method(

@@ -16,9 +16,17 @@ JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json
 OVERRIDES = (
     Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
     Setting(
-        "inter-bandwidth", within(parse_bandwidth, 1e-30), "bytes per second between any two nodes", metavar="RATE"
+        "inter-bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth between any two nodes, such as 1GB/s",
+        metavar="RATE",
     ),
-    Setting("placement", one_of(*PLACEMENTS), "how ranks may be placed on devices", metavar="|".join(PLACEMENTS)),
+    Setting(
+        "placement",
+        one_of(*PLACEMENTS),
+        "which placements of ranks on devices are considered",
+        metavar="|".join(PLACEMENTS),
+    ),
 )
 
 

@@ -38,7 +38,9 @@ def _fits_milp(instance: Instance) -> str | None:
     return f"{arcs} arcs; expected at most {_MILP_ARCS}" if arcs > _MILP_ARCS else None
 
 
-_TARGETS = Setting("targets", parse_count, "targets that are searched at a time", metavar="N", default="the threads")
+_TARGETS = Setting(
+    "targets", parse_count, "number of targets that are searched at a time", metavar="N", default="the threads"
+)
 
 METHODS: tuple[Method[Instance, Mapping], ...] = (
     Method(
@@ -58,7 +60,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         claim=Claim.HEURISTIC,
         source="Parmesan, section 5.2: the best of some random mappings",
         solve=lazy("formulations.device_mapping.baselines:solve_random"),
-        options=(Setting("mappings", parse_count, "random mappings that are tried", metavar="N", default="100"),),
+        options=(Setting("mappings", parse_count, "number of random mappings", metavar="N", default="100"),),
     ),
     Method(
         name="parmesan",
@@ -69,7 +71,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
             Setting(
                 "search-timeout",
                 parse_search_timeout,
-                "seconds of one search, or none: no timeout",
+                "time limit of one search, or none",
                 metavar="SECONDS|none",
                 default="5",
             ),
@@ -90,7 +92,13 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="swaps of devices towards falling targets (compiled)",
         solve=lazy("formulations.device_mapping.annealing.near:solve"),
         options=(
-            Setting("levels", parse_count, "levels of effort, each of four times the last", metavar="N", default="4"),
+            Setting(
+                "levels",
+                parse_count,
+                "number of rounds, each with four times the effort of the last",
+                metavar="N",
+                default="4",
+            ),
         ),
     ),
     Method(

@@ -25,18 +25,18 @@ OVERRIDES = (
     Setting(
         "objective",
         one_of(*OBJECTIVES, AUTO),
-        "what of a stage's time counts: tensors between stages, the all-reduce, both, or by Parmesan's ratio rule",
+        "what counts of a stage's time: tensors between stages, the all-reduce, both, or Parmesan's ratio rule",
         metavar="p2p|allreduce|full|auto",
         default="the file's, or auto",
     ),
     Setting(
         "ring",
         one_of(*RINGS),
-        "all-reduce rings by replica number, or in any order",
+        "all-reduce rings in the order of the replicas, or in any order",
         metavar="index|free",
         default="index",
     ),
-    Setting("microbatches", parse_count, "micro-batches of a step, for the ratio rule", metavar="N"),
+    Setting("microbatches", parse_count, "micro-batches of a training step, for the ratio rule", metavar="N"),
 )
 
 

@@ -16,7 +16,10 @@ from instances.parameters import one_of
 from instances.stage_partitioning import StageInstance
 
 SCHEDULE = Setting(
-    "schedule", one_of(*Schedule), "1F1B: ceil(s/d) in flight; GPipe: the whole batch", metavar="1f1b|gpipe"
+    "schedule",
+    one_of(*Schedule),
+    "1f1b: ceil(s/d) micro-batches in flight; gpipe: the whole batch",
+    metavar="1f1b|gpipe",
 )
 
 #: The flat family's settings, but a batch has N micro-batches whatever the degrees.

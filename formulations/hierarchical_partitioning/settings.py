@@ -22,24 +22,24 @@ _WITH_DEFAULT = frozenset({"memory-model"})
 _SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
 
 _OWN: tuple[Setting, ...] = (
-    Setting("devices-per-machine", parse_count, "devices in a machine K_1", metavar="K1"),
-    Setting("num-machines", parse_count, "number of machines K_2", metavar="K2"),
+    Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
+    Setting("num-machines", parse_count, "number of machines", metavar="K2"),
     Setting(
         "inner-bandwidth",
         within(parse_bandwidth, 1e-30),
-        "network bandwidth inside a machine, taken per time unit of the instance unless --fix-units",
+        "network bandwidth inside a machine, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),
     Setting(
         "outer-bandwidth",
         within(parse_bandwidth, 1e-30),
-        "network bandwidth of a machine, taken per time unit of the instance unless --fix-units",
+        "network bandwidth of each machine to the others, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),
     Setting(
         "memory-model",
         one_of(*MemoryModel),
-        "micro-batches in flight: not counted, an upper bound, or exact",
+        "how micro-batches in flight are counted: not at all, by an upper bound, or exactly",
         metavar="none|crude|precise",
     ),
 )

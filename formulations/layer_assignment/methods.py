@@ -76,7 +76,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
     Method(
         name="amp-released",
         claim=Claim.HEURISTIC,
-        source="AMP's released program, whose incumbents forget a cost (reconstructed)",
+        source="AMP's released program, which forgets a cost of the best plan so far (reconstructed)",
         solve=lazy("formulations.layer_assignment.paper:solve_released"),
         supports=_fits_program,
         effort=lambda instance: _program_states(instance) * instance.num_layers,

@@ -16,9 +16,9 @@ Instance = LayerAssignmentInstance
 JSON = OwnJson("layer_assignment", LayerAssignmentInstance, "instances.readers.layer_assignment_json:read")
 
 OVERRIDES = (
-    Setting("stages", parse_count, "pipeline stages (cut costs must not depend on the stage)", metavar="S"),
-    Setting("microbatches", parse_count, "micro-batches of a stage in a step", metavar="N"),
-    Setting("ignore-all-reduce", parse_flag, "leave the data-parallel all-reduce out, as AMP does", is_flag=True),
+    Setting("stages", parse_count, "number of pipeline stages (cut costs must not depend on the stage)", metavar="S"),
+    Setting("microbatches", parse_count, "micro-batches of a training step", metavar="N"),
+    Setting("ignore-all-reduce", parse_flag, "ignore the data-parallel all-reduce, as AMP does", is_flag=True),
 )
 
 

@@ -68,7 +68,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         claim=Claim.HEURISTIC,
         source="AMP, section 6.3, Algorithm 2 (its placements alone)",
         solve=lazy("formulations.mesh_tiling.paper:solve"),
-        options=(Setting("iterations", parse_count, "random tilings", metavar="N", default="1000"),),
+        options=(Setting("iterations", parse_count, "number of random tilings", metavar="N", default="1000"),),
         effort=lambda instance: 1e6 * _places(instance),
     ),
 )

@@ -15,7 +15,7 @@ JSON = OwnJson("mesh_tiling", MeshInstance, "instances.readers.mesh_tiling_json:
 OVERRIDES = (
     Setting("tp-degree", parse_count, "tensor-parallel degree of every stage", metavar="T"),
     Setting("dp-degree", parse_count, "data-parallel degree of every stage", metavar="D"),
-    Setting("ordered", parse_flag, "the order of the stages counts", is_flag=True),
+    Setting("ordered", parse_flag, "count what each stage sends to the next", is_flag=True),
 )
 
 

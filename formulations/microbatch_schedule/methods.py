@@ -57,7 +57,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
             Setting(
                 "resource",
                 one_of("cap", "cumulative"),
-                "how room is kept: a precedence for each pass, or a cumulative resource",
+                "model of the memory: a precedence for each pass, or a cumulative resource",
                 metavar="cap|cumulative",
                 default="cap",
             ),

@@ -12,9 +12,11 @@ from instances.parameters import one_of, parse_count
 from instances.units import parse_bytes, parse_time
 
 OVERRIDES = (
-    Setting("objective", one_of("time", "memory"), "seconds of the iteration, or bytes of the fullest stage"),
-    Setting("deadline", parse_time, "longest iteration", metavar="TIME"),
-    Setting("in-flight", parse_count, "most samples in flight at every stage", metavar="N"),
+    Setting(
+        "objective", one_of("time", "memory"), "minimise the time of the iteration, or the memory of the fullest stage"
+    ),
+    Setting("deadline", parse_time, "longest iteration that is allowed", metavar="TIME"),
+    Setting("in-flight", parse_count, "largest number of samples in flight at every stage", metavar="N"),
     Setting("memory", parse_bytes, "memory per device", metavar="BYTES"),
 )
 

@@ -12,10 +12,10 @@ _ROOM = "formulations.operator_partitioning"
 ALPHA = Setting("alpha", parse_amount, "weight of communication in clustering", metavar="A", default="0.001")
 
 CLUSTERS = Setting(
-    "clusters", parse_count, "hyper-operators for the dynamic program", metavar="K", default="8 S, 64 to 256"
+    "clusters", parse_count, "number of clusters for the dynamic program", metavar="K", default="8 S, 64 to 256"
 )
 
-LOSSES = Setting("report-losses", parse_flag, "what each step loses against the optimum", is_flag=True)
+LOSSES = Setting("report-losses", parse_flag, "report what each step loses against the optimum", is_flag=True)
 
 _FLOW_EFFORT = lazy(f"{_ROOM}.effort:flow_effort")
 

@@ -17,21 +17,52 @@ from instances.parameters import one_of, parse_amount, parse_count, parse_flag, 
 from instances.units import parse_bandwidth, parse_bytes
 
 OVERRIDES: tuple[Setting, ...] = (
-    Setting("stages", parse_count, "pipeline stages", metavar="S"),
-    Setting("replicas", parse_count, "replicas of every stage", metavar="R"),
-    Setting("devices", parse_count, "S R; without --stages S is free and a training step is minimised", metavar="D"),
-    Setting("variable-replicas", parse_flag, "any replicas of a stage, all together at most D", is_flag=True),
-    Setting("at-most", parse_flag, "fewer stages are as good", is_flag=True),
-    Setting("bandwidth", within(parse_bandwidth, 1e-30), "of every link, such as 12GB/s", metavar="SIZE/S"),
+    Setting("stages", parse_count, "number of pipeline stages", metavar="S"),
+    Setting("replicas", parse_count, "number of replicas of every stage", metavar="R"),
+    Setting(
+        "devices",
+        parse_count,
+        "number of devices (stages x replicas); without --stages the stage count is optimised",
+        metavar="D",
+    ),
+    Setting("variable-replicas", parse_flag, "replicas may differ by stage, --devices at most in all", is_flag=True),
+    Setting("at-most", parse_flag, "allow fewer stages", is_flag=True),
+    Setting("bandwidth", within(parse_bandwidth, 1e-30), "bandwidth of every link, such as 12GB/s", metavar="SIZE/S"),
     Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
-    Setting("pooled-memory", parse_flag, "replicas of a stage share their memory, as Equation 2 says", is_flag=True),
-    Setting("count", one_of("stage", "pair"), "pair: a tensor costs once per consumer, not per stage with consumers"),
-    Setting("part", one_of("forward", "whole"), "of a training graph with backward nodes", metavar="forward|whole"),
-    Setting("schedule", one_of(*SCHEDULES), "says how many inputs a stage keeps", metavar="|".join(SCHEDULES)),
-    Setting("microbatches", parse_count, "micro-batches of a step, for memory", metavar="MB"),
-    Setting("stash", parse_flag, "activations are kept, not computed again", is_flag=True),
-    Setting("weight-copies", parse_amount, "weights, gradients, optimiser state over weights", metavar="N"),
-    Setting("step-microbatches", parse_count, "global batch over micro-batch, where S is free", metavar="G"),
+    Setting("pooled-memory", parse_flag, "replicas of a stage share their memory, as in Equation 2", is_flag=True),
+    Setting(
+        "count",
+        one_of("stage", "pair"),
+        "a tensor is sent once to each stage with consumers, or once to each consumer (pair)",
+    ),
+    Setting(
+        "part",
+        one_of("forward", "whole"),
+        "forward nodes only, or the whole of a training graph",
+        metavar="forward|whole",
+    ),
+    Setting(
+        "schedule",
+        one_of(*SCHEDULES),
+        "pipeline schedule, which decides how many inputs a stage keeps",
+        metavar="|".join(SCHEDULES),
+    ),
+    Setting(
+        "microbatches", parse_count, "micro-batches of a training step, for the memory of the schedule", metavar="MB"
+    ),
+    Setting("stash", parse_flag, "keep activations instead of recomputing them", is_flag=True),
+    Setting(
+        "weight-copies",
+        parse_amount,
+        "memory of weights, gradients and optimiser state, in copies of the weights",
+        metavar="N",
+    ),
+    Setting(
+        "step-microbatches",
+        parse_count,
+        "micro-batches of a training step, where the stage count is optimised",
+        metavar="G",
+    ),
 )
 
 

@@ -15,9 +15,16 @@ from instances.units import parse_bytes
 JSON = OwnJson("pipeline_placement", PlacementInstance, "instances.readers.pipeline_placement_json:read")
 
 OVERRIDES = (
-    Setting("objective", one_of(*OBJECTIVES), "what of a stage's time counts", metavar="p2p|allreduce|full"),
-    Setting("ring", one_of(*RINGS), "all-reduce rings by replica number, or in any order", metavar="index|free"),
-    Setting("microbatches", parse_count, "micro-batches of a step, for the simulation", metavar="N"),
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES),
+        "what counts of a stage's time: tensors between stages, the all-reduce, or both",
+        metavar="p2p|allreduce|full",
+    ),
+    Setting(
+        "ring", one_of(*RINGS), "all-reduce rings in the order of the replicas, or in any order", metavar="index|free"
+    ),
+    Setting("microbatches", parse_count, "micro-batches of a training step, for the simulation", metavar="N"),
     Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
 )
 

@@ -80,7 +80,7 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
     return lambda instance: instance.num_operators**power * instance.num_devices**3
 
 
-_ANY_DEGREE = Setting("any-degree", parse_flag, "data-parallel degrees that are no powers of two", is_flag=True)
+_ANY_DEGREE = Setting("any-degree", parse_flag, "allow data-parallel degrees that are not powers of two", is_flag=True)
 
 suits = lazy("formulations.stage_graph.downsets:suits")
 
@@ -96,11 +96,17 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         effort=_effort(2),
         options=(
             _ANY_DEGREE,
-            Setting("rank", one_of("memory", "in-flight"), "PickBetter", metavar="memory|in-flight", default="memory"),
+            Setting(
+                "rank",
+                one_of("memory", "in-flight"),
+                "the plan that PickBetter keeps: of least memory, or of fewest samples in flight",
+                metavar="memory|in-flight",
+                default="memory",
+            ),
             Setting(
                 "terminals",
                 one_of("branch", "series"),
-                "who may own an operator where branches join",
+                "where an operator at a fork or join may belong: to one branch, or to the series alone",
                 metavar="branch|series",
                 default="branch",
             ),
@@ -117,7 +123,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="pipedream",
         claim=Claim.HEURISTIC,
-        source="PipeDream as GraphPipe, section 7.1, describes it: all operators in a row",
+        source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_pipedream"),
         supports=_alike,
         effort=_effort(2),
@@ -126,21 +132,25 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="piper-dp",
         claim=Claim.HEURISTIC,
-        source="Piper with data parallelism only: chains of downsets, operators in a row merged if there are too many",
+        source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
         solve=lazy("formulations.stage_graph.baselines:solve"),
         supports=_alike,
         effort=_effort(4),
         options=(
             _ANY_DEGREE,
             Setting(
-                "merge", parse_count, "operators of a row that stay together", metavar="N", default="as few as fit"
+                "merge",
+                parse_count,
+                "operators of a chain that are merged into one",
+                metavar="N",
+                default="as few as fit",
             ),
         ),
     ),
     Method(
         name="data-parallel",
         claim=Claim.HEURISTIC,
-        source="one stage",
+        source="a single stage",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_data_parallel"),
         supports=_alike,
     ),

@@ -12,25 +12,25 @@ from instances.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 
 OVERRIDES = (
-    Setting("devices", parse_count, "devices, all alike", metavar="D"),
-    Setting("memory", parse_bytes, "memory of each device", metavar="BYTES"),
-    Setting("bandwidth", parse_bandwidth, "bytes per second between devices", metavar="BYTES/S"),
-    Setting("latency", parse_time, "seconds before a message arrives", metavar="S"),
-    Setting("minibatch", parse_count, "samples of an iteration", metavar="B"),
-    Setting("microbatches", parse_degrees, "micro-batch sizes that plans may use", metavar="1,2,4"),
+    Setting("devices", parse_count, "number of identical devices", metavar="D"),
+    Setting("memory", parse_bytes, "memory per device", metavar="BYTES"),
+    Setting("bandwidth", parse_bandwidth, "network bandwidth between devices, such as 10GB/s", metavar="BYTES/S"),
+    Setting("latency", parse_time, "latency of a message", metavar="S"),
+    Setting("minibatch", parse_count, "samples of an iteration (mini-batch)", metavar="B"),
+    Setting("microbatches", parse_degrees, "micro-batch sizes that are allowed", metavar="1,2,4"),
     Setting(
         "schedule",
         one_of(*SCHEDULES),
-        "one micro-batch size for all stages; one for each stage; kFkB as well",
+        "one micro-batch size for all stages (1F1B), one for each stage, or kFkB as well",
         metavar="uniform|per-stage|kfkb",
     ),
     Setting(
         "objective",
         one_of(*OBJECTIVES),
-        "time per sample of the slowest stage, or seconds of a simulated iteration",
+        "minimise the time per sample of the slowest stage, or that of a simulated iteration",
         metavar="tps|iteration",
     ),
-    Setting("ratio", parse_ratio, "forward to backward time, for what is in flight", metavar="F:G"),
+    Setting("ratio", parse_ratio, "ratio of forward to backward time, for the samples in flight", metavar="F:G"),
 )
 
 _FIELDS = {

@@ -31,32 +31,50 @@ def _order(value: Any) -> str:
 
 
 OVERRIDES: tuple[Setting, ...] = (
-    Setting("devices", parse_count, "number of devices K", metavar="K"),
+    Setting("devices", parse_count, "number of devices", metavar="K"),
     Setting("memory", within(parse_bytes), "memory per device: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"),
     Setting(
         "bandwidth",
         within(parse_bandwidth, 1e-30),
-        "network bandwidth, such as 25GiB/s; taken per time unit of the instance unless --fix-units",
+        "network bandwidth, such as 25GiB/s, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),
     Setting(
-        "microbatches", parse_count, "micro-batches in a batch N: bounds the sum of data-parallel degrees", metavar="N"
+        "microbatches",
+        parse_count,
+        "micro-batches of a batch: at most so many replicas of all stages together",
+        metavar="N",
     ),
-    Setting("cost-model", one_of(*CostModel), "paper: any degree; released: divisors of N", metavar="paper|released"),
-    Setting("exactly", parse_flag, "data-parallel degrees sum to exactly N", is_flag=True),
+    Setting(
+        "cost-model",
+        one_of(*CostModel),
+        "paper: any data-parallel degree; released: divisors of --microbatches",
+        metavar="paper|released",
+    ),
+    Setting("exactly", parse_flag, "replicas of all stages together are exactly --microbatches", is_flag=True),
     Setting("max-dp", parse_count, "largest data-parallel degree of a stage", metavar="D"),
     Setting("tp", parse_degrees, "tensor-parallel degrees to keep, such as 1 or 1,2", metavar="T,..."),
-    Setting("forbid-tmpc", parse_names, "TMPCs to drop, such as 'activation recomp'", metavar="ID,..."),
-    Setting("layers", parse_count, "transformer layers: lengthens a published BERT", metavar="L"),
-    Setting("first", parse_count, "only the first nodes in topological order (ties by id)", metavar="COUNT"),
+    Setting(
+        "forbid-tmpc",
+        parse_names,
+        "layer configurations (TMPCs) to leave out, such as 'activation recomp'",
+        metavar="ID,...",
+    ),
+    Setting("layers", parse_count, "transformer layers of a published BERT, which is lengthened", metavar="L"),
+    Setting("first", parse_count, "keep only the first nodes in topological order (ties by id)", metavar="COUNT"),
     Setting(
         "linearize",
         _order,
-        "stages are intervals of a topological order; for solve several with commas, the best is kept",
+        "make the stages intervals of a topological order; several with commas: the best is kept (solve)",
         metavar="|".join(stage_edits.ORDERS),
     ),
     Setting("time-unit", one_of(*PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
-    Setting("fix-units", parse_flag, "the bandwidth is per second: convert it to the time unit", is_flag=True),
+    Setting(
+        "fix-units",
+        parse_flag,
+        "the bandwidth is per second; convert it to the time unit of the instance",
+        is_flag=True,
+    ),
 )
 
 _EDITS: dict[str, Callable[[StageInstance, Any], StageInstance]] = {

@@ -42,7 +42,7 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
             Setting(
                 "knapsack",
                 one_of(*_VARIANTS),
-                "rerank: as published; sort-once: as released, at most 2 TMPCs per node; truncating: caps the gain",
+                "rerank: as published; sort-once: as released, at most 2 options of a node; truncating: caps the gain",
                 metavar="|".join(_VARIANTS),
                 default="rerank",
             ),

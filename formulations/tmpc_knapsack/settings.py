@@ -12,7 +12,9 @@ from instances.parameters import within
 from instances.tmpc_knapsack import KnapsackInstance
 from instances.units import parse_bytes
 
-MEMORY = Setting("memory", within(parse_bytes), "capacity: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE")
+MEMORY = Setting(
+    "memory", within(parse_bytes), "capacity of the knapsack: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"
+)
 
 
 def recognise(content: Any) -> bool:

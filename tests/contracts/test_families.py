@@ -266,7 +266,7 @@ def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], metho
     assert result.plan is None and result.objective is None
     if method.claim is Claim.EXACT:
         assert result.status is Status.INFEASIBLE
-        assert len(result.reason) > len("asked for by name"), "it does not say what would help"
+        assert len(result.reason) > len("requested by the user"), "it does not say what would help"
     else:
         assert result.status in (Status.INFEASIBLE, Status.UNKNOWN)
 

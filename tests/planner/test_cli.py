@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import typer
 
 import formulations
+from instances.catalog import CATALOG
+from planner.claims import CLAIMS
 from planner.cli import app
 from planner.cli.app import main
 
@@ -382,3 +385,31 @@ def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
     for example in examples:
         assert example.startswith(f"planner {name} ")
         assert {word for word in example.split() if word.startswith("--")} <= known
+
+
+def texts() -> list[tuple[str, str]]:
+    """Every text that describes a setting, a method, an instance or a claim, and what it describes."""
+    families = [family for family in formulations.FAMILIES if family.name != "counting"]
+    claims, entries = CLAIMS, CATALOG.values()
+    methods = [method for family in families for method in family.methods]
+    owners = [*((family.name, family.overrides) for family in families), *((one.name, one.options) for one in methods)]
+    owners += [
+        *((claim.name, claim.options) for claim in claims),
+        *((entry.name, entry.parameters) for entry in entries),
+    ]
+    return [
+        *((f"{owner} --{setting.name}", setting.help) for owner, settings in owners for setting in settings),
+        *((method.name, method.source) for method in methods),
+        *((entry.name, entry.help) for entry in entries),
+        *((claim.name, claim.summary) for claim in claims),
+        *((name, command.__doc__ or "") for name, (command, _) in app._COMMANDS.items()),
+    ]
+
+
+def test_help_is_written_in_the_words_of_the_field() -> None:
+    odd = re.compile(r"\b(alike|unlike|in a row|asked for by name|ill|mended|moot|told|heard|the best there is)\b")
+    found = texts()
+    assert len(found) > 200
+    for what, text in found:
+        assert text and not odd.search(text), f"{what}: {text}"
+        assert text.isprintable() and "``" not in text and not text.startswith("None"), f"{what}: {text}"

@@ -31,7 +31,7 @@ _MODELS = Setting("models", models, "only these models", metavar="NAME,...", def
 _METHODS = Setting("methods", methods, "only these methods", metavar="NAME,...", default="all")
 
 
-_MEMORY = Setting("memory", parse_bytes, "memory of each device", metavar="SIZE", default="15GB")
+_MEMORY = Setting("memory", parse_bytes, "memory per device", metavar="SIZE", default="15GB")
 
 
 def _shapes(default: str) -> Setting:
@@ -63,7 +63,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 5",
         "one micro-batch size for all stages, or one for each: 12 or 10 samples in flight",
         lazy("planner.claims.graphpipe.fig_5:run"),
-        (Setting("minibatch", _fours, "samples of an iteration", metavar="B", default="32"),),
+        (Setting("minibatch", _fours, "samples of an iteration (mini-batch)", metavar="B", default="32"),),
     ),
     Claim(
         "graphpipe-fig-6",
@@ -98,7 +98,7 @@ CLAIMS: tuple[Claim, ...] = (
         "two branches of four layers on eight devices: is the pipeline four stages deep?",
         lazy("planner.claims.graphpipe.case_study:run"),
         (
-            Setting("minibatch", parse_count, "samples of an iteration", metavar="B", default="128"),
+            Setting("minibatch", parse_count, "samples of an iteration (mini-batch)", metavar="B", default="128"),
             _MEMORY,
             _TIME,
         ),
@@ -106,7 +106,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "graphpipe-a3",
         f"{_PAPER}, Appendix A.3",
-        "throughput on a sequential transformer, where all pipelines should be alike",
+        "throughput on a sequential transformer, where all pipelines should be equal",
         lazy("planner.claims.graphpipe.a3:run"),
         (_ALL_DEVICES, _METHODS, _TIME),
     ),

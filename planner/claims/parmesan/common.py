@@ -34,7 +34,7 @@ _TIME = Setting("time-limit", parse_amount, "seconds of each method on each cell
 _OBJECTIVE = Setting(
     "objective",
     one_of("p2p", "allreduce", "full", "auto"),
-    "what of a stage's time counts; auto: the paper's ratio rule, cell by cell",
+    "what counts of a stage's time; auto: the paper's ratio rule, cell by cell",
     metavar="p2p|allreduce|full|auto",
     default="auto",
 )
@@ -82,7 +82,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "parmesan-ablation",
         "Parmesan, Appendix J (reconstructed)",
-        "each part of the flow left out or turned: clustering, refinement, alpha, K, timeout, targets, objective",
+        "each part of the flow left out or varied: clustering, refinement, alpha, K, timeout, targets, objective",
         lazy("planner.claims.parmesan.ablation:run"),
         (_TIME, Setting("models", _models, "only these", metavar="NAME,...", default="resnet-152,semantic-fpn")),
     ),

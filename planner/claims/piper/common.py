@@ -29,7 +29,11 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 1",
         "throughput of Piper and five baselines on BERT-32 relative to the optimum",
         lazy("planner.claims.piper.fig_1:run"),
-        options=(_DEVICES, Setting("microbatches", parse_count, "N", metavar="N", default="512"), _COST_MODEL),
+        options=(
+            _DEVICES,
+            Setting("microbatches", parse_count, "micro-batches of a batch", metavar="N", default="512"),
+            _COST_MODEL,
+        ),
     ),
     Claim(
         "piper-fig-2",
@@ -56,7 +60,9 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Appendix C",
         "the knapsack heuristic on all instances of a BERT-32 run, beside their optima",
         lazy("planner.claims.piper.appendix_c:run"),
-        options=(Setting("devices", parse_count, "K = N", metavar="K", default="512"),),
+        options=(
+            Setting("devices", parse_count, "number of devices, and of micro-batches", metavar="K", default="512"),
+        ),
     ),
     Claim(
         "piper-flush",
