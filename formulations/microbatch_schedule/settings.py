@@ -13,7 +13,10 @@ from instances.units import parse_bytes, parse_time
 
 OVERRIDES = (
     Setting(
-        "objective", one_of("time", "memory"), "minimise the time of the iteration, or the memory of the fullest stage"
+        "objective",
+        one_of("time", "memory"),
+        "minimise the time of the iteration, or the memory of the fullest stage",
+        metavar="time|memory",
     ),
     Setting("deadline", parse_time, "longest iteration that is allowed", metavar="TIME"),
     Setting("in-flight", parse_count, "largest number of samples in flight at every stage", metavar="N"),

@@ -34,6 +34,7 @@ OVERRIDES: tuple[Setting, ...] = (
         "count",
         one_of("stage", "pair"),
         "a tensor is sent once to each stage with consumers, or once to each consumer (pair)",
+        metavar="stage|pair",
     ),
     Setting(
         "part",

@@ -74,7 +74,9 @@ def problem_of(name: str, inputs: str | None = None, problem: str | None = None)
     """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
     entry = catalog().get(name)
     if entry is None:
-        content, where = _content(name, inputs, problem)
+        content, where = _held(name, inputs)
+        if is_graph(content):  # what it lacks may be among the overrides
+            return family_named(_of_graph(read_graph(content, where), problem))
         family = recognised(content, where)
     else:
         content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
@@ -159,16 +161,18 @@ def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dic
     return readers
 
 
-def _content(
-    name: str, inputs: str | None, problem: str | None = None, overrides: Mapping[str, Any] | None = None
-) -> tuple[Any, str]:
+def _content(name: str, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> tuple[Any, str]:
     """What a file or a row of it declares (a graph: as the JSON of its problem), and its name for errors."""
     content, where = _held(name, inputs)
     if not is_graph(content):
         return content, where
     graph = read_graph(content, where)
-    own = str(graph.graph.get("problem", problem or "stage_partitioning"))
-    return declared(graph, where, own, overrides or {}), where
+    return declared(graph, where, _of_graph(graph, problem), overrides), where
+
+
+def _of_graph(graph: Any, problem: str | None) -> str:
+    """The problem of a graph: the one that it names, else the one it is read as, or stage partitioning."""
+    return str(graph.graph.get("problem", problem or "stage_partitioning"))
 
 
 def _held(name: str, inputs: str | None) -> tuple[Any, str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx
 import pytest
 import typer
 
@@ -318,6 +319,15 @@ def test_help_follows_the_problem_the_entry_and_the_claim(run: Run) -> None:
     assert "--cost-model" in words_of(run("reproduce", "piper-fig-2", "--help")[1])
     assert {"--tp-degree", "--cost-model"} <= set(run("bench", "chain8", "mesh", "--help")[1].split())
     assert {"--topology", "--replicas"} <= set(run("solve", "resnet50", "--help")[1].split())
+
+
+def test_help_with_a_graph_needs_nothing_that_options_may_add(run: Run) -> None:
+    graph = networkx.DiGraph()
+    graph.add_node("a")
+    networkx.write_graphml(graph, "some.graphml")
+    assert "--cost-model" in words_of(run("solve", "some.graphml", "--help")[1])
+    given = ("--problem", "operator_partitioning", "--help")
+    assert "--weight-copies" in words_of(run("solve", "some.graphml", *given)[1])
 
 
 @pytest.mark.parametrize(("name", "words"), [("bert31", "bert32"), ("nowhere/x.json", "No such file")])
