@@ -262,6 +262,32 @@ def test_short_cycles_are_cut_off(bounded: bool) -> None:
     assert_proved(instance, cpsat.solve, 1 + instance.ring_bytes(0))
 
 
+def test_cycles_meet_the_demand_of_every_stage() -> None:
+    """Two triangles that are fast enough for one stage, none for the other one."""
+    speed = [[0.0 if a == b else 5.0 if a // 3 == b // 3 else 1.0 for b in range(6)] for a in range(6)]
+    stages = (MappingStage(1.0, 9.0), MappingStage(1.0, 3.0))
+    instance = DeviceMapping("demands", stages, (), 3, tuple(map(tuple, speed)), "allreduce")
+    slow, quick = (1 + instance.ring_bytes(stage) / 5.0 for stage in range(2))
+    assert deciders_of(instance).cycles(slow, 10) is Verdict.MET
+    assert deciders_of(instance).cycles((slow + quick) / 2, 10) is Verdict.REFUTED
+
+
+def test_the_flow_closes_around_cycles_without_chords() -> None:
+    """Two replicas of four stages in a cycle: the chord is what two edges compose to."""
+    rng = random.Random(31)
+    for _ in range(3):
+        speed = [[0.0] * 8 for _ in range(8)]
+        for a, b in itertools.combinations(range(8), 2):
+            speed[a][b] = speed[b][a] = rng.choice([1.0, 2.0, 9.0])
+        edges = tuple(MappingEdge(a, b, float(rng.randint(1, 9))) for a, b in ((0, 1), (1, 2), (2, 3), (0, 3)))
+        instance = DeviceMapping("cycle", (MappingStage(0.0, 0.0),) * 4, edges, 2, tuple(map(tuple, speed)), "p2p")
+        optimum = cpsat.solve(instance, Limits(), Watch())  # by the level model
+        least = evaluate(instance, optimum.plan)
+        assert optimum.stop is Stop.PROVED
+        assert deciders_of(instance).flow(least * (1 + 1e-12), 10) is Verdict.MET
+        assert deciders_of(instance).flow(least * (1 - 1e-6), 10) is Verdict.REFUTED
+
+
 def least_of_two_stages(instance: DeviceMapping) -> float:
     """The optimum of two stages: replicas may be numbered by the devices of the first."""
     count, best = instance.num_devices, float("inf")
