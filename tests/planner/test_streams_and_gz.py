@@ -139,6 +139,7 @@ def test_rows_of_compressed_files(run: Run) -> None:
         (gzip.compress(b"x" * 5000), "size is 'over 4096 bytes'; expected a smaller file"),
         (gzip.compress(b"x" * 4096), "expected JSON with the key"),
     ],
+    ids=["no-gzip", "cut", "damaged", "expanding", "largest"],
 )
 def test_damaged_and_expanding_files_are_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, data: bytes, words: str
@@ -167,6 +168,14 @@ def test_the_version(run: Run) -> None:
     assert run("--version") == (0, f"planner {metadata.version('dnn-planner')}\n", "")
 
 
+class Unreadable:
+    """A stream that must not be read."""
+
+    @property
+    def buffer(self) -> None:
+        raise AssertionError("standard input was read")
+
+
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -184,10 +193,11 @@ def test_the_version(run: Run) -> None:
     ],
 )
 def test_the_shell_completes(run: Run, monkeypatch: pytest.MonkeyPatch, line: str, offered: set[str]) -> None:
+    """Standard input is the terminal then: it is not read."""
     monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdin", Unreadable())
     code, out, err = run()
     assert (code, set(out.split()), err) == (0, offered, "")
 
