@@ -162,6 +162,11 @@ def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
     raise AssertionError("too few instances")
 
 
+def test_the_devices_of_a_path_are_counted() -> None:
+    """Every arc is part of a plan on 9 devices; without the row on devices the solver's path takes 13."""
+    check_answer(columns.solve, random_stage_instance(141))
+
+
 def test_a_column_fits_to_the_byte() -> None:
     answer = check_answer(columns.solve, hair_too_large())
     assert answer.plan is not None
