@@ -17,6 +17,8 @@ TYPE_CHECKING = False  # typing takes longer to import than all that the command
 if TYPE_CHECKING:
     from typing import Any
 
+    __version__: str
+
     from planner.checking import Verdict, check
     from planner.comparison import Report, crosscheck
     from planner.errors import CrosscheckError, UsageError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from planner.inputs.loading import load
     from planner.result import Result
     from planner.run import solve
+    from planner.saving import save
     from planner.show import plots
     from solvers.outcome import Limits, Status, Stop
 
@@ -35,6 +38,7 @@ _HOMES = {
     "planner.inputs.loading": ("load",),
     "planner.result": ("Result",),
     "planner.run": ("solve",),
+    "planner.saving": ("save",),
     "solvers.outcome": ("Limits", "Status", "Stop"),
 }
 
@@ -52,6 +56,7 @@ __all__ = [
     "from_networkx",
     "load",
     "plots",
+    "save",
     "solve",
     "to_networkx",
 ]
@@ -62,11 +67,18 @@ _MODULES = {"plots": "planner.show.plots"}
 
 def __getattr__(name: str) -> Any:
     """Import a public name from the module that defines it."""
-    from importlib import import_module
+    from importlib import import_module, metadata
 
+    if name == "__version__":
+        return metadata.version("dnn-planner")
     if name in _MODULES:
         return import_module(_MODULES[name])
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)
     raise AttributeError(f"module 'planner' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return [*__all__, "__version__"]

@@ -19,7 +19,7 @@ from planner.inputs.destinations import writable
 from planner.inputs.files import plain, write_atomically
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
-from planner.result import Result
+from planner.result import Result, html_table, summary
 from planner.run import exceeds, run, silent
 from planner.versions import versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
@@ -77,6 +77,12 @@ class Report:
             "reproducer": self.reproducer,
             "results": [result.to_json() for result in self.results],
         }
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: a row for each method, and the contradictions."""
+        return html_table([summary(result) for result in self.results]) + html_table(
+            [{"contradiction": sentence} for sentence in self.contradictions]
+        )
 
 
 def crosscheck(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from solvers.outcome import Status, Stop
@@ -47,3 +48,42 @@ class Result:
         """The result object of docs/interface.md, in JSON types."""
         shown = {name: value for name, value in vars(self).items() if name != "signal"}
         return {**shown, "status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.
+
+        A plan without a list of parts is one record.
+        """
+        if self.plan is None:
+            return []
+        for parts in self.plan.values():
+            if isinstance(parts, list | tuple) and parts and all(isinstance(part, Mapping) for part in parts):
+                return [dict(part) for part in parts]
+        return [dict(self.plan)]
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        return html_table([summary(self)]) + html_table(self.to_records())
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """What a line of a table says of a result."""
+    names = ("instance", "method", "status", "stop", "objective", "bound", "gap", "unit", "seconds", "proved_by")
+    return {name: getattr(result, name) for name in names}
+
+
+def html_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records as a table of HTML, in which nothing is markup; empty without records."""
+    if not records:
+        return ""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = [[_shown(record.get(name)) for name in names] for record in records]
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -22,7 +22,11 @@ PUBLISHED = "PLANNER_PUBLISHED"
 
 @no_collection()
 def load(
-    path_or_name: str | os.PathLike[str], *, inputs: str | None = None, problem: str | None = None, **overrides: Any
+    path_or_name: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    inputs: str | None = None,
+    problem: str | None = None,
+    **overrides: Any,
 ) -> Any:
     """An instance from a file or from the catalog.
 
@@ -50,6 +54,9 @@ def load(
         If there is no such name or problem, or an override is unknown or breaks its rule.
     """
     settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
+    if isinstance(path_or_name, Mapping):
+        content = dict(path_or_name)
+        return read_declared(content, "instance", problem, overrides)
     name = os.fsdecode(path_or_name)
     if name in catalog():
         return _from_catalog(name, catalog()[name], inputs, problem, overrides)

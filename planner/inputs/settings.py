@@ -33,7 +33,7 @@ class UnknownSettingError(UsageError):
 
 #: What the arguments of the calls in `planner` may be: a type, and the words for it.
 _ARGUMENTS: dict[str, tuple[Any, str]] = {
-    "path_or_name": (str | os.PathLike, "the name of a file or of a catalog entry"),
+    "path_or_name": (str | os.PathLike | Mapping, "the name of a file or of a catalog entry, or a mapping"),
     "inputs": (str | os.PathLike | None, "a folder, or None"),
     "problem": (str | None, "the name of a problem, or None"),
     "method": (str | None, "the name of a method, or None"),

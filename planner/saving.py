@@ -1,0 +1,31 @@
+"""Write an instance or a result to a file that every command reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from planner.inputs.files import write_atomically
+from planner.inputs.loading import admitted, family_of
+from planner.result import Result
+
+
+def save(instance_or_result: Any, path: str | os.PathLike[str]) -> None:
+    """Write an instance (for `planner.load`) or a `Result` (for ``planner check``) as JSON, whole or not at all.
+
+    Raises
+    ------
+    InstanceError
+        If the instance breaks a rule.
+    UsageError
+        If it is neither, or the file cannot be written.
+    """
+    from planner.show.tables import as_json
+
+    if isinstance(instance_or_result, Result):
+        content = instance_or_result.to_json()
+    else:
+        instance = admitted(instance_or_result)
+        content = family_of(instance).to_json(instance)
+    write_atomically(Path(path), as_json(content) + "\n", "path")
