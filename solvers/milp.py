@@ -35,15 +35,17 @@ NATURAL = 1e3
 #: which the plan lies within its tolerances of such a bound (tests/stage_partitioning/test_milp.py).
 ROOM = 1e-3
 
+#: Coefficients below this, ten times HiGHS's tolerance on rows, count as 0 (`in_units`): it calls feasible models with
+#: them infeasible (tests/stage_partitioning/test_milp.py). Nor is that tolerance made smaller: at 1e-9 HiGHS finds
+#: false optima (tests/operator_partitioning/test_operator_models.py).
+SMALLEST = 1e-5
+
 #: HiGHS's tolerances may lift a bound by this much, relatively and absolutely (it looks for nothing that is better than
 #: the incumbent by less than 1e-6).
 _RELATIVE, _ABSOLUTE = 5e-7, 1e-6
 
 #: An objective below this part of `NATURAL` is far below it.
 _FAR = 0.05
-
-#: Options for models in which sizes matter: else a row is met to a millionth of its natural size.
-TIGHT: Mapping[str, float | int | str | bool] = {"mip_feasibility_tolerance": 1e-9}
 
 _Status = highspy.HighsModelStatus
 
@@ -91,6 +93,11 @@ def weighted_sum(terms: Iterable[tuple[float, Any]]) -> Any:
     """
     pairs = list(terms)
     return LinearExpression(linear_coefs=[factor for factor, _ in pairs], linear_vars=[var for _, var in pairs])
+
+
+def in_units(amount: float, unit: float) -> float:
+    """A cost as a coefficient, in units; 0 where it is too small for HiGHS: a model that adds up costs is relaxed."""
+    return amount / unit if amount >= SMALLEST * unit else 0.0
 
 
 def until_stopped(watch: Watch, rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -43,7 +43,6 @@ class Model(milp.Runnable, WithoutSizes):
     model: Any
     given: Arrays
     unit: float
-    options = milp.TIGHT
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
@@ -110,7 +109,8 @@ def build(given: Arrays, upper: float) -> Model:
     def seconds(link: int) -> Any:
         """volume / B(p(s), p(s')), which is capped: no better plan has a link of ``longest``."""
         return pyo.quicksum(
-            min(volumes[link] / given.speed[pair] / unit, longest) * model.arc[(link, *pair)] for pair in pairs
+            min(milp.in_units(volumes[link] / given.speed[pair], unit), longest) * model.arc[(link, *pair)]
+            for pair in pairs
         )
 
     # Equation 7: ring[s] = c_AR(s, p) >= 2 (R - 1) P(s) / (R B) over each link of the ring of s.

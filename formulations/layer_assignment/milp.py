@@ -34,7 +34,6 @@ class MilpModel(milp.Runnable, WithoutSizes):
     num_stages: int
     unit: float
     constant: float
-    options = milp.TIGHT
 
     def lengths(self, values: Any) -> list[int]:
         """Layers of each stage in a solution."""
@@ -79,18 +78,20 @@ def build(instance: LayerAssignmentInstance) -> MilpModel:
 
     # (gas - 1) max t of section 6.4: waiting for the slowest stage takes at least as long as for every stage.
     def stage_time(m: Any, j: int) -> Any:
-        times = {arc: weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]]) / unit for arc in own[j]}
+        times = {arc: milp.in_units(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]]), unit) for arc in own[j]}
         return m.waiting >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
 
     # Its all-reduce as well (reconstructed).
     def stage_all_reduce(m: Any, j: int) -> Any:
-        times = {arc: table.ring[j] * table.held[arc[1], arc[2]] / unit for arc in own[j]}
+        times = {arc: milp.in_units(table.ring[j] * table.held[arc[1], arc[2]], unit) for arc in own[j]}
         return m.all_reduce >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
 
     model.stage_time = pyo.Constraint(range(stages), rule=stage_time)
     model.stage_all_reduce = pyo.Constraint(range(stages if len(table.ring) else 0), rule=stage_all_reduce)
     # Sum of e: a stage that begins at a layer pays for the cut before it.
-    sending = pyo.quicksum(table.cut[start, j] / unit * model.carries[j, start, end] for j, start, end in arcs if j)
+    sending = pyo.quicksum(
+        milp.in_units(table.cut[start, j], unit) * model.carries[j, start, end] for j, start, end in arcs if j
+    )
     model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
     return MilpModel(model, stages, unit, constant)
 

@@ -61,12 +61,12 @@ def build(instance: MeshInstance, places: Placements) -> MilpModel:
 
     # The slowest stage and the longest all-reduce, device by device: of the tiles over one, one is taken.
     def over(device: int, times: Sequence[float]) -> Any:
-        return pyo.quicksum(times[place] / unit * model.taken[place] for place in places.covering[device])
+        return pyo.quicksum(milp.in_units(times[place], unit) * model.taken[place] for place in places.covering[device])
 
     devices = range(len(places.covering))
     model.slowest_tile = pyo.Constraint(devices, rule=lambda m, device: m.slowest >= over(device, places.tensor))
     model.longest_tile = pyo.Constraint(devices, rule=lambda m, device: m.longest >= over(device, places.data))
-    filling = pyo.quicksum(places.tensor[place] / unit * model.taken[place] for place in tiles)
+    filling = pyo.quicksum(milp.in_units(places.tensor[place], unit) * model.taken[place] for place in tiles)
     sending = _add_order(model, instance, arcs, unit) if instance.ordered else 0.0
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sending)
@@ -97,7 +97,7 @@ def _add_order(model: Any, instance: MeshInstance, arcs: dict[tuple[int, int], f
         return m.position[there] - m.position[here] >= 1 - (last + 1) * (1 - m.follows[here, there])
 
     model.grows = pyo.Constraint(list(arcs), rule=grows)
-    return pyo.quicksum(cost / unit * model.follows[pair] for pair, cost in arcs.items())
+    return pyo.quicksum(milp.in_units(cost, unit) * model.follows[pair] for pair, cost in arcs.items())
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:

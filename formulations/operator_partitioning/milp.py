@@ -25,8 +25,6 @@ _SPARE = 1e-6
 class MilpModel(milp.Runnable, Assignment):
     """A partition and the slowest stage over its replicas (``model.slowest``), in units of ``unit`` seconds."""
 
-    options = milp.TIGHT
-
     def __init__(self, instance: OperatorInstance, known: float | None) -> None:
         super().__init__(instance)
         replicas = 1 if self.free else instance.replicas
@@ -179,7 +177,7 @@ class MilpModel(milp.Runnable, Assignment):
 
         def time(s: int) -> Any:
             terms = self.seconds_of(s, model.takes, model.leaves, model.sends)
-            return weighted_sum((min(seconds, 2 * self.top) / self.unit, each) for seconds, each in terms)
+            return weighted_sum((milp.in_units(min(seconds, 2 * self.top), self.unit), each) for seconds, each in terms)
 
         if not self.free:
             # All stages have R replicas, so that is left to the objective:  t(s) <= slowest

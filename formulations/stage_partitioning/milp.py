@@ -255,7 +255,7 @@ class Model(milp.Runnable):
         #     sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + 4 (d-1)/(d B) sum of X.w <= d T
         compute = [self._units(option.tmpc.time) for option in terms.options]
         boundary = [self._units(crossing.time) for crossing in terms.crossings]
-        resync = {d: terms.resync(d) * self._most_weights(d)[1] / self.unit for d in terms.dp_degrees}
+        resync = {d: milp.in_units(terms.resync(d) * self._most_weights(d)[1], self.unit) for d in terms.dp_degrees}
 
         def stage_time(m: Any, j: int) -> Any:
             sum_p = weighted_sum((compute[o], m.choice[o, j]) for o in self.all_options)
@@ -280,7 +280,7 @@ class Model(milp.Runnable):
         )
 
     def _units(self, seconds: float) -> float:
-        return min(seconds, self.most_s) / self.unit
+        return milp.in_units(min(seconds, self.most_s), self.unit)
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The decisions that make up a plan, as pairs of a variable and its value."""

@@ -29,7 +29,6 @@ class MilpModel(milp.Runnable, Model):
     instance: KnapsackInstance
     model: Any
     unit: float
-    options = milp.TIGHT  # a loose one would let it exceed the capacity by a millionth
 
     def is_chosen(self, values: Any, node: int, option: int) -> bool:
         """Whether a solution takes that option."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from model_checks import (
@@ -20,6 +22,7 @@ from small_instances import random_case
 from strategies import random_stage_instance, with_magnitudes
 
 import solvers.milp
+from formulations import stage_partitioning
 from formulations.stage_partitioning import milp
 from formulations.stage_partitioning.models.first_plan import first_plan
 from formulations.stage_partitioning.models.terms import Terms
@@ -151,3 +154,31 @@ def test_some_nodes_of_the_published_bert(published: Path, first: int, time: flo
     answer = milp.solve(instance, limits, Watch(limits))
     assert answer.stop is Stop.PROVED and answer.plan is not None
     assert evaluate(instance, answer.plan) == pytest.approx(time, rel=1e-6)
+
+
+def test_costs_within_the_tolerance_make_nothing_infeasible() -> None:
+    """Tensors and weights that take 1e-8 of a stage's time: as coefficients they are as small as HiGHS's tolerance."""
+    content: dict[str, Any] = json.loads(FAR_APART)
+    instance = stage_partitioning.FAMILY.read(content, "far apart", {})
+    for seed in range(3):
+        answer = milp.solve(instance, Limits(seed=seed), Watch())
+        assert answer.plan is not None and evaluate(instance, answer.plan) == 1_460_000_012
+        assert answer.bound == pytest.approx(1_460_000_012, rel=1e-6)
+
+
+FAR_APART = """{"problem": "stage_partitioning", "schema_version": 1, "name": "far apart", "num_devices": 3,
+"memory_bytes": 24.0, "bandwidth": 2.6666666666666665, "num_microbatches": 5, "layers": [
+{"id": 6, "tmpcs": {"1": [{"id": "x0", "time": 2.19e9, "weight_bytes": 1.0, "activation_bytes": 5.0,
+  "static_bytes": 1.0}, {"id": "x1", "time": 1.46e9, "weight_bytes": 1.0, "activation_bytes": 5.0,
+  "static_bytes": 0.0}]}},
+{"id": 10, "tmpcs": {"1": [{"id": "x0", "time": 3.65e9, "weight_bytes": 4.0, "activation_bytes": 5.0,
+  "static_bytes": 3.0}], "2": [{"id": "x0", "time": 7.3e8, "weight_bytes": 1.0, "activation_bytes": 1.0,
+  "static_bytes": 0.0, "sync_backward_bytes": {"7": 6.0}}]}},
+{"id": 7, "tmpcs": {"1": [{"id": "x0", "time": 8.76e9, "weight_bytes": 0.0, "activation_bytes": 2.0,
+  "static_bytes": 0.0}], "2": [{"id": "x0", "time": 7.3e8, "weight_bytes": 10.0, "activation_bytes": 1.0,
+  "static_bytes": 1.0, "sync_forward_bytes": {"10": 1.0}, "sync_backward_bytes": {"0": 6.0}}]}},
+{"id": 0, "tmpcs": {"2": [{"id": "x0", "time": 0.0, "weight_bytes": 1.0, "activation_bytes": 9.0,
+  "static_bytes": 1.0}, {"id": "x1", "time": 3.65e9, "weight_bytes": 4.0, "activation_bytes": 2.0,
+  "static_bytes": 7.0}]}}],
+"edges": [{"source": 10, "target": 7, "bytes": 0.0}, {"source": 7, "target": 0, "bytes": 0.0},
+{"source": 7, "target": 6, "bytes": 16.0}]}"""

@@ -287,7 +287,11 @@ class Model(milp.Runnable, WithoutSizes):
         """T is at least the time of the stage that holds v:  sum over the arcs a with v in S of TPS(a) flow[a] <= T."""
 
         def stage_time(m: Any, v: int) -> Any:
-            holding = ((arc.time / self.unit, m.flow[a]) for a, arc in enumerate(self.arcs) if v in arc.block.nodes)
+            holding = (
+                (milp.in_units(arc.time, self.unit), m.flow[a])
+                for a, arc in enumerate(self.arcs)
+                if v in arc.block.nodes
+            )
             return weighted_sum(holding) <= m.time
 
         self.model.stage_time = pyo.Constraint(
