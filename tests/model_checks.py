@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 
 from formulations.family import Answer
 from formulations.modelled import Stopped

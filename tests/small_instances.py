@@ -13,19 +13,21 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import amp_oracle
 import branching_cases
-import device_mapping_oracle
-import flushed_oracle
-import hierarchical_oracle
-import knapsack_oracle
-import layer_oracle
-import mesh_oracle
-import operator_oracle
-import oracles
-import placement_oracle
-import schedule_oracle
 import strategies
+from oracles import (
+    amp_strategy,
+    device_mapping,
+    flushed_partitioning,
+    hierarchical_partitioning,
+    layer_assignment,
+    mesh_tiling,
+    microbatch_schedule,
+    operator_partitioning,
+    pipeline_placement,
+    stage_partitioning,
+    tmpc_knapsack,
+)
 
 from formulations import FAMILIES
 from formulations.family import Family
@@ -111,13 +113,13 @@ def _stage_instance(rng: random.Random) -> Any:
 
 def _layers(rng: random.Random) -> Any:
     if rng.random() < 0.15:
-        return layer_oracle.spread_instance(rng, 7, rng.random() < 0.5)
-    return layer_oracle.random_instance(rng, 9)
+        return layer_assignment.spread_instance(rng, 7, rng.random() < 0.5)
+    return layer_assignment.random_instance(rng, 9)
 
 
 def _strategy(rng: random.Random) -> Any:
     found = replace(
-        amp_oracle.random_instance(rng), placement=rng.choice(["megatron", "megatron", "tiling", "oriented"])
+        amp_strategy.random_instance(rng), placement=rng.choice(["megatron", "megatron", "tiling", "oriented"])
     )
     if rng.random() < 0.3:  # too few layers for most degrees, or a batch that allows few
         found = replace(found, layers=found.layers[: rng.randint(1, 2)], tied=())
@@ -127,12 +129,12 @@ def _strategy(rng: random.Random) -> Any:
 def _hierarchical(rng: random.Random) -> Any:
     seed = rng.randrange(2**32)
     if rng.random() < 0.3:
-        return hierarchical_oracle.tight_graph(seed)
-    return hierarchical_oracle.random_hierarchical(seed, max_nodes=3)
+        return hierarchical_partitioning.tight_graph(seed)
+    return hierarchical_partitioning.random_hierarchical(seed, max_nodes=3)
 
 
 def _flushed(rng: random.Random) -> Any:
-    return flushed_oracle.random_flushed(rng.randrange(2**32), same_weights=rng.random() < 0.3, max_tmpcs=2)
+    return flushed_partitioning.random_flushed(rng.randrange(2**32), same_weights=rng.random() < 0.3, max_tmpcs=2)
 
 
 def _branching(rng: random.Random) -> Any:
@@ -146,21 +148,21 @@ def _branching(rng: random.Random) -> Any:
 
 def _placement(rng: random.Random) -> Any:
     stages, replicas = rng.choice([(2, 2), (3, 1), (2, 1), (1, 3), (4, 1), (1, 1)])
-    return placement_oracle.random_instance(rng, stages, replicas, rng.choice(["p2p", "allreduce", "full"]))
+    return pipeline_placement.random_instance(rng, stages, replicas, rng.choice(["p2p", "allreduce", "full"]))
 
 
 _GENERATORS: dict[str, Callable[[random.Random], Any]] = {
     "stage_partitioning": _stage_instance,
-    "tmpc_knapsack": lambda rng: knapsack_oracle.random_instance(rng, 10, 5),
+    "tmpc_knapsack": lambda rng: tmpc_knapsack.random_instance(rng, 10, 5),
     "layer_assignment": _layers,
-    "mesh_tiling": lambda rng: mesh_oracle.random_instance(rng, 6),
+    "mesh_tiling": lambda rng: mesh_tiling.random_instance(rng, 6),
     "amp_strategy": _strategy,
     "hierarchical_partitioning": _hierarchical,
     "flushed_partitioning": _flushed,
-    "microbatch_schedule": schedule_oracle.random_instance,
-    "operator_partitioning": lambda rng: operator_oracle.random_instance(rng, 7),
+    "microbatch_schedule": microbatch_schedule.random_instance,
+    "operator_partitioning": lambda rng: operator_partitioning.random_instance(rng, 7),
     "stage_graph": _branching,
-    "device_mapping": lambda rng: device_mapping_oracle.random_mapping(rng, 5),
+    "device_mapping": lambda rng: device_mapping.random_mapping(rng, 5),
     "pipeline_placement": _placement,
 }
 
@@ -181,7 +183,7 @@ def _few_operators(instance: StageGraph) -> bool:
 
 
 def _stage_time(instance: Any) -> float | None:
-    found = oracles.brute_force(instance)
+    found = stage_partitioning.brute_force(instance)
     return None if found is None else found.time
 
 
@@ -189,19 +191,19 @@ _ORACLES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], float | None]]]
     "stage_partitioning": (_always, _stage_time),
     "tmpc_knapsack": (
         lambda instance: math.prod(len(node.options) for node in instance.nodes) <= 300,
-        knapsack_oracle.optimum,
+        tmpc_knapsack.optimum,
     ),
-    "layer_assignment": (_always, layer_oracle.optimum),
-    "mesh_tiling": (_always, mesh_oracle.optimum),
-    "amp_strategy": (lambda instance: instance.placement == "megatron", amp_oracle.brute_force),
+    "layer_assignment": (_always, layer_assignment.optimum),
+    "mesh_tiling": (_always, mesh_tiling.optimum),
+    "amp_strategy": (lambda instance: instance.placement == "megatron", amp_strategy.brute_force),
     "hierarchical_partitioning": (
         lambda instance: len(instance.flat.layers) <= 3,
-        lambda instance: hierarchical_oracle.BruteForce(instance).solve(),
+        lambda instance: hierarchical_partitioning.BruteForce(instance).solve(),
     ),
-    "flushed_partitioning": (lambda instance: len(instance.flat.layers) <= 3, flushed_oracle.brute_force),
-    "microbatch_schedule": (_few_orders, schedule_oracle.optimum),
-    "operator_partitioning": (lambda instance: len(instance.operators) <= 4, operator_oracle.optimum),
+    "flushed_partitioning": (lambda instance: len(instance.flat.layers) <= 3, flushed_partitioning.brute_force),
+    "microbatch_schedule": (_few_orders, microbatch_schedule.optimum),
+    "operator_partitioning": (lambda instance: len(instance.operators) <= 4, operator_partitioning.optimum),
     "stage_graph": (_few_operators, branching_cases.least_of_all),
-    "device_mapping": (_always, device_mapping_oracle.least_seconds),
-    "pipeline_placement": (_always, placement_oracle.optimum),
+    "device_mapping": (_always, device_mapping.least_seconds),
+    "pipeline_placement": (_always, pipeline_placement.optimum),
 }

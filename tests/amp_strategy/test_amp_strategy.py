@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amp_oracle import brute_force, random_instance
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.amp_strategy import brute_force, random_instance
 
 from formulations.amp_strategy import FAMILY
 from formulations.amp_strategy.problem import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from knapsack_oracle import optimum
+from oracles.tmpc_knapsack import optimum
 from strategies import random_stage_instance
 
 import planner

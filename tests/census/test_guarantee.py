@@ -7,7 +7,7 @@ import random
 
 import pytest
 from hypothesis import given
-from knapsack_oracle import knapsacks, make, optimum, random_instance
+from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 
 from formulations.tmpc_knapsack import paper
 from formulations.tmpc_knapsack.problem import MEMORY_SLACK, evaluate, violations

@@ -8,10 +8,8 @@ from itertools import pairwise, product
 from types import ModuleType
 from typing import Any
 
-import flushed_oracle
-import hierarchical_oracle
-import operator_oracle
 import pytest
+from oracles import flushed_partitioning, hierarchical_partitioning, operator_partitioning
 
 from formulations.family import Violation
 from formulations.flushed_partitioning import cpsat as flushed_cpsat
@@ -104,7 +102,7 @@ def test_a_solver_that_failed_leaves_what_was_heard_of_it_and_its_words(heard: l
 def test_all_partitions_of_operators(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
     for seed in range(8):
-        instance = operator_oracle.random_instance(random.Random(seed), max_operators=5, plain=True)
+        instance = operator_partitioning.random_instance(random.Random(seed), max_operators=5, plain=True)
         expected = every_objective(instance)[:6]
         seen += len(expected)
         with monkeypatch.context() as patch:
@@ -114,7 +112,10 @@ def test_all_partitions_of_operators(room: ModuleType, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("room", "make"),
-    [(flushed_cpsat, flushed_oracle.random_flushed), (hierarchical_cpsat, hierarchical_oracle.random_hierarchical)],
+    [
+        (flushed_cpsat, flushed_partitioning.random_flushed),
+        (hierarchical_cpsat, hierarchical_partitioning.random_hierarchical),
+    ],
 )
 def test_the_next_plan_is_no_better(
     room: ModuleType, make: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch

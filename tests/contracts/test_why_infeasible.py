@@ -13,15 +13,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import branching_cases
-import flushed_oracle
-import hierarchical_oracle
-import knapsack_oracle
-import layer_oracle
-import mesh_oracle
-import operator_oracle
-import oracles
 import pytest
-import schedule_oracle
+from oracles import (
+    flushed_partitioning,
+    hierarchical_partitioning,
+    layer_assignment,
+    mesh_tiling,
+    microbatch_schedule,
+    operator_partitioning,
+    stage_partitioning,
+    tmpc_knapsack,
+)
 from strategies import random_stage_instance
 
 import planner
@@ -80,18 +82,18 @@ def stages(rng: random.Random, **fixed: Any) -> StageInstance:
 
 
 def flushed(rng: random.Random) -> FlushedInstance:
-    made = flushed_oracle.random_flushed(rng.randrange(10**9), same_weights=rng.random() < 0.7)
+    made = flushed_partitioning.random_flushed(rng.randrange(10**9), same_weights=rng.random() < 0.7)
     return replace(made, flat=uneven(made.flat, rng))
 
 
 def machines(rng: random.Random) -> Any:
-    make = rng.choice([hierarchical_oracle.random_hierarchical, hierarchical_oracle.tight_graph])
+    make = rng.choice([hierarchical_partitioning.random_hierarchical, hierarchical_partitioning.tight_graph])
     made = make(rng.randrange(10**9))
     return replace(made, flat=uneven(made.flat, rng))
 
 
 def operators(rng: random.Random) -> OperatorInstance:
-    made = operator_oracle.random_instance(rng, max_operators=5)
+    made = operator_partitioning.random_instance(rng, max_operators=5)
     if made.num_stages is not None and rng.random() < 0.2:
         made = replace(made, num_stages=made.num_stages + rng.randint(1, 4), at_most=rng.random() < 0.2)
     elif made.num_stages is None and rng.random() < 0.5:
@@ -103,7 +105,7 @@ def operators(rng: random.Random) -> OperatorInstance:
 
 def placements(rng: random.Random) -> PlacementInstance:
     while True:
-        made = replace(operator_oracle.random_instance(rng, max_operators=4), num_devices=None, at_most=False)
+        made = replace(operator_partitioning.random_instance(rng, max_operators=4), num_devices=None, at_most=False)
         if made.num_stages is not None and made.num_stages * made.replicas <= 4:
             break
     made = replace(made, num_stages=made.num_stages + (rng.random() < 0.2), memory_bytes=rng.uniform(0, 15))
@@ -113,20 +115,20 @@ def placements(rng: random.Random) -> PlacementInstance:
 
 
 def knapsacks(rng: random.Random) -> Any:
-    made = knapsack_oracle.random_instance(rng)
+    made = tmpc_knapsack.random_instance(rng)
     return replace(made, capacity_bytes=made.capacity_bytes * rng.choice([0, rng.random()]))
 
 
 def layers(rng: random.Random) -> Any:
     """Cut costs of stages that there are, or of none."""
-    made = layer_oracle.random_instance(rng, max_layers=5, all_reduce=False)
+    made = layer_assignment.random_instance(rng, max_layers=5, all_reduce=False)
     more = made.num_stages + rng.randint(0, 4)
     cuts = tuple((row * more)[: max(1, more - 1)] if len(row) > 1 else row for row in made.cut_cost_s)
     return replace(made, num_stages=more, cut_cost_s=cuts)
 
 
 def schedules(rng: random.Random) -> ScheduleInstance:
-    made = schedule_oracle.random_instance(rng)
+    made = microbatch_schedule.random_instance(rng)
     deadline = rng.choice([None, None, rng.uniform(0, 40)])
     parts = [
         replace(stage, activation_bytes=stage.activation_bytes * rng.choice([1, rng.random()])) for stage in made.stages
@@ -139,16 +141,20 @@ def few_devices(devices: int, answer: Callable[[], Any]) -> bool | None:
 
 
 CASES = {
-    "stage_partitioning": Case(stages, lambda each: few_devices(each.num_devices, lambda: oracles.brute_force(each))),
-    "flushed_partitioning": Case(
-        flushed, lambda each: few_devices(each.flat.num_devices, lambda: flushed_oracle.brute_force(each))
+    "stage_partitioning": Case(
+        stages, lambda each: few_devices(each.num_devices, lambda: stage_partitioning.brute_force(each))
     ),
-    "hierarchical_partitioning": Case(machines, lambda each: hierarchical_oracle.BruteForce(each).solve() is not None),
-    "operator_partitioning": Case(operators, lambda each: operator_oracle.optimum(each) is not None),
-    "pipeline_placement": Case(placements, lambda each: operator_oracle.optimum(each.operators) is not None),
-    "tmpc_knapsack": Case(knapsacks, lambda each: knapsack_oracle.optimum(each) is not None),
-    "layer_assignment": Case(layers, lambda each: layer_oracle.optimum(each) is not None),
-    "microbatch_schedule": Case(schedules, lambda each: schedule_oracle.optimum(each) is not None),
+    "flushed_partitioning": Case(
+        flushed, lambda each: few_devices(each.flat.num_devices, lambda: flushed_partitioning.brute_force(each))
+    ),
+    "hierarchical_partitioning": Case(
+        machines, lambda each: hierarchical_partitioning.BruteForce(each).solve() is not None
+    ),
+    "operator_partitioning": Case(operators, lambda each: operator_partitioning.optimum(each) is not None),
+    "pipeline_placement": Case(placements, lambda each: operator_partitioning.optimum(each.operators) is not None),
+    "tmpc_knapsack": Case(knapsacks, lambda each: tmpc_knapsack.optimum(each) is not None),
+    "layer_assignment": Case(layers, lambda each: layer_assignment.optimum(each) is not None),
+    "microbatch_schedule": Case(schedules, lambda each: microbatch_schedule.optimum(each) is not None),
 }
 
 # --- what the sentences say
@@ -346,7 +352,7 @@ def test_schedules_say_what_is_in_the_way() -> None:
     for seed in range(60):
         instance = schedules(random.Random(f"schedules {seed}"))
         free = replace(instance, deadline_s=None, objective="time")
-        if schedule_oracle.optimum(instance) is not None:
+        if microbatch_schedule.optimum(instance) is not None:
             continue
         reason = planner.solve(instance, exact=True).reason
         late = re.search(r"no schedule is faster than (\S+) s; the deadline is (\S+) s", reason)
@@ -354,13 +360,13 @@ def test_schedules_say_what_is_in_the_way() -> None:
             r"stage (\d+) has room for (\d+) samples in flight; it gets stuck with less than (\d+)", reason
         )
         if late:
-            least = schedule_oracle.optimum(free)
+            least = microbatch_schedule.optimum(free)
             assert least is not None and float(late[2]) == instance.deadline_s < float(late[1]) <= least * (1 + 1e-12)
             seen["late"] += 1
         if stuck:
             stage, room, needed = map(int, stuck.groups())
             assert room == instance.rooms[stage] * instance.stages[stage].microbatch < needed
-            assert schedule_oracle.optimum(with_room(instance, stage, needed - 1)) is None
+            assert microbatch_schedule.optimum(with_room(instance, stage, needed - 1)) is None
             seen["stuck"] += 1
     assert min(seen["late"], seen["stuck"]) > 0, seen
 
@@ -390,8 +396,8 @@ def test_stage_graphs_say_what_is_needed_at_least() -> None:
 def test_meshes_say_whether_it_is_the_number_of_devices() -> None:
     seen: Counter[bool] = Counter()
     for seed in range(60):
-        instance = mesh_oracle.random_instance(random.Random(f"mesh {seed}"))
-        if mesh_oracle.optimum(instance) is not None:
+        instance = mesh_tiling.random_instance(random.Random(f"mesh {seed}"))
+        if mesh_tiling.optimum(instance) is not None:
             continue
         result = planner.solve(instance, exact=True)
         assert result.status is Status.INFEASIBLE and "optimum" not in result.reason
@@ -406,7 +412,7 @@ def test_meshes_say_whether_it_is_the_number_of_devices() -> None:
 def test_what_no_instance_may_declare_is_not_named() -> None:
     """Sizes of up to 1e30 bytes may add up to more."""
     rows = [[(1.0, 9e29)], [(1.0, 9e29)]]
-    sentence = planner.solve(knapsack_oracle.make(1.0, *rows)).reason
+    sentence = planner.solve(tmpc_knapsack.make(1.0, *rows)).reason
     assert "no memory up to 1e+30 bytes would do" in sentence and "feasible" not in sentence
     layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 0.0, 9e29, 0.0),)}) for v in range(2))
     flat = StageInstance("vast", layers, (), 1, 1.0, 1.0, 4)

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from device_mapping_oracle import random_mapping, seconds_of
+from oracles.device_mapping import random_mapping, seconds_of
 
 from formulations.device_mapping import FAMILY
 from formulations.device_mapping.problem import Mapping, evaluate, violations

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from device_mapping_oracle import least_seconds, random_magnitudes, random_mapping
+from oracles.device_mapping import least_seconds, random_magnitudes, random_mapping
 
 import planner
 from formulations.device_mapping import FAMILY, all_bounds, cpsat, exact, milp

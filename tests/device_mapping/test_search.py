@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_mapping_oracle import least_seconds, random_mapping
+from oracles.device_mapping import least_seconds, random_mapping
 
 import planner
 from formulations.device_mapping import FAMILY, paper

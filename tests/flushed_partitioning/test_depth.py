@@ -11,7 +11,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from flushed_oracle import brute_force, random_flushed
+from oracles.flushed_partitioning import brute_force, random_flushed
 from strategies import SHAPES, random_edges
 
 from formulations.flushed_partitioning import cpsat, labels

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from flushed_oracle import brute_force, random_flushed
+from oracles.flushed_partitioning import brute_force, random_flushed
 
 import planner
 from formulations.amounts import Least

@@ -10,8 +10,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from flushed_oracle import random_flushed
 from numba import njit
+from oracles.flushed_partitioning import random_flushed
 
 from formulations.flushed_partitioning import labels
 from formulations.flushed_partitioning.kernels import depth

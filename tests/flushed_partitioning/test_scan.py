@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from flushed_oracle import random_flushed
+from oracles.flushed_partitioning import random_flushed
 
 from formulations.flushed_partitioning.pareto_scan import Found, scan
 from formulations.stage_partitioning.problem import StagePlan

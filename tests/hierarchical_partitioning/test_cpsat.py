@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hierarchical_oracle import random_hierarchical
+from oracles.hierarchical_partitioning import random_hierarchical
 
 from formulations.hierarchical_partitioning import cpsat, paper
 from formulations.hierarchical_partitioning.problem import evaluate, violations

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hierarchical_oracle import BruteForce, random_hierarchical, tight_chain, tight_graph
+from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, tight_chain, tight_graph
 from strategies import random_stage_instance, with_wide_weights
 
 import planner

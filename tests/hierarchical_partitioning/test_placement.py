@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hierarchical_oracle import random_hierarchical
+from oracles.hierarchical_partitioning import random_hierarchical
 
 import planner
 from formulations.hierarchical_partitioning.paper import solve

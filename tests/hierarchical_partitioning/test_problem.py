@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hierarchical_oracle import random_hierarchical
+from oracles.hierarchical_partitioning import random_hierarchical
 
 from formulations.hierarchical_partitioning import FAMILY
 from formulations.hierarchical_partitioning.problem import (

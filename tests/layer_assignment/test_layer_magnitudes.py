@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from layer_oracle import optimum, spread_instance
+from oracles.layer_assignment import optimum, spread_instance
 
 from formulations.layer_assignment import cpsat, exact, milp, paper
 from formulations.layer_assignment.costs import balanced, held_parameters, running_sums

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_oracle import optimum, random_instance
+from oracles.layer_assignment import optimum, random_instance
 
 from formulations.layer_assignment import FAMILY, cpsat, exact, milp, paper
 from formulations.layer_assignment.problem import LayerPlan, cuts, evaluate, parameters_of, violations

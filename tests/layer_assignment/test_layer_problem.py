@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_oracle import random_instance, step_seconds
+from oracles.layer_assignment import random_instance, step_seconds
 
 from formulations.layer_assignment import FAMILY
 from formulations.layer_assignment.problem import LayerPlan, Terms, cuts, evaluate, parameters_of, terms, violations

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from mesh_oracle import covers, optimum, random_instance, random_magnitudes, step_seconds
+from oracles.mesh_tiling import covers, optimum, random_instance, random_magnitudes, step_seconds
 
 from formulations.mesh_tiling import FAMILY, cpsat, milp, paper
 from formulations.mesh_tiling.placements import Placements, regular_tiling

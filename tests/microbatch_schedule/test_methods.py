@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from schedule_oracle import optimum, random_instance
+from oracles.microbatch_schedule import optimum, random_instance
 
 import planner
 from formulations.microbatch_schedule import cpsat as cpsat_model

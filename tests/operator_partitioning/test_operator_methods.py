@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_oracle import optimum, random_instance, stage_memory
+from oracles.operator_partitioning import optimum, random_instance, stage_memory
 
 import planner
 from formulations.operator_partitioning import FAMILY, cpsat, exact, milp

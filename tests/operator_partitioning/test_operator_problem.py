@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from operator_oracle import random_instance, stage_memory, stage_time
+from oracles.operator_partitioning import random_instance, stage_memory, stage_time
 
 import planner
 from formulations.operator_partitioning import FAMILY

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from placement_oracle import optimum, random_instance
+from oracles.pipeline_placement import optimum, random_instance
 
 import planner
 from formulations.device_mapping.problem import Mapping

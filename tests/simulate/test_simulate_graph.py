@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from schedule_oracle import finish, random_instance
+from oracles.microbatch_schedule import finish, random_instance
 
 from formulations.simulate_graph import PassGraph, kfkb, run
 from instances.microbatch_schedule import chain

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
 import planner

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 from formulations.amounts import step_below

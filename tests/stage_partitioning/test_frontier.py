@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 import planner

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 
 from formulations.stage_partitioning import FAMILY
 from instances.catalog import CATALOG

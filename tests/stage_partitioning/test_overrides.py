@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, stage_instances
 
 import planner

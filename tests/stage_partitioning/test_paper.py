@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from oracles import BruteForce, brute_force
+from oracles.stage_partitioning import BruteForce, brute_force
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning import paper

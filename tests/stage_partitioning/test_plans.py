@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from oracles import brute_force
+from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning import FAMILY

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import Best, brute_force
+from oracles.stage_partitioning import Best, brute_force
 from strategies import random_stage_instance, stage_instances
 
 from formulations.stage_partitioning.problem import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from knapsack_oracle import knapsacks, make, optimum, random_instance
+from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 
 from formulations.family import Answer
 from formulations.tmpc_knapsack import exact

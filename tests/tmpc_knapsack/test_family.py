@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from knapsack_oracle import make
+from oracles.tmpc_knapsack import make
 
 from formulations.family import Claim
 from formulations.tmpc_knapsack import FAMILY

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from knapsack_oracle import knapsacks
+from oracles.tmpc_knapsack import knapsacks
 
 from formulations.tmpc_knapsack import FAMILY
 from instances.errors import InstanceError

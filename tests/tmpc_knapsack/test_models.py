@@ -6,7 +6,7 @@ import random
 from types import ModuleType
 
 import pytest
-from knapsack_oracle import make, optimum, random_instance
+from oracles.tmpc_knapsack import make, optimum, random_instance
 
 from formulations.tmpc_knapsack import cpsat, milp
 from formulations.tmpc_knapsack.problem import evaluate, violations

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from knapsack_oracle import knapsacks, make, optimum, random_instance
+from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 
 from formulations.family import Answer
 from formulations.tmpc_knapsack import FAMILY, paper

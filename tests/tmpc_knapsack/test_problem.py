@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from knapsack_oracle import make
+from oracles.tmpc_knapsack import make
 
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory, violations
 
