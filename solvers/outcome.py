@@ -20,7 +20,7 @@ from solvers.errors import UsageError
 #: A plan whose relative gap to a proved bound is at most this is optimal.
 OPTIMAL_GAP = 1e-6
 #: Solvers start as many threads as they are told.
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 class Status(StrEnum):
@@ -64,7 +64,7 @@ class Limits:
     ------
     UsageError
         If a value is of another type or out of its range: a time that is negative or not finite, a gap outside [0, 1),
-        a seed outside [0, 2^31), fewer than one thread or more than ``MOST_THREADS``.
+        a seed outside [0, 2^31), fewer than one thread or more than ``MAX_THREADS``.
     """
 
     time_s: float | None = None
@@ -80,8 +80,8 @@ class Limits:
         seed, threads = _integer(self.seed), _integer(self.threads)
         if seed is None or not 0 <= seed < 2**31:  # HiGHS knows no others
             raise UsageError.at("limits: seed", self.seed, "0 <= seed < 2^31, an integer")
-        if threads is None or not 1 <= threads <= MOST_THREADS:
-            raise UsageError.at("limits: threads", self.threads, f"an integer from 1 to {MOST_THREADS}")
+        if threads is None or not 1 <= threads <= MAX_THREADS:
+            raise UsageError.at("limits: threads", self.threads, f"an integer from 1 to {MAX_THREADS}")
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "threads", threads)
 

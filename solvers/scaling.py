@@ -16,14 +16,14 @@ PRECISION = 1e-7
 
 #: Integer sums of a model must stay below this. CP-SAT's domains are 64 bits, but its own arithmetic needs room: with
 #: sums up to 2^60 it called feasible models infeasible (tests/stage_partitioning/test_cpsat.py).
-LARGEST = 2**56
+MAX_SUM = 2**56
 
 
 @dataclass(frozen=True)
 class Scale:
     """Units of 2^-``exponent``: a quantity x becomes ``floor(x * 2^exponent)``.
 
-    ``precise`` tells whether the rounding is within `PRECISION`; if `LARGEST` forbids that, a result has its true gap.
+    ``precise`` tells whether the rounding is within `PRECISION`; if `MAX_SUM` forbids that, a result has its true gap.
     """
 
     exponent: int
@@ -62,7 +62,7 @@ def cost_scale(lower_bound: float, num_terms: int, largest_sum: float) -> Scale:
 
 
 def size_scale(sizes: Iterable[float], limit: float, largest_sum: float) -> Scale:
-    """A scale for additive sizes under a limit: exact units where all sizes are integers and `LARGEST` allows it.
+    """A scale for additive sizes under a limit: exact units where all sizes are integers and `MAX_SUM` allows it.
 
     Round sizes and the limit with ``floor``: whatever fits then still fits, and little more does; the plan that
     comes back is checked. Fractional sizes get the limit 40 binary digits.
@@ -77,4 +77,4 @@ def size_scale(sizes: Iterable[float], limit: float, largest_sum: float) -> Scal
 def _exponent_that_fits(largest_sum: float, num_terms: int) -> int:
     if largest_sum <= 0:
         return 0
-    return int(math.log2(LARGEST)) - 1 - math.ceil(math.log2(largest_sum + math.ldexp(num_terms, -60)))
+    return int(math.log2(MAX_SUM)) - 1 - math.ceil(math.log2(largest_sum + math.ldexp(num_terms, -60)))

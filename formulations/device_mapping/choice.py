@@ -33,7 +33,7 @@ FEW_LEVELS = 24
 #: Otherwise they are rounded up to so many.
 _ROUNDED = 12
 #: Models with more variables than this are not built.
-_MOST_LITERALS, _MOST_ARCS = 120_000, 400_000
+_MAX_LITERALS, _MAX_ARCS = 120_000, 400_000
 
 
 class Deciders:
@@ -56,7 +56,7 @@ class Deciders:
         given = self.arrays
         if not given.edges and given.has_rings:
             few = {"cycles": self.cycles} if self.few and 2 < given.replicas <= LONGEST else {}
-            fits = given.num_devices**2 <= _MOST_LITERALS
+            fits = given.num_devices**2 <= _MAX_LITERALS
             short = {"links": self.links} if given.replicas <= 5 or not fits else {}
             return {**few, **short, "level": self.level}
         if self.few or not given.edges:
@@ -85,7 +85,7 @@ class Deciders:
         if domains is not None and not (domains.possible and self._rings_fit(target)):
             return Verdict.EXCLUDED
         places = places or devices_as_places(arrays)
-        if len(places.capacity) * arrays.num_devices > _MOST_LITERALS:
+        if len(places.capacity) * arrays.num_devices > _MAX_LITERALS:
             return Verdict.BEYOND
         try:
             model = LevelModel(arrays, places, target, domains.allowed if domains and places.single else None)
@@ -121,7 +121,7 @@ class Deciders:
         """Cycles as sets of links, rings alone; short cycles are cut off as they come."""
         if not self._rings_fit(target):
             return Verdict.EXCLUDED
-        if num_links(self.arrays, target) > _MOST_LITERALS:
+        if num_links(self.arrays, target) > _MAX_LITERALS:
             return Verdict.BEYOND
         model = LinkModel(self.arrays, target)
         end = self.gap.watch.elapsed_s() + seconds
@@ -149,7 +149,7 @@ class Deciders:
         domains = Domains(self.arrays, target) if self.bounded else Budgets(self.arrays, target)
         if not domains.possible:
             return Verdict.EXCLUDED
-        if sum(int(arcs.sum()) for arcs in domains.arcs) > _MOST_ARCS:
+        if sum(int(arcs.sum()) for arcs in domains.arcs) > _MAX_ARCS:
             return Verdict.BEYOND
         model = FlowModel(self.arrays, target, domains)
         run = self._run(model, target, seconds)

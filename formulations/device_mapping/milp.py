@@ -31,7 +31,7 @@ from solvers.outcome import Limits, Watch
 #: A link that alone takes this many times as long as a known plan counts as no slower, and no plan may take as long: no
 #: better plan has it. HiGHS calls feasible models infeasible in which numbers are far above the objective, and beside a
 #: bound that is closer to the known plan (by a thousandth, say) it proves false optima.
-_MOST = 2.0
+_MAX_SLOWDOWN = 2.0
 
 Node = tuple[str, int, int]
 
@@ -69,7 +69,7 @@ def build(given: Arrays, upper: float) -> Model:
     unit = upper / milp.NATURAL if upper > 0 else 1.0
     kinds = ["replica", "ring"] if given.separate_rings else ["replica"]
     links, volumes, ring_of = _links(given, kinds[-1])
-    longest = _MOST * upper / unit
+    longest = _MAX_SLOWDOWN * upper / unit
     model.at = pyo.Var(kinds, stages, slots, devices, domain=pyo.Binary)
     model.bottleneck = pyo.Var(bounds=(0, longest))
     model.ring = pyo.Var(stages, domain=pyo.NonNegativeReals)

@@ -26,7 +26,7 @@ _SAME = 1e-10
 #: A target above 0, relatively to the best plan, that stands for 0.
 _LEAST = 1e-12
 #: The objective's values are listed if there are at most so many sums.
-_MOST_VALUES = 300_000
+_MAX_VALUES = 300_000
 #: Seconds of computing for a target at first, and how they grow when all targets are open.
 _PATIENCE_S, _GROWTH = 4.0, 3.0
 #: What lies beside targets that ran out of time is looked at if it is wider than this, relatively.
@@ -57,13 +57,13 @@ def objective_values(arrays: Arrays) -> Floats | None:
     for stage in range(arrays.num_stages):
         parts = [float(arrays.ring[stage])] if arrays.ring[stage] > 0 else []
         parts += [volume for _, volume in arrays.incident[stage]]
-        if len(arrays.levels) ** len(parts) > _MOST_VALUES:
+        if len(arrays.levels) ** len(parts) > _MAX_VALUES:
             return None
         sums = np.array([arrays.compute[stage]])
         for part in parts:
             sums = np.unique((sums[:, None] + (part / arrays.levels)[None, :]).ravel())
         found.append(sums)
-    if sum(map(len, found)) > _MOST_VALUES:
+    if sum(map(len, found)) > _MAX_VALUES:
         return None
     values = np.unique(np.concatenate(found))
     distinct: Floats = values[np.concatenate([[True], np.diff(values) > _SAME * values[1:]])]

@@ -19,7 +19,7 @@ from formulations.stage_partitioning.tables import Words
 from instances.graph import Edges, adjacency, topological_order
 
 #: Slots of a downset are the bits of one word.
-MOST_SLOTS = 60
+MAX_SLOTS = 60
 
 
 def reachable(num_nodes: int, edges: Edges) -> list[int]:
@@ -33,12 +33,12 @@ def reachable(num_nodes: int, edges: Edges) -> list[int]:
 
 
 def find_slots(num_nodes: int, edges: Edges, bits: Words) -> Slots | None:
-    """The slots of the downsets ``bits``; ``None`` if one has more than ``MOST_SLOTS``."""
+    """The slots of the downsets ``bits``; ``None`` if one has more than ``MAX_SLOTS``."""
     reach = [*reachable(num_nodes, edges), (1 << num_nodes) - 1]
     words = bits.shape[1]
     own = [_of_downset(reach, downset) for downset in position_masks(bits)]
     most = max(len(nodes) for nodes, _ in own)
-    if most > MOST_SLOTS:
+    if most > MAX_SLOTS:
         return None
     demand(8.0 * len(own) * (most + num_nodes + 1), f"the slots of {len(own)} downsets")
     node = np.full((len(own), most), -1, np.int64)

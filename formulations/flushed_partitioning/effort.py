@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.flushed_partitioning.labels import MOST_DOWNSETS, uniform_weights
+from formulations.flushed_partitioning.labels import MAX_DOWNSETS, uniform_weights
 from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import max_sum
 from instances.flushed_partitioning import FlushedInstance
@@ -12,13 +12,13 @@ def supports(instance: FlushedInstance) -> str | None:
     """Whether the recursion is exact for this instance and has few enough pairs of downsets."""
     if not uniform_weights(instance):
         return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
-    if all_downsets(instance.flat, MOST_DOWNSETS) is None:
-        return f"{too_many(len(instance.flat.layers), MOST_DOWNSETS)}; try --linearize"
+    if all_downsets(instance.flat, MAX_DOWNSETS) is None:
+        return f"{too_many(len(instance.flat.layers), MAX_DOWNSETS)}; try --linearize"
     return None
 
 
 def effort(instance: FlushedInstance) -> float:
     """Pairs of downsets, times degrees and labels."""
-    downsets = all_downsets(instance.flat, MOST_DOWNSETS)
+    downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     count = float("inf") if downsets is None else len(downsets)
     return 0.5 * count * count * len(instance.flat.tp_degrees) * max_sum(instance.flat)

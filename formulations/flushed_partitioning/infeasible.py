@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from formulations.amounts import Least, least_amount
-from formulations.flushed_partitioning.labels import MOST_DOWNSETS, Search
+from formulations.flushed_partitioning.labels import MAX_DOWNSETS, Search
 from formulations.flushed_partitioning.pareto_scan import Found
 from formulations.size import SizeError
 from formulations.stage_partitioning import infeasible as flat_infeasible
@@ -71,7 +71,7 @@ def fewest_devices(instance: FlushedInstance, watch: Watch) -> Least:
 
 def _search(instance: FlushedInstance, watch: Watch) -> Search:
     """Passes over all downsets; `SizeError` if there are too many."""
-    downsets = all_downsets(instance.flat, MOST_DOWNSETS)
+    downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     if downsets is None:
-        raise SizeError(too_many(len(instance.flat.layers), MOST_DOWNSETS))
+        raise SizeError(too_many(len(instance.flat.layers), MAX_DOWNSETS))
     return Search(instance, downsets, watch)

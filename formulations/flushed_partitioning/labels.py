@@ -17,7 +17,7 @@ import numpy as np
 
 from formulations.family import Answer
 from formulations.flushed_partitioning.arrays import Pool, Slots
-from formulations.flushed_partitioning.depth_slots import MOST_SLOTS, find_slots
+from formulations.flushed_partitioning.depth_slots import MAX_SLOTS, find_slots
 from formulations.flushed_partitioning.kernels import depth
 from formulations.flushed_partitioning.pareto_scan import Found, scan
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
@@ -31,10 +31,10 @@ from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
 
 #: More downsets than this make more pairs than are walked over in minutes.
-MOST_DOWNSETS = 20_000
+MAX_DOWNSETS = 20_000
 
 #: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each slot.
-_POOL, _MOST_BYTES = 1 << 14, 5 << 29
+_POOL, _MAX_BYTES = 1 << 14, 5 << 29
 
 
 def make_pool(size: int, width: int) -> Pool:
@@ -76,7 +76,7 @@ class Search(flat_exact.Search):
     def _find_slots(self) -> Slots:
         found = find_slots(len(self.instance.layers), self.instance.edge_indices, self.lattice.bits)
         if found is None:
-            raise SizeError(f"a downset has more than {MOST_SLOTS} entries of depths of their own")
+            raise SizeError(f"a downset has more than {MAX_SLOTS} entries of depths of their own")
         return found
 
     def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
@@ -105,7 +105,7 @@ class Search(flat_exact.Search):
                 break
             size = 2 * len(self.pool.s)
             width = self.slots.node.shape[1]
-            if size * (64 + 8 * width) > _MOST_BYTES:
+            if size * (64 + 8 * width) > _MAX_BYTES:
                 raise SizeError(f"more than {size // 2} labels of {width} slots")
             demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} slots")
             self.pool = make_pool(size, width)
@@ -159,9 +159,9 @@ class Search(flat_exact.Search):
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """Least time per sample over all plans, with a proof."""
-    downsets = all_downsets(instance.flat, MOST_DOWNSETS)
+    downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     if downsets is None:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MOST_DOWNSETS))
+        return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MAX_DOWNSETS))
     try:
         search = Search(instance, downsets, watch)
         infeasible = scan(search, watch, limits.gap)

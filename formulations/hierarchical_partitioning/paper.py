@@ -48,8 +48,8 @@ _CHAIN_FIRST = 20
 _ARCS = 1 << 23
 
 #: Most pairs of nested downsets (12 bytes each and 8 for every degree t), and most lists of stages (17 bytes each).
-MOST_PAIRS = 80_000_000
-MOST_LISTS = 60_000_000
+MAX_PAIRS = 80_000_000
+MAX_LISTS = 60_000_000
 
 _MODELS = {
     MemoryModel.NONE: machines.UNCOUNTED,
@@ -171,7 +171,7 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
     starts = np.zeros(D + 1, np.int64)
     superstages.count_pairs(lattice.bits, starts)
     pairs = int(starts[-1])
-    if pairs > MOST_PAIRS:
+    if pairs > MAX_PAIRS:
         raise SizeError(f"the graph has {pairs} pairs of nested downsets; try --linearize")
     demand((12.0 + 8.0 * P) * pairs, f"{pairs} pairs of nested downsets")
     larger, base, crossed = np.empty(pairs, np.int32), np.empty((P, pairs)), np.empty(pairs)
@@ -199,7 +199,7 @@ def make_arcs(links: Links, profile: Profile) -> Arcs:
     first = np.zeros(K2 + 1, np.int64)
     np.cumsum([-(-S // d2) + 1 for d2 in range(1, K2 + 1)], out=first[1:])
     keys = len(links.weight) * int(first[-1])
-    if keys > MOST_LISTS:
+    if keys > MAX_LISTS:
         raise SizeError(f"{keys} lists of stages do not fit; try --microbatches or --linearize")
     size = max(_ARCS, len(profile.tp_degrees) * int(np.diff(links.pair_start).max(initial=1)))
     demand(17.0 * keys + 12.0 * size, f"{keys} lists of stages")
@@ -218,7 +218,7 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     Answer
         ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
         unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan, more than
-        ``MOST_PAIRS`` or ``MOST_LISTS`` with the best plan of linear orders and the flat bound.
+        ``MAX_PAIRS`` or ``MAX_LISTS`` with the best plan of linear orders and the flat bound.
     """
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)

@@ -19,7 +19,7 @@ from instances.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Watch
 
 #: Ratios of forward to backward times are rounded to fractions of so small numbers.
-_LARGEST = 1000
+_MAX_DENOMINATOR = 1000
 
 
 def warm_ups(graph: PassGraph, ks: Sequence[int], more: int = 0) -> list[int]:
@@ -31,7 +31,7 @@ def warm_ups(graph: PassGraph, ks: Sequence[int], more: int = 0) -> list[int]:
     samples, found = [0] * len(rooms), [0] * len(rooms)
     for stage in reversed(instance.order):
         own = instance.stages[stage]
-        ratio = Fraction(own.backward_s / own.forward_s).limit_denominator(_LARGEST)
+        ratio = Fraction(own.backward_s / own.forward_s).limit_denominator(_MAX_DENOMINATOR)
         below = [(samples[s], instance.stages[s].microbatch, ks[s]) for s in instance.successors(stage)]
         wanted = rule(below, own.microbatch, ks[stage], (ratio.denominator, max(1, ratio.numerator)))
         found[stage] = min(rooms[stage], wanted // own.microbatch + more)

@@ -18,7 +18,7 @@ from formulations.simulate_graph import PassGraph
 from solvers.scaling import cost_scale
 
 #: The horizon in exact units stays below this.
-_LARGEST = 2**40
+_MAX_UNITS = 2**40
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def units(graph: PassGraph) -> Units:
     lags = {lag for waits in graph.before for _, lag in waits}
     exact = _decimal({*graph.seconds, *lags})
     horizon = math.fsum(graph.seconds) + len(graph.seconds) * max(lags, default=0.0)
-    if exact is not None and horizon / exact < _LARGEST:
+    if exact is not None and horizon / exact < _MAX_UNITS:
         return Units(exact, True)
     scale = cost_scale(natural_seconds(graph), 2 * len(graph.seconds), horizon)
     return Units(Fraction(2) ** -scale.exponent, False)
@@ -77,7 +77,7 @@ def _decimal(times: Iterable[float]) -> Fraction | None:
     """The largest number of which all times, as they are written, are multiples."""
     written = [Fraction(repr(time)) for time in times if time]
     denominator = math.lcm(*(time.denominator for time in written))
-    if denominator > _LARGEST:
+    if denominator > _MAX_UNITS:
         return None
     return Fraction(math.gcd(*(int(time * denominator) for time in written)), denominator)
 

@@ -26,7 +26,7 @@ from solvers.outcome import Prover, Stop, Watch
 PRECISION = 1e-10
 
 #: More labels than this are not kept (about 100 bytes each).
-_MOST_LABELS = 4_000_000
+_MAX_LABELS = 4_000_000
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Search:
             family.edge_start, family.edge, family.feed_start, family.feed, table.source, table.start, table.target,
             table.seconds, table.activation, table.after_start, table.after, stages, 0 if free else instance.replicas,
             instance.num_devices or 0, instance.at_most, self._rules, threshold, cap, blind or self._single,
-            self._ahead, _MOST_LABELS, chain, replicas, np.frombuffer(self._watch.flag, np.uint8), self._report,
+            self._ahead, _MAX_LABELS, chain, replicas, np.frombuffer(self._watch.flag, np.uint8), self._report,
         )  # fmt: skip
         if status != labels.FOUND:
             return int(status), None

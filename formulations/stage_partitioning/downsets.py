@@ -21,7 +21,7 @@ Lists = Sequence[Sequence[int]]
 
 #: Words of 64 nodes that all downsets may take, a second to enumerate; and what the enumeration holds for each: two
 #: tables that double, the old ones beside the new.
-_MOST_WORDS, _BYTES_PER_WORD = 1 << 23, 48
+_MAX_WORDS, _BYTES_PER_WORD = 1 << 23, 48
 
 
 def all_downsets(instance: StageInstance, limit: int) -> Words | None:
@@ -46,7 +46,7 @@ def enumerate_all(n: int, after: Lists, before: Lists, limit: int) -> Words | No
 
 def most_downsets(n: int, limit: int) -> int:
     """How many downsets of n nodes are enumerated: ``limit``, or as many as there is room for."""
-    return int(min(limit, _MOST_WORDS / _words(n), room() / (_BYTES_PER_WORD * _words(n))))
+    return int(min(limit, _MAX_WORDS / _words(n), room() / (_BYTES_PER_WORD * _words(n))))
 
 
 def too_many(n: int, limit: int) -> str:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.scaling import LARGEST, PRECISION, Scale, cost_scale, size_scale
+from solvers.scaling import MAX_SUM, PRECISION, Scale, cost_scale, size_scale
 
 positive = st.floats(min_value=1e-6, max_value=1e6)
 
@@ -37,13 +37,13 @@ def test_rounding_stays_below_the_promise(lower_bound: float, num_terms: int) ->
 def test_sums_stay_below_the_guard(lower_bound: float, spread: int) -> None:
     largest = lower_bound * 2.0**spread
     scale = cost_scale(lower_bound, 100, largest)
-    assert scale.ceil(largest) + 100 < LARGEST
+    assert scale.ceil(largest) + 100 < MAX_SUM
     assert scale.precise is (scale.restore(100) <= PRECISION * lower_bound)
 
 
 def test_nothing_relative_is_promised_at_zero() -> None:
     scale = cost_scale(0.0, 10, 5.0)
-    assert not scale.precise and scale.ceil(5.0) < LARGEST
+    assert not scale.precise and scale.ceil(5.0) < MAX_SUM
 
 
 @given(sizes=st.lists(st.floats(min_value=0, max_value=1e12), min_size=1, max_size=8), slack=st.floats(0, 10))
@@ -67,4 +67,4 @@ def test_fractions_of_a_limit_are_seen() -> None:
 
 def test_sizes_beyond_the_guard_are_coarser() -> None:
     scale = size_scale([2.0**63, 1.0], 2.0**70, 2.0**70)
-    assert not scale.precise and scale.floor(2.0**70) < LARGEST
+    assert not scale.precise and scale.floor(2.0**70) < MAX_SUM

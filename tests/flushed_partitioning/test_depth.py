@@ -225,11 +225,11 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     labels.solve(instance, Limits(), Watch())
     most = max(sizes)
     for limit, stop in ((most, Stop.COMPLETED), (most - 1, Stop.SIZE_LIMIT)):
-        monkeypatch.setattr(labels, "_MOST_BYTES", limit)
+        monkeypatch.setattr(labels, "_MAX_BYTES", limit)
         sizes.clear()
         assert labels.solve(instance, Limits(), Watch()).stop is stop
         assert max(sizes) <= limit
-    monkeypatch.setattr(labels, "_MOST_BYTES", 100)
+    monkeypatch.setattr(labels, "_MAX_BYTES", 100)
     answer = labels.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "labels" in answer.reason and not answer.infeasible
 
@@ -242,7 +242,7 @@ def test_everything_is_compiled_before_the_clock_starts() -> None:
 
 
 def test_too_many_slots_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.flushed_partitioning.depth_slots.MOST_SLOTS", 1)
+    monkeypatch.setattr("formulations.flushed_partitioning.depth_slots.MAX_SLOTS", 1)
     answer = labels.solve(diamond(), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "entries" in answer.reason
 

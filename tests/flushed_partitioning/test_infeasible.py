@@ -60,11 +60,11 @@ def test_what_is_too_large_or_stopped_is_left_open(monkeypatch: pytest.MonkeyPat
     watch.stop(Stop.INTERRUPTED)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), watch)
     assert "would do" not in sentence and figures == {}
-    monkeypatch.setattr(infeasible, "MOST_DOWNSETS", 3)
+    monkeypatch.setattr(infeasible, "MAX_DOWNSETS", 3)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
     assert "would do" not in sentence and figures == {}
     monkeypatch.undo()
-    monkeypatch.setattr(labels, "_MOST_BYTES", 100)
+    monkeypatch.setattr(labels, "_MAX_BYTES", 100)
     monkeypatch.setattr(labels, "_POOL", 2)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
     assert "would do" not in sentence and figures == {}

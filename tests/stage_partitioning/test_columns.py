@@ -22,7 +22,7 @@ from strategies import random_stage_instance
 
 from formulations.stage_partitioning.models import columns
 from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.size import MOST_DOWNSETS, columns_supports
+from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
 from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import (
     MEMORY_SLACK,
@@ -184,7 +184,7 @@ def test_it_stops_when_it_is_told_to() -> None:
 def test_too_many_downsets_are_refused_with_the_reason() -> None:
     layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 0, 0, 0),)}) for v in range(10))
     instance = StageInstance("loose", layers, (), 4, 8.0, 1.0, 4)
-    assert "downsets" in (columns_supports(instance) or "") and MOST_DOWNSETS < 2**10
+    assert "downsets" in (columns_supports(instance) or "") and MAX_DOWNSETS < 2**10
     answer = columns.solve(instance, Limits(), Watch())
     assert (answer.plan, answer.stop, answer.infeasible) == (None, Stop.SIZE_LIMIT, False)
     with pytest.raises(ValueError, match="downsets"):

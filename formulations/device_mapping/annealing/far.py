@@ -22,7 +22,7 @@ from instances.device_mapping import DeviceMapping
 from solvers.outcome import Watch
 
 #: Moves of the first tries for each device, their growth once targets are as close as `_CLOSE`, and their most.
-_MOVES_PER_DEVICE, _GROWTH, _MOST = 6_000, 1.5, 20_000_000
+_MOVES_PER_DEVICE, _GROWTH, _MAX_MOVES = 6_000, 1.5, 20_000_000
 _CLOSE = 3e-4
 #: Relative temperatures, and parts of a try.
 _HOT, _COLD, _PARTS = 0.02, 0.0005, 10
@@ -50,7 +50,7 @@ class _Deep(near._Search):
             if self.best > target:
                 floor = target
                 if self.best - target < _CLOSE * self.best:
-                    floor, moves = 0.0, min(_MOST, int(moves * _GROWTH))
+                    floor, moves = 0.0, min(_MAX_MOVES, int(moves * _GROWTH))
 
     def _try(self, target: float, moves: int, start: Any) -> None:
         before = self.best

@@ -32,7 +32,7 @@ BLOCKS, BLOCKS_PER_REPLICA = 40.0, 4.0
 #: Relative step below the best mapping that a level begins with (the first one, later ones) and ends at.
 FIRST_STEP, STEP, LAST_STEP = 0.3, 0.016, 0.001
 #: Levels that several starts go through on their own, most starts, and devices of all starts together.
-STARTING_LEVELS, MOST_STARTS, STARTED_DEVICES = 2, 8, 512
+STARTING_LEVELS, MAX_STARTS, STARTED_DEVICES = 2, 8, 512
 #: Float noise when a target counts as met.
 _NOISE = 1e-12
 
@@ -47,7 +47,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = L
     watch.bound(bound, Prover.BOUNDS)
     start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
     watch.plan(start, evaluate(instance, start))
-    starts = max(1, min(MOST_STARTS, STARTED_DEVICES // instance.num_devices))
+    starts = max(1, min(MAX_STARTS, STARTED_DEVICES // instance.num_devices))
 
     def search(thread: int) -> list[_Search]:
         seeds = range(starts * thread, starts * (thread + 1))

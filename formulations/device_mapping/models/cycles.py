@@ -19,7 +19,7 @@ from formulations.device_mapping.models.quotient import cycles
 from solvers import cpsat
 
 #: More cycles than this are not listed.
-MOST_CYCLES = 20_000
+MAX_CYCLES = 20_000
 #: Longer cycles are too many on any network.
 LONGEST = 10
 
@@ -51,8 +51,8 @@ class CycleModel(cpsat.Runnable):
     def _list(self, graph: Any, demand: int) -> None:
         near = [np.nonzero(row)[0].tolist() for row in graph]
         for count, cycle in enumerate(cycles(near, self.given.replicas)):
-            if count > 2 * MOST_CYCLES:
-                raise TooManyCyclesError(f"more than {MOST_CYCLES} cycles")
+            if count > 2 * MAX_CYCLES:
+                raise TooManyCyclesError(f"more than {MAX_CYCLES} cycles")
             inside = frozenset(cycle)
             if inside not in self.columns:
                 taken = self.model.new_bool_var(f"cycle[{','.join(map(str, cycle))}]")

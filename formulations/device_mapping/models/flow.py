@@ -29,7 +29,7 @@ from solvers import cpsat
 #: Units of a budget: costs are rounded down to this part of the target.
 _UNITS = 10**8
 #: Clauses that close triangles, at most.
-_MOST_CLOSING = 2_000_000
+_MAX_CLOSING = 2_000_000
 
 Arcs = dict[tuple[int, int], Any]
 
@@ -115,7 +115,7 @@ class FlowModel(cpsat.Runnable):
         if not triangles:
             return
         degree = max(sum(map(len, self.arcs)) / len(self.arcs) / given.num_devices, 1.0)
-        if len(triangles) * given.num_devices * degree**2 * 3 > _MOST_CLOSING:
+        if len(triangles) * given.num_devices * degree**2 * 3 > _MAX_CLOSING:
             return
         between: dict[tuple[int, int], Arcs] = {}
         for (a, b, _), arcs in zip(given.edges, self.arcs, strict=True):

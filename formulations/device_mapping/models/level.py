@@ -31,7 +31,7 @@ from solvers import cpsat
 #: More forbidden combinations at one stage than this are not written down.
 MAX_COMBINATIONS = 4000
 #: So many are looked at, and so many literals are written in clauses that support each other.
-_MOST_CHOICES, _MOST_SUPPORTS = 50_000, 20_000_000
+_MAX_CHOICES, _MAX_SUPPORTS = 50_000, 20_000_000
 
 Literal = Any
 
@@ -82,8 +82,8 @@ class LevelModel(cpsat.Runnable):
         if self.impossible:
             self.model.add_bool_or([]).with_name("no_class_is_fast_enough")
             return
-        if self._supports() > _MOST_SUPPORTS:
-            raise TooManyError(f"more than {_MOST_SUPPORTS} literals")
+        if self._supports() > _MAX_SUPPORTS:
+            raise TooManyError(f"more than {_MAX_SUPPORTS} literals")
         self._reached_at: dict[int, list[list[int]]] = {}
         self.at = self._nodes("at")
         self.ring_at = self._nodes("ring_at") if arrays.separate_rings else self.at
@@ -295,8 +295,8 @@ class _Cuts:
             parts += [(number, volume) for number, volume in arrays.incident[stage]]
             costs = [[volume / level for level in levels] for _, volume in parts]
             left = loosened(target) - float(arrays.compute[stage])
-            if len(levels) ** max(0, len(parts) - 1) > _MOST_CHOICES:
-                raise TooManyError(f"stage {stage} has more than {_MOST_CHOICES} combinations of bandwidths")
+            if len(levels) ** max(0, len(parts) - 1) > _MAX_CHOICES:
+                raise TooManyError(f"stage {stage} has more than {_MAX_CHOICES} combinations of bandwidths")
             found = list(itertools.islice(_least_violating(costs, left), MAX_COMBINATIONS + 1))
             if len(found) > MAX_COMBINATIONS:
                 raise TooManyError(f"stage {stage} forbids more than {MAX_COMBINATIONS} combinations of bandwidths")

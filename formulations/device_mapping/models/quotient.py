@@ -20,7 +20,7 @@ from formulations.device_mapping.models.level import Places
 #: Best cycles are searched for in groups up to this size.
 _SEARCHED = 10
 #: Groups with more places than this say little and cost much.
-MOST_GROUPS = 40
+MAX_GROUPS = 40
 #: So many ways to group devices are looked at, those where the bandwidth between groups is clearly lower.
 _GROUPINGS, _CLEAR = 3, 1.25
 
@@ -31,7 +31,7 @@ def groupings(arrays: Arrays) -> list[Places]:
     everything = np.ones(arrays.num_devices, dtype=np.bool_)
     for slower, threshold in _drops(arrays):
         groups = components(arrays.speed >= threshold, everything)
-        if threshold < _CLEAR * slower or not 1 < len(groups) < min(arrays.num_devices, MOST_GROUPS + 1):
+        if threshold < _CLEAR * slower or not 1 < len(groups) < min(arrays.num_devices, MAX_GROUPS + 1):
             continue
         key = tuple(int(np.argmax([group[device] for group in groups])) for device in range(arrays.num_devices))
         found.setdefault(key, (threshold / slower, groups))

@@ -15,14 +15,14 @@ from formulations.device_mapping.arrays import Arrays
 Ints = NDArray[np.int64]
 
 #: Devices beyond this are not looked at, and so many steps of a search are made.
-_MOST_DEVICES, _STEPS = 128, 4000
+_MAX_DEVICES, _STEPS = 128, 4000
 
 
 def orbits(arrays: Arrays) -> tuple[int, ...]:
     """For each device the least device that a symmetry takes it to."""
     count = arrays.num_devices
     least = list(range(count))
-    if count > _MOST_DEVICES:
+    if count > _MAX_DEVICES:
         return tuple(least)
     classes: Ints = np.unique(arrays.speed, return_inverse=True)[1].reshape(count, count).astype(np.int64)
     shape = np.sort(classes, axis=1)

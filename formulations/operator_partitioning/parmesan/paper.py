@@ -39,7 +39,7 @@ from solvers.outcome import Limits, Watch
 Clusters = tuple[tuple[int, ...], ...]
 
 #: A clustered graph with more downsets is fused further.
-MOST_DOWNSETS = 10_000
+MAX_DOWNSETS = 10_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def clustered(instance: OperatorInstance, watch: Watch, alpha: float = ALPHA, cl
     n, count = len(instance.operators), wanted
     while True:
         found = fusions.clusters(count)
-        bits = clustered_downsets(found, instance.edges, n, MOST_DOWNSETS)
+        bits = clustered_downsets(found, instance.edges, n, MAX_DOWNSETS)
         if bits is not None:
             return Clustered(found, bits, linearised=False)
         if count <= least or len(found) > count:

@@ -12,7 +12,7 @@ from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Stop, Watch
 
 #: Downsets of the whole graph up to which the optimum is looked for.
-_MOST_DOWNSETS = 100_000
+_MAX_DOWNSETS = 100_000
 
 
 def losses(
@@ -34,7 +34,7 @@ def losses(
         optimum ``clustering_loss``, ``dynamic_program_loss``, ``refinement_gain`` and ``loss`` (all together).
     """
     values: dict[str, float | None] = {
-        "optimum": _proved(_best(instance, all_downsets(instance, _MOST_DOWNSETS), last, watch)),
+        "optimum": _proved(_best(instance, all_downsets(instance, _MAX_DOWNSETS), last, watch)),
         "clustered": _proved(_best(instance, clustered, None, watch)),
         "dynamic_program": evaluate(instance, first),
         "refined": evaluate(instance, last),

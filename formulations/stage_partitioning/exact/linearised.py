@@ -30,7 +30,7 @@ _PATIENCE = 3
 _ORDERS = 4
 
 #: Downsets of one round's lattice (the search takes time with their square).
-_MOST_DOWNSETS = 6000
+_MAX_DOWNSETS = 6000
 
 
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -45,7 +45,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     rng = random.Random(limits.seed)
     flag = np.frombuffer(watch.flag, np.uint8)
     profile = build_profile(instance, prune=True)
-    most = min(_MOST_DOWNSETS, MAX_LABELS // (profile.max_s + 1))
+    most = min(_MAX_DOWNSETS, MAX_LABELS // (profile.max_s + 1))
     n = len(instance.layers)
     if most <= n:
         return Answer(stop=Stop.SIZE_LIMIT, reason=f"{n} nodes times {profile.max_s} micro-batches do not fit")

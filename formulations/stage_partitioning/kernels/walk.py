@@ -44,7 +44,7 @@ _MARGIN = 1e-6
 #: A heuristic is sub-optimal if its time exceeds the least one by more than this share of it.
 TOLERANCE = 1e-9
 #: Recorded for any larger gap, and where the least time is 0.
-LARGEST_GAP = 1e9
+MAX_GAP = 1e9
 
 
 @inner(error_model="python")
@@ -195,7 +195,7 @@ def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, fla
 
     Those of the ``groups`` that have a twin (see `twins`) take what was found there.
     0: optimal; infinite: the rule found nothing though something fits; else the share of the least time by which it is
-    exceeded, at most LARGEST_GAP.
+    exceeded, at most MAX_GAP.
     """
     m, g = -1, -1
     for r in range(len(origins)):
@@ -230,7 +230,7 @@ def compare(profile, lattice, capacity, origins, groups, use, gaps, scratch, fla
             if time == np.inf:
                 gap = np.inf if least < np.inf else 0.0
             elif time > least * (1 + TOLERANCE):
-                gap = min((time - least) / least, LARGEST_GAP) if least > 0 else LARGEST_GAP
+                gap = min((time - least) / least, MAX_GAP) if least > 0 else MAX_GAP
             gaps[rule, r] = gap
 
 

@@ -27,7 +27,7 @@ import pyomo.environ as pyo
 from formulations.family import Answer
 from formulations.modelled import WithoutSizes, go_on
 from formulations.stage_partitioning.models.prices import Block, Prices
-from formulations.stage_partitioning.models.size import MOST_DOWNSETS, columns_supports
+from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
 from formulations.stage_partitioning.models.solving import prove
 from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
@@ -374,7 +374,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
 
 def _prices(instance: StageInstance, watch: Watch) -> Prices:
-    found = downsets(len(instance.layers), instance.edge_indices, MOST_DOWNSETS)
+    found = downsets(len(instance.layers), instance.edge_indices, MAX_DOWNSETS)
     if found is None:
-        raise ValueError(f"the graph has more than {MOST_DOWNSETS} downsets")
+        raise ValueError(f"the graph has more than {MAX_DOWNSETS} downsets")
     return Prices(Terms(instance), found, watch)

@@ -15,7 +15,7 @@ from instances.graph import topological_order
 from solvers.outcome import Watch
 
 #: Stages are priced in Python; with more of them than this the pass is not worth its time.
-MOST_STAGES = 40_000
+MAX_STAGES = 40_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Label:
 def first_plan(terms: Terms, watch: Watch) -> StagePlan | None:
     """A feasible plan, reported to ``watch``; ``None`` if the pass finds none, would take too long, or was stopped."""
     size = len(terms.nodes) ** 2 * sum(len(terms.in_flight(d)) for _, d in terms.configs) // 2
-    if size > MOST_STAGES:
+    if size > MAX_STAGES:
         return None
     plan = _Pass(terms, watch).plan()
     if plan is None or violations(terms.instance, plan):

@@ -7,21 +7,21 @@ from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 
 #: Larger direct models do not even load in the minutes a person waits.
-LARGEST_ASSIGNMENT = 2_000_000
+MAX_ASSIGNMENT = 2_000_000
 
 #: Each pair of nested downsets is a possible stage with many prices.
-MOST_DOWNSETS = 500
+MAX_DOWNSETS = 500
 
 
 def columns_supports(instance: StageInstance) -> str | None:
     """``None``, or why the column model is too large for an instance."""
-    found = downsets(len(instance.layers), instance.edge_indices, MOST_DOWNSETS)
-    return None if found is not None else f"the graph has more than {MOST_DOWNSETS} downsets"
+    found = downsets(len(instance.layers), instance.edge_indices, MAX_DOWNSETS)
+    return None if found is not None else f"the graph has more than {MAX_DOWNSETS} downsets"
 
 
 def columns_effort(instance: StageInstance) -> float:
     """Number of priced stages: pairs of downsets at most, times degrees, times micro-batches in flight."""
-    found = downsets(len(instance.layers), instance.edge_indices, MOST_DOWNSETS)
+    found = downsets(len(instance.layers), instance.edge_indices, MAX_DOWNSETS)
     count = float("inf") if found is None else len(found)
     S = min(instance.num_microbatches, instance.num_devices)
     return count**2 / 2 * len(instance.tp_degrees) * sum(-(-S // d) for d in allowed_dp_degrees(instance))
@@ -40,6 +40,6 @@ def assignment_effort(instance: StageInstance) -> float:
 def assignment_supports(instance: StageInstance) -> str | None:
     """``None``, or why the direct models are too large for an instance."""
     effort = assignment_effort(instance)
-    if effort <= LARGEST_ASSIGNMENT:
+    if effort <= MAX_ASSIGNMENT:
         return None
-    return f"the direct model would have about {effort:.1g} terms; at most {LARGEST_ASSIGNMENT:.0e} are built"
+    return f"the direct model would have about {effort:.1g} terms; at most {MAX_ASSIGNMENT:.0e} are built"
