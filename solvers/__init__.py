@@ -1,6 +1,6 @@
 """How to run a model: backends that know models and no problem. `BACKENDS` is the one list of them.
 
-A new backend is a file here and a line in the list; tests/contracts/test_backends.py is its entrance exam.
+A new backend is a file here and a line in the list; tests/contracts/test_backends.py tests it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from solvers.canary import Canary
 
 @dataclass(frozen=True)
 class Backend:
-    """A solver that can be run, imported only when asked for.
+    """A solver that can be run, imported only when it is used.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A canary: a model so small that its optimum is known by hand, run to see that a solver still sings."""
+"""A canary: a model so small that its optimum is known by hand, run to check that a solver solves it correctly."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Canary:
 
     name: str
     optimum: float | None
-    sing: Callable[[], Run]
+    solve: Callable[[], Run]
 
     def check(self) -> str | None:
-        """``None`` if the solver proves the known outcome; otherwise what it said instead."""
-        run = self.sing()
+        """``None`` if the solver proves the known outcome; otherwise what it reported instead."""
+        run = self.solve()
         if self.optimum is None:
             return None if run.infeasible else f"{self.name}: expected infeasible, got {run.objective}"
         if run.infeasible or run.stop is not Stop.PROVED or run.objective is None or run.bound is None:

@@ -1,4 +1,4 @@
-"""CP-SAT: runs a model and says what came of it. The sole owner of ``CpSolver``.
+"""CP-SAT: runs a model and reports the outcome. The sole owner of ``CpSolver``.
 
 Measured traps (README, "Solvers"): 9.15's presolve proves false optima (see `_configure`); on UNKNOWN the solver still
 answers an objective of 0.0, so the status is asked first; several workers repeat their result only when their searches
@@ -22,7 +22,7 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
 
-#: How often a run looks whether it was asked to stop, in seconds.
+#: How often a run checks whether it was stopped, in seconds.
 POLL_S = 0.05
 
 #: A limit too small for CP-SAT's clock still has to be a limit.
@@ -164,7 +164,7 @@ class _Incumbents(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # o
 
 @contextmanager
 def _stopping(solver: cp_model.CpSolver, watch: Watch) -> Iterator[None]:
-    """Stop the search within `POLL_S` of ``watch.stopped()``: a search that finds nothing calls nobody back."""
+    """Stop the search within `POLL_S` of ``watch.stopped()``: a search that finds nothing makes no callback."""
     done = threading.Event()
 
     def poll() -> None:

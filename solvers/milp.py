@@ -1,7 +1,7 @@
-"""MILP through Pyomo and HiGHS: runs a model and says what came of it. The sole owner of ``SolverFactory``.
+"""MILP through Pyomo and HiGHS: runs a model and reports the outcome. The sole owner of ``SolverFactory``.
 
 Pyomo translates the model; the run itself is ours, because Pyomo's redirects the process's stdout and stderr while
-it lasts (nobody else can print then), cannot be interrupted, and takes no hint.
+it lasts (nothing else can print then), cannot be interrupted, and takes no hint.
 
 Measured traps (README, "Solvers"): the default gap of 1e-4 proves false optima, so both gaps are 0; an infeasible
 model has a bound of -inf; with an objective near 1e-3 even the bound is wrong, so callers scale to natural size
@@ -49,7 +49,7 @@ _FAR = 0.05
 
 _Status = highspy.HighsModelStatus
 
-#: HiGHS has solved the model to the gap asked for; without rows or columns it says "empty".
+#: HiGHS has solved the model to the requested gap; without rows or columns it says "empty".
 _SOLVED = (_Status.kOptimal, _Status.kModelEmpty)
 
 #: HiGHS has failed: neither a limit nor the model is the reason.
@@ -166,7 +166,7 @@ def run(
     highs, columns, has_objective, num_rows = _translate(model, solver)
     if watch.stopped():
         return Run(stop=watch.why())
-    if highs.getNumRow() != num_rows:  # nobody looks at what HiGHS says of rows that it refuses
+    if highs.getNumRow() != num_rows:  # Pyomo ignores that HiGHS refused a row
         return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
     _configure(highs, limits, options or {})
     _hint(highs, columns, hint)
@@ -257,7 +257,7 @@ def _listen(
     on_solution: Callable[[Values], None] | None,
     on_bound: Callable[[float], None] | None,
 ) -> Relay:
-    """Wire HiGHS's callbacks: they tell what is found, and interrupt it once ``watch.stopped()``."""
+    """Wire HiGHS's callbacks: they report what is found, and interrupt it once ``watch.stopped()``."""
     relay = Relay(on_solution, on_bound, stop=lambda: None)  # `poll` looks at `relay.failed`
 
     def poll(event: Any) -> None:

@@ -1,4 +1,4 @@
-"""The vocabulary of outcomes: why a run stopped, what it holds, and the channel it is heard and stopped through.
+"""The vocabulary of outcomes: why a run stopped, what it holds, and the channel by which it reports and is stopped.
 
 Nothing beyond the standard library: every room and every backend imports this file.
 """
@@ -19,12 +19,12 @@ from solvers.errors import UsageError
 
 #: A plan whose relative gap to a proved bound is at most this is optimal.
 OPTIMAL_GAP = 1e-6
-#: Solvers start as many threads as they are told.
+#: Solvers start as many threads as a run may use: more than this are refused.
 MAX_THREADS = 1024
 
 
 class Status(StrEnum):
-    """What do I hold?"""
+    """What a result holds."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 
 class Stop(StrEnum):
-    """Why did it stop?"""
+    """Why a run stopped."""
 
     PROVED = "proved"
     COMPLETED = "completed"
@@ -43,7 +43,7 @@ class Stop(StrEnum):
 
 
 class Prover(StrEnum):
-    """By whose means was a bound proved? Beside these, the name of the method whose proof it is."""
+    """By whose means a bound was proved. Beside these, the name of the method whose proof it is."""
 
     #: Closed formulas and relaxations that several methods of a problem share.
     BOUNDS = "bounds"
@@ -105,7 +105,7 @@ class Run:
     ``values[variable]`` is the value of a variable of the model in the incumbent (``None``: no incumbent).
     ``bound`` is the solver's dual bound in the model's own objective (``None``: none).
     ``infeasible`` is a proof that the model has no solution. ``reason`` holds the solver's words where it failed: then
-    it has proved nothing, and ``values`` may be ``None`` though solutions were heard.
+    it has proved nothing, and ``values`` may be ``None`` though solutions were reported.
     """
 
     stop: Stop
@@ -176,7 +176,7 @@ class Watch:
             if self.best_objective is not None and objective >= self.best_objective:
                 return
             self.best_plan, self.best_objective = plan, objective
-        self._tell()
+        self._report()
 
     def incumbent(self) -> tuple[Any, float | None]:
         """The best plan and its objective, read together; ``(None, None)`` before the first plan."""
@@ -190,7 +190,7 @@ class Watch:
             if self.best_bound is not None and value <= self.best_bound:
                 return
             self.best_bound = value
-        self._tell()
+        self._report()
 
     def stop(self, reason: Stop) -> None:
         """Ask the method to stop, with all parts of its run; the first reason stands."""
@@ -238,10 +238,10 @@ class Watch:
         return Part(self, seconds, not silent, bounds and not silent, plan_of, obsolete)
 
     def leave(self) -> None:
-        """Tell nobody of anything any more: the method is left behind, and its result is made."""
+        """Report nothing any more: the method is left behind, and its result is made."""
         self._listen = None
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         listen = self._listen
         if listen is not None:
             listen(self.elapsed_s(), self.best_objective, self.best_bound)

@@ -7,9 +7,9 @@ from typing import Any
 
 
 class Relay:
-    """Tells solutions and bounds; the first exception of a listener stops the solver and is kept for ``finish``.
+    """Reports solutions and bounds; the first exception of a listener stops the solver and is kept for ``finish``.
 
-    ``stop`` is called to end the search. ``best_bound`` is the last bound heard (``None``: none).
+    ``stop`` is called to end the search. ``best_bound`` is the last bound reported (``None``: none).
     """
 
     def __init__(
@@ -30,21 +30,21 @@ class Relay:
         return self._error is not None
 
     def solution(self, values: Any) -> None:
-        """Tell of a solution; the listener reads ``values[variable]`` before it returns."""
-        self._tell(self._on_solution, values)
+        """Report a solution; the listener reads ``values[variable]`` before it returns."""
+        self._report(self._on_solution, values)
 
     def bound(self, value: float) -> None:
-        """Tell of a dual bound; one already told is not repeated."""
+        """Report a dual bound, unless it is the last one again."""
         if value != self.best_bound:
             self.best_bound = value
-            self._tell(self._on_bound, value)
+            self._report(self._on_bound, value)
 
     def finish(self) -> None:
         """Raise what a listener raised."""
         if self._error is not None:
             raise self._error
 
-    def _tell(self, listener: Callable[[Any], None] | None, what: Any) -> None:
+    def _report(self, listener: Callable[[Any], None] | None, what: Any) -> None:
         if listener is None or self.failed:
             return
         try:

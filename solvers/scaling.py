@@ -23,7 +23,7 @@ MAX_SUM = 2**56
 class Scale:
     """Units of 2^-``exponent``: a quantity x becomes ``floor(x * 2^exponent)``.
 
-    ``precise`` tells whether the rounding is within `PRECISION`; if `MAX_SUM` forbids that, a result has its true gap.
+    ``precise`` says whether the rounding is within `PRECISION`; if `MAX_SUM` forbids that, a result has its true gap.
     """
 
     exponent: int

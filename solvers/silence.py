@@ -1,4 +1,4 @@
-"""C's stdout leads nowhere while a solver runs; Python's own stdout, and whoever prints through it, is left alone."""
+"""C's stdout is discarded while a solver runs; Python's own stdout, and whoever prints through it, is left alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _lock = threading.Lock()
-#: How many runs want silence, where C's stdout led before the first, and where it leads meanwhile.
+#: How many silenced runs there are, C's stdout before the first, and what replaces it meanwhile.
 _runs = 0
 _before: int | None = None
 _nowhere: int | None = None
@@ -27,11 +27,11 @@ def silent() -> Iterator[None]:
     if stdout is None:
         yield
         return
-    _lead_away(stdout)
+    _discard(stdout)
     try:
         yield
     finally:
-        _lead_back(stdout)
+        _restore(stdout)
 
 
 def _stdout() -> Any:
@@ -41,7 +41,7 @@ def _stdout() -> Any:
         return None
 
 
-def _lead_away(stdout: Any) -> None:
+def _discard(stdout: Any) -> None:
     global _runs, _before, _nowhere
     with _lock:
         if _nowhere is None:
@@ -53,7 +53,7 @@ def _lead_away(stdout: Any) -> None:
             _before, stdout.value = stdout.value, _nowhere
 
 
-def _lead_back(stdout: Any) -> None:
+def _restore(stdout: Any) -> None:
     global _runs, _before
     with _lock:
         _runs -= 1

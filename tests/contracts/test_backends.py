@@ -239,7 +239,7 @@ def test_two_threads(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", list(BACKENDS))
-def test_canaries_sing(name: str) -> None:
+def test_canaries_are_solved(name: str) -> None:
     canaries = BACKENDS[name].canaries()
     assert len(canaries) == 3
     assert [canary.check() for canary in canaries] == [None] * 3

@@ -67,7 +67,7 @@ class _Backend(Backend):
 
 
 @pytest.mark.parametrize(("objective", "healthy"), [(1.0, True), (1.1, False), (None, False)])
-def test_a_canary_that_sings_wrongly(monkeypatch: pytest.MonkeyPatch, objective: float | None, healthy: bool) -> None:
+def test_a_canary_with_a_wrong_answer(monkeypatch: pytest.MonkeyPatch, objective: float | None, healthy: bool) -> None:
     def answer(_: Any) -> Run:
         if objective is None:
             raise OSError("no library")
