@@ -1,6 +1,6 @@
 """The mathematics: one room per problem family. `FAMILIES` is made of the one list of them; it imports no solver.
 
-The rooms are imported when somebody looks at `FAMILIES`: ``planner --help`` does not.
+The rooms are imported when `FAMILIES` is read first: ``planner --help`` does not.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A clock for compiled loops, which look at a flag but at no clock."""
+"""A clock for compiled loops, which poll a flag but read no clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amounts in sentences about infeasible instances: what a person can type, rounded up to what suffices.
+"""Amounts in sentences about infeasible instances: numbers short enough to type, rounded up so that they suffice.
 
 A rounded amount is whole from 1000 to 10^11 and has nine significant digits elsewhere; ``printed`` loses nothing of it.
 Families ask for the least rounded amount with a plan (`least_amount`), and say just that number.

@@ -1,4 +1,4 @@
-"""What a person looks for in a plan, as plain data: figures of every stage and of the whole, and pictures.
+"""The figures of a plan, as plain data: figures of every stage and of the whole, and pictures.
 
 Each room makes its own (``<room>/breakdown.py``), from its definition alone; `planner` prints and draws them.
 """

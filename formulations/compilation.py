@@ -1,6 +1,6 @@
-"""What the compiled loops of this process cost: how long they took to compile, and who is to hear of it.
+"""What the compiled loops of this process cost: how long they took to compile, and who is notified.
 
-Standard library only: whoever waits for a method asks here and need not load numba.
+Standard library only: whoever waits for a method reads it here without loading numba.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def uncompiled() -> Iterator[None]:
 
 @contextmanager
 def compiling(notice: Callable[[str], None] | None = None) -> Iterator[Compilation]:
-    """Count what is compiled, in any thread, while the context lasts; ``notice`` is told of the first kernel."""
+    """Count what is compiled, in any thread, while the context lasts; ``notice`` is called at the first kernel."""
     found = Compilation(notice)
     with _lock:
         _heard_by.append(found)

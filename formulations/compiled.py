@@ -143,7 +143,7 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Tells `compilation` what Numba compiles."""
+    """Reports to `compilation` what Numba compiles."""
 
     def on_start(self, _event: Any) -> None:
         """A function is being compiled."""

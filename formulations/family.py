@@ -1,4 +1,4 @@
-"""The two small types that hold the house together: a problem family and its methods.
+"""The two types that all rooms share: a problem family and its methods.
 
 Nothing here imports a solver or a room; `formulations.FAMILIES` lists the rooms.
 """
@@ -19,7 +19,7 @@ Plan = TypeVar("Plan")
 
 
 class Claim(StrEnum):
-    """What a method stands for when it runs to its end."""
+    """What a method claims of its result when it runs to its end."""
 
     EXACT = "exact"
     HEURISTIC = "heuristic"
@@ -90,7 +90,7 @@ class Method(Generic[Instance, Plan]):
     Parameters
     ----------
     name, claim, source
-        What the command line calls it, what it stands for, and where it was published.
+        What the command line calls it, what it claims, and where it was published.
     solve
         ``solve(instance, limits, watch, **options) -> Answer``.
     supports
@@ -131,8 +131,8 @@ class Family(Generic[Instance, Plan]):
     overrides
         The settings that ``read`` and catalog instances accept.
     also_reads
-        Whether ``read`` makes an instance of this content, too, though it is another family's (``--problem`` asks
-        for it): a flat network put on machines, say.
+        Whether ``read`` makes an instance of this content, too, though it is another family's (with ``--problem``): a
+        flat network put on machines, say.
     check
         ``check(instance, where)``: the rules between the fields of an instance, whoever built it (`InstanceError`).
     to_json, plan_from_json, plan_to_json
@@ -217,7 +217,7 @@ class OwnJson(Generic[Instance]):
 
 
 class Lazy:
-    """A function that imports ``"package.module:name"`` when it is first called, or when it is told to ``resolve``.
+    """A function that imports ``"package.module:name"`` when it is first called, or by ``resolve``.
 
     Rooms use it so that listing the methods imports no solver (``planner --help`` answers at once).
     """

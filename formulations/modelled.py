@@ -2,7 +2,7 @@
 
 Models round sizes down and solvers have tolerances, so a solution may break the rule on memory; its plan is forbidden
 and the model runs again. Every plan goes through the family's definition, and every bound through the model's own
-`Model.lower_bound`, before anybody hears of it.
+`Model.lower_bound`, before either is reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUNDED = frozenset({"memory"})
 _FAR = 0.1
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the caller asked for it
+class Stopped(Exception):  # noqa: N818 - not an error: the caller requested it
     """The watch was stopped while a model was being built."""
 
 
@@ -78,9 +78,9 @@ def prove(
 ) -> Answer[Plan]:
     """Build and run a model until its best plan passes the definition's own check, or a limit.
 
-    Plans and bounds go to ``watch`` as they are found; the answer holds the best plan that the watch was told of,
+    Plans and bounds go to ``watch`` as they are found; the answer holds the best plan that was reported to the watch,
     and is optimal by what ``evaluate`` says, not by the solver's word. A solver's claim that contradicts a checked plan
-    (both of ours have been caught at it) is passed on as it is: whoever runs the method must see it and say so.
+    (both solvers have done so) is passed on as it is: whoever runs the method must see it and report it.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def prove(
     evaluate, violations
         The family's definition.
     reason
-        Said of an instance that is proved infeasible.
+        The answer's reason where the model has no solution.
     to_scale
         ``build`` makes the watch's best plan the unit of the model: where a far better one is found and the solver's
         tolerances are too large beside it for a proof, a model is built and run anew.
@@ -102,11 +102,11 @@ def prove(
         If the model accepts a plan that breaks a rule other than `ROUNDED`, or one that was cut off.
     """
 
-    def hear_bound(bound: float) -> None:
+    def report_bound(bound: float) -> None:
         watch.bound(model.lower_bound(bound), by)
 
-    def hear_plan(values: Any) -> Plan | None:
-        """Tell of a solution; the plan, if it breaks a rule."""
+    def report_plan(values: Any) -> Plan | None:
+        """Report a solution; returns its plan if that breaks a rule."""
         plan = model.decode(values)
         if violations(instance, plan):
             return plan
@@ -120,8 +120,10 @@ def prove(
         known = watch.best_objective
         while True:
             rounds += 1
-            run = model.run(limits, watch, on_solution=lambda values: _ignore(hear_plan(values)), on_bound=hear_bound)
-            wrong = None if run.values is None else hear_plan(run.values)
+            run = model.run(
+                limits, watch, on_solution=lambda values: _ignore(report_plan(values)), on_bound=report_bound
+            )
+            wrong = None if run.values is None else report_plan(run.values)
             if wrong is None:
                 break
             broken = violations(instance, wrong)
@@ -133,7 +135,7 @@ def prove(
     except Stopped:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
     if run.bound is not None:
-        hear_bound(run.bound)
+        report_bound(run.bound)
     stop, found = _why(run, watch), watch.best_objective
     is_proved = run.stop in (Stop.PROVED, Stop.COMPLETED) and not run.reason
     if to_scale and is_proved and stop is Stop.COMPLETED and _is_far_better(found, known):

@@ -1,4 +1,4 @@
-"""How many bytes a method may take: asked before a large table is made, and answered in one place.
+"""How many bytes a method may take: checked in one place before a large table is made.
 
 Standard library only.
 """
@@ -22,7 +22,7 @@ class SizeError(Exception):
 
 
 def demand(needed: float, what: str) -> None:
-    """Raise `SizeError` if so many bytes are not to be had; ``what`` needs them."""
+    """Raise `SizeError` if so many bytes are not available; ``what`` needs them."""
     most = room()
     if needed > most:
         raise SizeError(f"{what} would need {needed:.3g} bytes; expected at most {most:.3g}, half of what is free")

@@ -1,4 +1,4 @@
-"""Training strategies on a cluster of unlike nodes: degrees, micro-batch, layer assignment, placement (nouns only).
+"""Training strategies on heterogeneous nodes: degrees, micro-batch, layer assignment, placement (nouns only).
 
 Source: AMP's supplement, sections 6.2 and 6.5, and the profiles published with it.
 """

@@ -2,8 +2,8 @@
 
 Shapes are those of the paper (Appendix A.2, sections 7.2 and 7.5); its profiles are not public. An operator's time is
 affine in the samples: per sample the arithmetic and the memory traffic, and a fixed part that makes small micro-batches
-dear: launching kernels, reading the weights, and arithmetic that does not fill the device. A backward pass takes twice
-a forward pass. Everything is fp32, as in the paper.
+expensive: launching kernels, reading the weights, and arithmetic that does not fill the device. A backward pass takes
+twice a forward pass. Everything is fp32, as in the paper.
 
 Source: GraphPipe, Appendix A.2 (shapes, mini-batches). Constants: chosen (README of formulations/stage_graph).
 """
@@ -84,7 +84,7 @@ class _Builder:
 def _transformer_branch(
     builder: _Builder, name: str, layers: int, hidden: int, sequence: int, heads: int, feedforward: int
 ) -> int:
-    """Layers of attention and two linear operators in a row; returns the last operator."""
+    """A chain of layers, each of attention and two linear operators; returns the last operator."""
     tensor = FLOAT_BYTES * sequence * hidden
     wide = FLOAT_BYTES * sequence * feedforward
     scores = FLOAT_BYTES * heads * sequence * sequence
@@ -208,7 +208,7 @@ def case_study(branches: int = 2, layers: int = 4, devices: int = 8, minibatch: 
 
 
 def sequential_transformer(layers: int = 32, devices: int = 8, minibatch: int | None = None) -> StageGraph:
-    """Appendix A.3: transformer layers in a row, as large as those of the multi-modal transformer and as many."""
+    """Appendix A.3: a chain of transformer layers, as large as those of the multi-modal transformer and as many."""
     builder = _Builder()
     _transformer_branch(builder, "", layers, 1024, 256, 16, 4096)
     return builder.done(f"transformer-{layers}", devices, minibatch or 16 * devices)

@@ -144,13 +144,13 @@ _ENTRIES = (
 
 
 def _layers(**given: Any) -> LayerAssignmentInstance:
-    """A random row of layers."""
+    """A random chain of layers."""
     names = {"layers": "num_layers", "stages": "num_stages", "microbatches": "num_microbatches"}
     return layer_assignment.generate(**{names.get(name, name): value for name, value in given.items()})
 
 
 def _amp(name: str, times: str, profiles: amp_experiments.Profiles) -> AmpInstance:
-    """An experiment that remembers where its layer times come from."""
+    """An experiment that records where its layer times come from."""
     return replace(amp_experiments.experiment(name, profiles), options={"layer-times": times})
 
 

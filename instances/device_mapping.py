@@ -150,15 +150,15 @@ def allreduce_ratio(instance: DeviceMapping) -> float:
 def with_objective(instance: DeviceMapping, asked: str) -> DeviceMapping:
     """The instance under one of ``OBJECTIVES``, or under the one that the ratio rule chooses (``AUTO``).
 
-    ``options`` then tell the objective, and with ``AUTO`` the rule's ratio.
+    ``options`` then record the objective, and with ``AUTO`` the rule's ratio.
     """
     kept = {name: value for name, value in instance.options.items() if name != "chosen"}
     if asked != AUTO:
         return replace(instance, objective=asked, options={**kept, "objective": asked})
     ratio = allreduce_ratio(instance)
     chosen = "allreduce" if ratio > 1 else "p2p"
-    told = {"objective": chosen, "chosen": f"by the ratio rule: {ratio:.4g}, allreduce above 1"}
-    return replace(instance, objective=chosen, options={**kept, **told})
+    choice = {"objective": chosen, "chosen": f"by the ratio rule: {ratio:.4g}, allreduce above 1"}
+    return replace(instance, objective=chosen, options={**kept, **choice})
 
 
 def to_json(instance: DeviceMapping) -> dict[str, Any]:

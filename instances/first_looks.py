@@ -20,7 +20,7 @@ _MADE = "made for this project"
 
 
 def chain8() -> StageInstance:
-    """Eight layers in a row; each runs on one device or two, and may trade memory for time."""
+    """A chain of eight layers; each runs on one device or two, and may trade memory for time."""
 
     def tmpcs(time: float, t: int) -> tuple[Tmpc, ...]:
         keep = Tmpc("keep", time / t, 6e6 / t, 4e6 / t, 12e6 / t)

@@ -56,7 +56,7 @@ class FlushedInstance:
 
 
 def flushed(flat: StageInstance, schedule: Schedule = Schedule.ONE_F_ONE_B, where: str = "instance") -> FlushedInstance:
-    """The flushed instance of a flat one; `InstanceError` if that asks for degrees that sum to exactly N."""
+    """The flushed instance of a flat one; `InstanceError` if that requires degrees that sum to exactly N."""
     expect(not flat.exactly, where, "exactly", True, "false: a batch has N micro-batches whatever the degrees")
     return FlushedInstance(flat, schedule)
 

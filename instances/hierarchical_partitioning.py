@@ -19,7 +19,7 @@ from instances.stage_partitioning import to_json as flat_to_json
 
 
 class MemoryModel(StrEnum):
-    """How the appendix counts memory: not at all, with an upper bound on s (crude), or with s itself (precise)."""
+    """How memory is counted (Appendix E): not at all, with an upper bound on s (crude), or with s itself (precise)."""
 
     NONE = "none"
     CRUDE = "crude"
@@ -74,12 +74,12 @@ def on_machines(
     memory_model: MemoryModel = MemoryModel.PRECISE,
     where: str = "instance",
 ) -> HierarchicalInstance:
-    """The hierarchical instance of a flat one; its number of devices and its bandwidth give way to the cluster's.
+    """The hierarchical instance of a flat one; its number of devices and its bandwidth are replaced by the cluster's.
 
     Raises
     ------
     InstanceError
-        If the flat instance asks for what the appendix does not treat: the released cost model (its synchronisation
+        If the flat instance has what the appendix does not treat: the released cost model (its synchronisation
         once per batch is not shared among replicas), a sum of degrees of exactly N, a largest data-parallel degree;
         if there are more than ``MAX_COUNT`` devices.
     """

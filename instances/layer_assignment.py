@@ -1,6 +1,6 @@
-"""Layer assignment: cut a row of layers into a given number of pipeline stages (nouns only).
+"""Layer assignment: cut a chain of layers into a given number of pipeline stages (nouns only).
 
-Source: AMP, sections 3.4 and 3.5 as far as its supplement tells (6.2, 6.4); the all-reduce term is reconstructed.
+Source: AMP, sections 3.4 and 3.5 as described in its supplement (6.2, 6.4); the all-reduce term is reconstructed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TiedParameters:
 
 @dataclass(frozen=True)
 class LayerAssignmentInstance:
-    """L layers in a row, S stages, and what a cut costs.
+    """A chain of L layers, S stages, and what a cut costs.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class LayerAssignmentInstance:
     ring_s_per_parameter
         Seconds of a stage's data-parallel all-reduce for each parameter it holds; shape (1,), (S,), or empty: none.
     head_layers, tail_layers
-        Layers before and after the row of equal blocks; only Megatron's split looks at them.
+        Layers before and after the chain of equal blocks; only Megatron's split uses them.
     options
         How the instance was declared.
     """

@@ -1,4 +1,4 @@
-"""Catalog entries of device mapping: a stage graph on each kind of network, and on a matrix of one's own."""
+"""Catalog entries of device mapping: a stage graph on each kind of network, and on a given matrix."""
 
 from __future__ import annotations
 

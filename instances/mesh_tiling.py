@@ -1,6 +1,6 @@
 """Mesh tiling: pipeline stages as rectangles of devices that cover a mesh of nodes exactly (nouns only).
 
-Source: AMP's supplement, section 6.3, Figure 5 and footnote 4; the price of a tile is reconstructed.
+Source: AMP's supplement, section 6.3, Figure 5 and footnote 4; the cost of a tile is reconstructed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MeshInstance:
     ----------
     rows, intra_bytes_per_s, inter_bytes_per_s
         Devices of a node (a column of the mesh), and for each node the bandwidth between its devices and to others; two
-        nodes talk at the lesser of their bandwidths. As many columns as nodes.
+        nodes communicate at the lower of their bandwidths. As many columns as nodes.
     tp_degree, dp_degree
         A stage's devices: one tile of tp x dp devices, upright (tp rows; tensor parallelism down a node, data
         parallelism across nodes) or lying (tp columns; the other way round).
@@ -106,7 +106,7 @@ def to_json(instance: MeshInstance) -> dict[str, Any]:
 def generate(
     rows: int = 4, columns: int = 4, tp_degree: int = 2, dp_degree: int = 1, *, ordered: bool = False, seed: int = 0
 ) -> MeshInstance:
-    """A random mesh of unlike nodes; the same arguments give the same instance."""
+    """A random mesh of heterogeneous nodes; the same arguments give the same instance."""
     rng = random.Random(f"{rows} {columns} {tp_degree} {dp_degree} {seed}")
     intra = tuple(rng.choice([6e9, 20e9, 50e9, 150e9]) for _ in range(columns))
     inter = tuple(rng.choice([1.25e9, 3.1e9, 6.2e9, 12.5e9]) for _ in range(columns))

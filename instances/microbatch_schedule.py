@@ -17,7 +17,7 @@ from instances.errors import InstanceError, expect
 from instances.graph import expect_simple, topological_order
 from instances.rules import Amount, Bandwidth, Count, Identifier, Index, Seconds, one_of
 
-#: The shortest pass, as part of what all passes and delays take together: floats tell times apart that far.
+#: The shortest pass, as part of what all passes and delays take together: floats distinguish times down to that.
 SHORTEST = 1e-12
 #: Passes of the largest instance.
 MAX_PASSES = 200_000
@@ -32,7 +32,7 @@ class ScheduleStage:
     forward_s, backward_s
         Seconds of the passes of one micro-batch; positive.
     microbatch, k
-        Samples of a micro-batch, and the k of its kFkB schedule (only the method of that name looks at it).
+        Samples of a micro-batch, and the k of its kFkB schedule (only the method of that name uses it).
     in_flight
         Most samples between the start of a forward pass and the end of its backward pass; ``None``: any number.
     weight_bytes, activation_bytes, memory_bytes
@@ -199,14 +199,14 @@ def _declared(part: ScheduleStage | ScheduleEdge) -> dict[str, Any]:
     return {name: value for name, value in vars(part).items() if value is not None}
 
 
-#: Weights, and activations of a sample, of stages that are all alike.
+#: Weights, and activations of a sample, of identical stages.
 _BYTES = (4e9, 5e8)
 
 
 def chain(
     stages: int = 4, minibatch: int = 8, forward_s: float = 1.0, backward_s: float = 2.0, in_flight: int | None = None
 ) -> ScheduleInstance:
-    """Equal stages in a row with micro-batches of one sample; 1F1B keeps n, n - 1, ..., 1 in flight."""
+    """A chain of identical stages with micro-batches of one sample; 1F1B keeps n, n - 1, ..., 1 in flight."""
     return ScheduleInstance(
         f"chain-{stages}x{minibatch}",
         minibatch,
@@ -216,7 +216,7 @@ def chain(
 
 
 def figure_5(uniform: bool = False) -> ScheduleInstance:
-    """Three stages in a row with micro-batches of 1, 2 and 4 samples, and as many in flight as the rule says.
+    """A chain of three stages with micro-batches of 1, 2 and 4 samples, and as many in flight as the rule says.
 
     ``uniform``: 4 samples throughout. The first stage keeps 10 samples in flight, else 12.
 

@@ -218,10 +218,10 @@ def to_json(instance: OperatorInstance) -> dict[str, Any]:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": operator.id, "compute_s": operator.compute_s}
+    declared: dict[str, Any] = {"id": operator.id, "compute_s": operator.compute_s}
     if operator.name:
-        told["name"] = operator.name
+        declared["name"] = operator.name
     for name in ("parameter_bytes", "activation_bytes", "memory_bytes"):
         if getattr(operator, name):
-            told[name] = getattr(operator, name)
-    return told
+            declared[name] = getattr(operator, name)
+    return declared

@@ -18,12 +18,12 @@ from instances.rules import Amount, Count, one_of
 
 @dataclass(frozen=True)
 class PlacementInstance:
-    """An operator graph to be cut into S stages with R replicas, on S x R devices with unlike links.
+    """An operator graph to be cut into S stages with R replicas, on S x R devices with heterogeneous links.
 
     Parameters
     ----------
     operators
-        The graph, S and R (both fixed), memory; its flat bandwidth is what the first phase alone believes in.
+        The graph, S and R (both fixed), memory; its flat bandwidth is what the first phase alone assumes.
     bandwidth_bytes_per_s
         Symmetric, shape (S R, S R).
     objective, ring

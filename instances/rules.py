@@ -50,7 +50,7 @@ def _numbers(least: float, most: float | None = MAX_AMOUNT) -> Callable[[Any, An
 
 
 def _integers(least: int, most: int, from_text: bool = False) -> Callable[[Any, Any], Any]:
-    """Integers, of any type that is one, as ints; from a file also 4.0, as JSON tells the two apart by spelling alone.
+    """Integers, of any type that is one, as ints; from a file also 4.0, which JSON distinguishes by spelling alone.
 
     ``from_text``: from a file also as the text of a key.
     """

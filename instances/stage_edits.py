@@ -15,7 +15,7 @@ from instances.published import BERT32, fingerprint
 from instances.rules import NodeId
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
-#: More transformer layers than any model has; keeps a slip of the pen from filling the memory.
+#: More transformer layers than any model has; keeps a mistyped number from filling the memory.
 MAX_LAYERS = 4096
 #: Transformer layers of the published BERT, and the node that is copied to make it longer with its neighbours.
 _PUBLISHED_LAYERS, _BEFORE, _COPIED, _AFTER = 32, 33, 34, 35

@@ -105,7 +105,7 @@ class OperatorEdge:
 
 @dataclass(frozen=True)
 class DeviceGraph:
-    """Unlike devices: memory of each, and bytes per second from each to each, shape (D, D); 0 means no link."""
+    """Heterogeneous devices: memory of each, and bytes per second from each to each, shape (D, D); 0 means no link."""
 
     memory_bytes: tuple[Amount, ...]
     bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
@@ -191,7 +191,7 @@ class StageGraph:
         return self.device_graph.memory_bytes[device] if self.device_graph else self.memory_bytes
 
     def reduce_bandwidth(self, devices: int) -> float:
-        """Bytes per second of an all-reduce of so many like devices."""
+        """Bytes per second of an all-reduce of so many identical devices."""
         inner = self.inner_bandwidth_bytes_per_s
         if inner is not None and self.devices_per_node is not None and devices <= self.devices_per_node:
             return inner

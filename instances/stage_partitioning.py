@@ -65,7 +65,7 @@ class StageInstance:
     """A layer graph with its TMPCs, and the cluster and budgets it is planned for.
 
     ``num_devices`` is K, ``memory_bytes`` is M, ``bandwidth`` is B in bytes per ``time_unit``, ``num_microbatches`` is
-    N. ``exactly`` asks for a sum of data-parallel degrees of exactly N instead of at most N; ``max_dp_degree`` bounds
+    N. ``exactly`` requires a sum of data-parallel degrees of exactly N instead of at most N; ``max_dp_degree`` bounds
     every stage's data-parallel degree (``None``: no bound). ``options`` records how the instance was made
     (overrides, unit fixes) for the result.
     """

@@ -44,7 +44,7 @@ FORWARD = "forward"
 
 #: Bytes of an activation element, and of a token id.
 _ELEMENT, _TOKEN = 2, 8
-#: BERT tells first from second sentences.
+#: BERT distinguishes first and second sentences.
 _TOKEN_TYPES = 2
 #: Passes of a whole activation through memory, forward: two layer norms (2 each), two dropouts and residuals (3.5).
 _LAYER_PASSES = 11

@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 2**27
 
 
 def read(path: str) -> tuple[tuple[float, ...], ...]:
-    """The matrix in a file; what stands on its diagonal is not looked at (it may be empty).
+    """The matrix in a file; what stands on its diagonal is ignored (it may be empty).
 
     Raises
     ------

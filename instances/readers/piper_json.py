@@ -34,7 +34,7 @@ NAMES = {
     "memory_bytes": "maxMemoryPerDevice",
 }
 
-# Files in the wild carry notes of their own; unknown fields are nobody's error.
+# Files in the wild carry notes of their own; unknown fields are no error.
 _LENIENT = ConfigDict(extra="ignore", alias_generator=lambda name: NAMES.get(name, name))
 
 

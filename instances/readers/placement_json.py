@@ -1,7 +1,7 @@
 """Graphs of the dnn-partitioning release (device placement, NeurIPS 2020): ``maxFPGAs``, ``nodes``, ``edges``.
 
 Latencies are milliseconds. An edge's ``cost`` is its time in the same unit; where edges have a ``size`` too, their
-ratio tells the bandwidth behind the costs, and the costs become bytes at that bandwidth.
+ratio is the bandwidth behind the costs, and the costs become bytes at that bandwidth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from instances.operator_partitioning import Operator, OperatorInstance, merged_e
 from instances.rules import Amount, NodeId, Rule, Text
 from instances.validation import validated
 
-#: Bytes per millisecond behind the costs where no edge tells: 2 GiB/s, as in the release's operator graphs.
+#: Bytes per millisecond behind the costs where no edge gives it: 2 GiB/s, as in the release's operator graphs.
 _BYTES_PER_MS = 2**31 / 1000
 
 
