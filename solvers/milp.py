@@ -27,6 +27,7 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
 from solvers.silence import silent
+from solvers.twice import agreed, reordered
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
 NATURAL = 1e3
@@ -169,11 +170,47 @@ def run(
     if highs.getNumRow() != num_rows:  # Pyomo ignores that HiGHS refused a row
         return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
     _configure(highs, limits, options or {})
-    _hint(highs, columns, hint)
+    _hint(highs, {columns[id(variable)]: value for variable, value in hint})
+    first = _once(highs, columns, has_objective, limits, watch, on_solution, on_bound)
+    if first.stop is not Stop.PROVED or not _has_integers(highs):
+        return first
+    again, moved = _reordered(highs, limits, options or {})
+    if first.values is not None:
+        _hint(again, {moved[column]: value for column, value in enumerate(highs.getSolution().col_value)})
+    place = {variable: moved[column] for variable, column in columns.items()}
+    second = _once(again, place, has_objective, limits, watch, on_solution, on_bound)
+    return agreed(first, second, is_minimum=highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize)
+
+
+def _once(
+    highs: highspy.Highs,
+    columns: Mapping[int, int],
+    has_objective: bool,
+    limits: Limits,
+    watch: Watch,
+    on_solution: Callable[[Values], None] | None,
+    on_bound: Callable[[float], None] | None,
+) -> Run:
     relay = _listen(highs, columns, watch, on_solution, on_bound)
     status = _run(highs, watch, limits.seed)
     relay.finish()
     return _read(highs, columns, has_objective, status, limits, watch)
+
+
+def _reordered(
+    highs: highspy.Highs, limits: Limits, options: Mapping[str, float | int | str | bool]
+) -> tuple[highspy.Highs, list[int]]:
+    """The same model for a second run, and where each of its columns has gone."""
+    again = highspy.Highs()
+    again.setOptionValue("output_flag", False)
+    lp, moved = reordered(highs.getLp(), limits.seed)
+    again.passModel(lp)
+    _configure(again, limits, options)
+    return again, moved
+
+
+def _has_integers(highs: highspy.Highs) -> bool:
+    return any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
 
 
 class Runnable:
@@ -243,8 +280,7 @@ def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float
             raise ValueError(f"HiGHS option {name} is {value!r}; expected a name and a value that HiGHS knows")
 
 
-def _hint(highs: highspy.Highs, columns: Mapping[int, int], hint: Iterable[tuple[Any, float]]) -> None:
-    known = {columns[id(variable)]: value for variable, value in hint}
+def _hint(highs: highspy.Highs, known: Mapping[int, float]) -> None:
     if known:
         indices, numbers = np.array(list(known), dtype=np.int32), np.array(list(known.values()), dtype=np.double)
         highs.setSolution(len(known), indices, numbers)
@@ -264,8 +300,10 @@ def _listen(
         event.data_in.user_interrupt = relay.failed or watch.stopped()
 
     def poll_search(event: Any) -> None:
-        if math.isfinite(event.data_out.mip_dual_bound):
-            relay.bound(event.data_out.mip_dual_bound)
+        found = event.data_out
+        # A bound that would end the search waits for the second run (`solvers.twice`).
+        if math.isfinite(found.mip_dual_bound) and not _closes(found.mip_primal_bound, found.mip_dual_bound):
+            relay.bound(found.mip_dual_bound)
         poll(event)
 
     def improve(event: Any) -> None:
@@ -279,6 +317,11 @@ def _listen(
     return relay
 
 
+def _closes(objective: float, bound: float) -> bool:
+    gap = relative_gap(objective, bound) if math.isfinite(objective) else None
+    return gap is not None and abs(gap) <= OPTIMAL_GAP
+
+
 def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:
     """Run HiGHS; where it fails, or presolve decides nothing, once more without presolve and with another seed.
 
@@ -286,7 +329,7 @@ def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:
     better, with "optimal" and no bound. It fails where its own check finds its solution a rounding error outside its
     tolerances ("Solve error").
     """
-    is_integer = any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
+    is_integer = _has_integers(highs)
     for presolve, own_seed in (("choose", seed), ("off", (seed + 1) % 2**31)):
         highs.setOptionValue("presolve", presolve)
         highs.setOptionValue("random_seed", own_seed)

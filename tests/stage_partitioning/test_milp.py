@@ -109,9 +109,12 @@ def test_no_false_optimum_of_tight_tolerances() -> None:
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(25.0, rel=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="HiGHS 1.12 proves 5.125; with the rows in most other orders it is right")
-def test_no_false_optimum_of_an_order_of_rows() -> None:
-    check_answer(milp.solve, random_case("stage_partitioning", 4, 214))
+@pytest.mark.parametrize("seed", range(8))
+def test_no_false_optimum_of_an_order_of_rows(seed: int) -> None:
+    """In the order of the model HiGHS 1.12 proves 5.125 with the seeds 0 and 3; in most other orders it is right."""
+    instance = random_case("stage_partitioning", 4, 214)
+    answer = milp.solve(instance, Limits(seed=seed), Watch())
+    assert answer.bound is not None and answer.bound <= 5.0833334
 
 
 def test_an_optimal_hint_is_proved() -> None:

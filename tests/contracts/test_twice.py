@@ -1,0 +1,71 @@
+"""Every proof of HiGHS is made twice: what two runs prove, and that neither alone proves anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyomo.environ as pyo
+import pytest
+
+from solvers import milp
+from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.twice import agreed, reordered
+
+
+def items() -> pyo.ConcreteModel:
+    """Of these the two largest that fit are worth 17."""
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(range(4), domain=pyo.Binary)
+    model.room = pyo.Constraint(expr=pyo.sum_product(dict(enumerate([5, 4, 3, 2])), model.taken) <= 9)
+    model.one = pyo.Constraint(expr=model.taken[2] + model.taken[3] <= 1)
+    model.worth = pyo.Objective(expr=pyo.sum_product(dict(enumerate([10, 7, 4, 3])), model.taken), sense=pyo.maximize)
+    return model
+
+
+def test_another_order_is_the_same_model() -> None:
+    highs, _, _, _ = milp._translate(items(), "highs")
+    for seed in range(20):
+        again, moved = milp._reordered(highs, Limits(seed=seed), {})
+        assert sorted(moved) == list(range(4))
+        costs, moved_costs = list(highs.getLp().col_cost_), list(again.getLp().col_cost_)
+        assert [moved_costs[place] for place in moved] == costs
+        again.run()
+        assert again.getInfo().objective_function_value == pytest.approx(17)
+        values = again.getSolution().col_value
+        assert [round(values[place]) for place in moved] == [1, 1, 0, 0]
+
+
+def test_what_two_runs_prove() -> None:
+    found = Run(Stop.PROVED, values="first", objective=5.0, bound=5.0)
+    lower = Run(Stop.PROVED, values="second", objective=4.0, bound=4.0)
+    none = Run(Stop.PROVED, infeasible=True)
+    late = Run(Stop.TIME_LIMIT, values="second", objective=5.0, bound=3.0)
+    assert agreed(found, found, is_minimum=True) == found
+    assert agreed(found, lower, is_minimum=True) == lower
+    # The bound that both stand for is 4, and the better plan is the first one: its gap is open.
+    other = agreed(lower, found, is_minimum=True)
+    assert (other.values, other.bound, other.stop) == ("second", 4.0, Stop.PROVED)
+    assert agreed(none, none, is_minimum=True).infeasible
+    for first, second in ((none, found), (found, none)):
+        both = agreed(first, second, is_minimum=True)
+        assert (both.infeasible, both.bound, both.stop, both.values) == (False, None, Stop.COMPLETED, "first")
+        assert "contradicts itself" in both.reason
+    cut = agreed(found, late, is_minimum=True)
+    assert (cut.values, cut.bound, cut.stop) == ("first", 3.0, Stop.TIME_LIMIT)
+    assert agreed(none, Run(Stop.TIME_LIMIT), is_minimum=True) == Run(Stop.TIME_LIMIT)
+
+
+def test_a_false_proof_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run's model has room for more: the first one's bound is no bound of it."""
+
+    def larger(lp: Any, seed: int) -> Any:
+        found, moved = reordered(lp, seed)
+        found.row_upper_ = [2 * each for each in found.row_upper_]
+        return found, moved
+
+    monkeypatch.setattr(milp, "reordered", larger)
+    run = milp.run(items(), Limits(), Watch())
+    assert run.objective == pytest.approx(24) and run.bound == pytest.approx(24)
+    reported: list[float] = []
+    milp.run(items(), Limits(), Watch(), on_bound=reported.append)
+    assert all(bound >= 24 - 1e-6 for bound in reported)
