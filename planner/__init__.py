@@ -12,7 +12,7 @@ Everything a command of ``planner`` does is one call here. Names are imported wh
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing takes longer to import than all that the command line needs to hear signals
+TYPE_CHECKING = False  # typing takes longer to import than all that the command line needs before it notes signals
 
 if TYPE_CHECKING:
     from typing import Any

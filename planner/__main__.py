@@ -1,6 +1,6 @@
 """``python -m planner`` and the console script.
 
-Until `main` begins a signal does what Python does about it, so that this module imports next to nothing.
+Until `main` begins a signal does what Python does about it, so that this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 import threading
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
-#: Objects that are made before the next look for garbage. With Python's 700, a third of the time that a small instance
-#: takes goes by looking at the classes and functions of libraries, which are no garbage.
+#: Allocations between two garbage collections. With Python's 700, a third of the time of a small instance is spent on
+#: scanning the classes and functions of libraries, which are no garbage.
 _OBJECTS = 50_000
 
 
@@ -38,7 +38,7 @@ def main() -> None:
         os._exit(code)
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.exit(code)  # waits for them
-    # All that was asked for at the exit is done; taking every module apart would take a tenth of a second.
+    # All exit handlers have run; tearing down every module would take a tenth of a second.
     atexit._run_exitfuncs()
     os._exit(code)  # the streams hold nothing back
 

@@ -16,7 +16,7 @@ from planner.inputs.settings import expect_types
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the family's definition says of a plan: the rules it breaks, or its objective if it breaks none."""
+    """The verdict of the family's definition on a plan: the rules it breaks, or its objective if it breaks none."""
 
     problem: str
     instance: str

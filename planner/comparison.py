@@ -32,7 +32,7 @@ DEFAULT_TIME_S = 60.0
 
 @dataclass(frozen=True)
 class Report:
-    """What several methods said of one instance.
+    """The results of several methods on one instance.
 
     ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``.
     ``reproducer`` is the file written when they contradict each other.
@@ -167,7 +167,7 @@ def crosscheck(
 
 
 def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
-    """The methods that support the instance and are predicted to end some day."""
+    """The methods that support the instance and whose predicted effort is at most `SANE_EFFORT`."""
     return [
         method
         for method in family.methods

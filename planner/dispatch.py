@@ -30,7 +30,7 @@ def pick(
         return family.method(chosen), reason
     method = named(family, name)
     if exact and method.claim is not Claim.EXACT:
-        raise UsageError.at("method", name, f"an exact method, as asked for; one of {', '.join(exact_names(family))}")
+        raise UsageError.at("method", name, f"an exact method, as required; one of {', '.join(exact_names(family))}")
     missing = method.supports(instance)
     if missing:
         fit = [other.name for other in family.methods if other.supports(instance) is None]

@@ -20,7 +20,7 @@ from solvers.outcome import relative_gap
 class Event:
     """What is known of a run after ``seconds`` (the method's own clock): incumbent and proved bound, if any.
 
-    The objective is the method's word for a plan that is verified when the run ends.
+    The objective is as the method reports it; the plan is verified when the run ends.
     """
 
     problem: str
@@ -41,7 +41,7 @@ _OPTION = "--events"
 
 
 class EventFile:
-    """Hears events, keeps them, writes a JSON line for each as it comes (readable at any time), and passes it on.
+    """Receives events, keeps them, writes a JSON line for each as it comes (readable at any time), and passes it on.
 
     ``stream`` may be ``None`` (nothing is written) and so may ``also`` (nobody else listens). A run does not end for a
     line that could not be written: ``failure`` says why, and no other line is written.
@@ -53,7 +53,7 @@ class EventFile:
         self.failure: OSError | None = None
 
     def listen(self, event: Event) -> None:
-        """Hear one event."""
+        """Receive one event."""
         self.events.append(event)
         self._write({**vars(event), "gap": event.gap})
         if self.also is not None:
@@ -92,7 +92,7 @@ def event_file(path: str | None) -> Iterator[EventFile]:
     Raises
     ------
     UsageError
-        If the file cannot be opened; what goes wrong later is said by `complain`.
+        If the file cannot be opened; `complain` reports what goes wrong later.
     """
     found = EventFile(None if path is None else opened_to_grow(path, _OPTION))
     try:
@@ -101,10 +101,10 @@ def event_file(path: str | None) -> Iterator[EventFile]:
         found.close()
 
 
-def complain(path: str | None, heard: EventFile) -> None:
+def complain(path: str | None, log: EventFile) -> None:
     """`UsageError` if an event could not be written: when the result is out."""
-    if path is not None and heard.failure is not None:
-        raise unwritable(path, _OPTION, heard.failure)
+    if path is not None and log.failure is not None:
+        raise unwritable(path, _OPTION, log.failure)
 
 
 def read_events(path: str) -> list[Event]:

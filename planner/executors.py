@@ -28,11 +28,11 @@ from planner.signals import noted
 Result = TypeVar("Result")
 Opened = Callable[[], AbstractContextManager[Executor]]
 
-#: Times in a row that the workers may break down without a single chunk finished.
+#: Consecutive times that the workers may break down without a single chunk finished.
 BREAKDOWNS = 5
 #: Times that a cluster runs a chunk again after it lost the worker.
 _RETRIES = 5
-#: Seconds between two looks for a signal.
+#: Seconds between two checks for a signal.
 POLL_S = 0.1
 #: Seconds to wait for a scheduler to answer.
 CONNECT_S = 10.0
@@ -44,7 +44,7 @@ def place(jobs: int = 1, dask: str | None = None) -> Opened:
     Raises
     ------
     UsageError
-        If ``jobs`` is below 1, or dask is asked for and not installed.
+        If ``jobs`` is below 1, or dask is requested and not installed.
     """
     if dask is not None:
         _distributed()
@@ -94,7 +94,7 @@ def completed(
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that are started here never hear of Ctrl-C: this process does, and says what it means for them."""
+    """Processes that are started here block Ctrl-C: this process receives it and decides what it means for them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -117,7 +117,7 @@ def _local(jobs: int) -> Iterator[Executor]:
 
 
 def _begin_work() -> None:
-    """Warn of nothing that the parent warns of; and end with it.
+    """Print no warning that the parent prints, and end with the parent.
 
     Workers wait for work on a pipe that their siblings hold open, too: after kill -9 of the parent, forever.
     """

@@ -58,7 +58,7 @@ _SHAPES = {
     "microbatch_schedule": _Shape("stages", "edges"),
 }
 _INNER = {"flat": "stage_partitioning", "operators": "operator_partitioning"}
-#: What a node of a graph made by hand has in place of ``tmpcs``: one way to execute the layer, on one device.
+#: What a node of a hand-made graph has in place of ``tmpcs``: one way to execute the layer, on one device.
 _TMPC = ("time", "weight_bytes", "activation_bytes", "static_bytes")
 #: An edge's place among the edges of the instance, where the graph has them in another order.
 _POSITION = "position"
@@ -123,7 +123,7 @@ def from_networkx(graph: networkx.DiGraph, problem: str | None = None, **setting
     Parameters
     ----------
     graph
-        As `to_networkx` makes it, or made by hand with the keys of the problem's JSON as attributes.
+        As `to_networkx` makes it, or hand-made with the keys of the problem's JSON as attributes.
         In a graph of ``stage_partitioning`` a node may have ``time``, ``weight_bytes``, ``activation_bytes`` and
         ``static_bytes`` (the latter three 0 if absent) in place of ``tmpcs``: the layer on one device.
     problem

@@ -16,7 +16,7 @@ class Result:
 
     ``objective`` is ours, in ``unit``; ``bound`` is a proved lower bound on it; ``gap`` is
     ``(objective - bound) / objective``; absent numbers are ``None``. ``seconds`` is the method's wall time, building
-    included, kernel compilation not. ``proved_by`` says by whose means ``bound`` (or infeasibility) was proved: a
+    included, kernel compilation not. ``proved_by`` names by whose means ``bound`` (or infeasibility) was proved: a
     `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
     form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``signal`` is the number of
     the signal that interrupted the run.
@@ -67,7 +67,7 @@ class Result:
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """What a line of a table says of a result."""
+    """A result as a row of a table."""
     names = ("instance", "method", "status", "stop", "objective", "bound", "gap", "unit", "seconds", "proved_by")
     return {name: getattr(result, name) for name in names}
 

@@ -1,7 +1,7 @@
 """Run one method; check what comes back against the family's definition; restate it as a `Result`.
 
-A method's word is never copied: the objective is ``evaluate`` of a plan that ``violations`` accepted, the status is
-derived from objective and bound, and a plan or bound that cannot be true raises `CrosscheckError`.
+A method's own figures are never copied: the objective is ``evaluate`` of a plan that ``violations`` accepted, the
+status is derived from objective and bound, and a plan or bound that cannot be true raises `CrosscheckError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.result import Result
-from planner.worker import Heard, Worker, attend, signals_stop
+from planner.worker import Received, Worker, attend, signals_stop
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
 #: Two numbers that should be one may differ by this much, relatively.
@@ -106,8 +106,8 @@ def run(
     watch = Watch(limits, _teller(family, method, instance, listen))
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
-    with signals_stop(watch) as heard, compiling(notice) as compiled:
-        returned, answer = _attended(worker, watch, limits, heard)
+    with signals_stop(watch) as received, compiling(notice) as compiled:
+        returned, answer = _attended(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         plan, objective, bound = _judge(family, method, instance, answer, watch)
         stats = {**answer.stats, "compile_seconds": worker.prepare_s}
@@ -116,8 +116,8 @@ def run(
             stats["kernels_compiled"] = compiled.kernels
         if not returned:
             stats["left_behind"] = True
-        if answer.infeasible and heard.signal is None:
-            sentence, figures = _explain(family, instance, limits, watch, heard)
+        if answer.infeasible and received.signal is None:
+            sentence, figures = _explain(family, instance, limits, watch, received)
             reasons, stats = [*reasons, sentence], {**stats, **figures}
     gap = relative_gap(objective, bound)
     status = _status(answer, objective, gap)
@@ -142,14 +142,14 @@ def run(
         stats=stats,
         verified=plan is not None,
         plan=None if plan is None else family.plan_to_json(instance, plan),
-        signal=heard.signal,
+        signal=received.signal,
     )
 
 
-def _attended(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> tuple[bool, Answer[Any]]:
-    """Whether the method came back in time, and its answer; one that found no room for its tables has none."""
+def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) -> tuple[bool, Answer[Any]]:
+    """Whether the method came back in time, and its answer; one without memory for its tables has none."""
     try:
-        returned = attend(worker, watch, limits, heard)
+        returned = attend(worker, watch, limits, received)
     except (SizeError, MemoryError) as error:
         reason = str(error) if isinstance(error, SizeError) else f"memory ran out: {error}".rstrip(": ")
         return True, Answer(stop=Stop.SIZE_LIMIT, reason=reason)
@@ -161,7 +161,7 @@ def _attended(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> tup
 def _teller(
     family: Family[Any, Any], method: Method[Any, Any], instance: Any, listen: Listen | None
 ) -> Callable[[float, float | None, float | None], None] | None:
-    """What a watch calls with its three numbers, so that ``listen`` hears an event."""
+    """What a watch calls with its three numbers, so that ``listen`` receives an event."""
     if listen is None:
         return None
     return lambda *known: listen(Event(family.name, instance.name, method.name, *known))
@@ -259,7 +259,7 @@ def _contradiction(
 
 
 def _explain(
-    family: Family[Any, Any], instance: Any, limits: Limits, watch: Watch, heard: Heard
+    family: Family[Any, Any], instance: Any, limits: Limits, watch: Watch, received: Received
 ) -> tuple[str, Mapping[str, Any]]:
     """What would make the instance feasible, within what is left of the time limit."""
     explain = family.why_infeasible
@@ -268,12 +268,12 @@ def _explain(
     left = watch.remaining_s()
     rest = Limits(time_s=EXPLAIN_S if left is None else left, seed=limits.seed, threads=limits.threads)
     own = Watch(rest)
-    heard.watches.append(own)
+    received.watches.append(own)
     worker = Worker(lambda: resolve(explain), lambda: explain(instance, rest, own), own)
     try:
-        returned = attend(worker, own, rest, heard)
+        returned = attend(worker, own, rest, received)
     except (SizeError, MemoryError):
-        return "there is no room for the tables that tell what would make it feasible", {}
+        return "not enough memory for the tables that show what would make it feasible", {}
     if not returned:
         return "no time was left to find what would make it feasible", {"explain_seconds": own.elapsed_s()}
     sentence, figures = worker.outcome
@@ -289,7 +289,7 @@ def _status(answer: Answer[Any], objective: float | None, gap: float | None) -> 
 
 
 def _stop(status: Status, answer: Answer[Any], watch: Watch) -> Stop:
-    """Why the run ended: a proof is a proof whenever it came; a method's word for one is not enough."""
+    """Why the run ended: a proof counts whenever it came; that a method reports one is not enough."""
     if status in (Status.OPTIMAL, Status.INFEASIBLE):
         return Stop.PROVED
     if answer.stop in (Stop.PROVED, Stop.COMPLETED):

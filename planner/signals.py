@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM on the command line: they end the process at once, but never between a result and its printing.
 
-While nothing is known yet (imports, reading), there is nothing to keep: a signal ends the process where it stands.
+While nothing is known yet (imports, reading), there is nothing to keep: a signal ends the process at once.
 While a command runs methods and prints what they found, a signal is noted: the method that runs is stopped, no other
 one starts, and the result is printed. A second signal ends the process whatever it does.
 """
@@ -55,7 +55,7 @@ def noted() -> int | None:
 
 
 def note(number: int) -> None:
-    """A signal that somebody else heard, such as the run that it stopped; outside the command line it is forgotten."""
+    """Note a signal that was received elsewhere, as by the run that it stopped; nothing outside the command line."""
     if _attention.end is None:
         return
     if not _attention.holds:

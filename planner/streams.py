@@ -1,4 +1,4 @@
-"""Standard output and error, which may be closed or full: no write fails, and what was lost is said at the end."""
+"""Standard output and error, which may be closed or full: no write fails, and what was lost is reported at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERRUPTED = (
 BAD_INPUT = 2
 BROKEN_PIPE = 128 + 13
 _SHOW_CURSOR = b"\x1b[?25h"
-#: Files that are not whole yet: they do not outlive a process that is ended.
+#: Drafts of files: they are removed when the process is ended.
 drafts: set[str] = set()
 
 
@@ -100,6 +100,6 @@ def end(number: int, out: Lasting) -> None:
 
 
 def _text(stream: Lasting, before: object) -> io.TextIOWrapper:
-    """The stream as text, with the encoding of the one before (``None``: it was closed), and no name is too odd."""
+    """The stream as text that takes every name, in the encoding of the one before (``None``: it was closed)."""
     encoding = getattr(before, "encoding", None) or "utf-8"
     return io.TextIOWrapper(stream, encoding=encoding, errors="backslashreplace", write_through=True)

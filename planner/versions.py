@@ -1,4 +1,4 @@
-"""Versions of what decides a result: this project and the solvers, read without importing them."""
+"""Versions of what a result depends on: this project and the solvers, read without importing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a piece of work in a thread of its own: keep its time limit, hear signals, and leave it behind if it hangs."""
+"""Run a piece of work in a thread of its own: keep its time limit, receive signals, and leave it behind if it hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solvers.outcome import Limits, Stop, Watch
 from solvers.pinned import BackendError
 
 POLL_S = 0.05
-#: A method that was asked to stop may take this long (and this share of its limit) before it is left behind:
+#: A method that is to stop may take this long (and this share of its limit) before it is left behind:
 #: less than half of what the interface allows, the rest is for checking and printing.
 GRACE_S, GRACE_SHARE = 0.4, 0.05
 
@@ -54,7 +54,7 @@ class Worker(threading.Thread):
             self.done.set()
 
 
-class Heard:
+class Received:
     """The signals that arrived during a run: the first one's number, how many, and the watches they stop."""
 
     def __init__(self, watch: Watch) -> None:
@@ -62,7 +62,7 @@ class Heard:
         self.times = 0
         self.watches = [watch]
 
-    def hear(self, number: int, _frame: FrameType | None) -> None:
+    def receive(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler."""
         self.signal = self.signal or number
         self.times += 1
@@ -71,16 +71,16 @@ class Heard:
 
 
 @contextmanager
-def signals_stop(watch: Watch) -> Iterator[Heard]:
+def signals_stop(watch: Watch) -> Iterator[Received]:
     """Let Ctrl-C and SIGTERM stop the watch instead of raising, where this thread may say so.
 
     A signal that the program ignores or leaves to the system (SIGTERM, outside the command line) is left alone. One
-    that the command line noted before this counts, and it gets to know of what was heard here.
+    that the command line noted before this counts, and the command line learns of those received here.
     """
-    heard = Heard(watch)
+    received = Received(watch)
     noted = signals.noted()
     if noted is not None:
-        heard.hear(noted, None)
+        received.receive(noted, None)
     previous: dict[int, Any] = {}
     try:
         if threading.current_thread() is threading.main_thread():
@@ -88,16 +88,16 @@ def signals_stop(watch: Watch) -> Iterator[Heard]:
                 handler = signal.getsignal(number)
                 if callable(handler):
                     previous[number] = handler
-                    signal.signal(number, heard.hear)
-        yield heard
+                    signal.signal(number, received.receive)
+        yield received
     finally:
         for known, handler in previous.items():
             signal.signal(known, handler)
-        if heard.signal is not None:
-            signals.note(heard.signal)
+        if received.signal is not None:
+            signals.note(received.signal)
 
 
-def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> bool:
+def attend(worker: Worker, watch: Watch, limits: Limits, received: Received) -> bool:
     """Start the worker and wait; false if it did not come back in time and was left behind.
 
     Its error, if it had one, is raised here; a solver that was refused (`solvers.pinned`) is a `UsageError`.
@@ -107,12 +107,12 @@ def attend(worker: Worker, watch: Watch, limits: Limits, heard: Heard) -> bool:
     while not worker.done.wait(POLL_S):
         now = time.perf_counter()
         prepared = worker.prepared.is_set()
-        # The time limit does not run while kernels compile; a signal is heard at any time.
+        # The time limit does not run while kernels compile; a signal counts at any time.
         if not (watch.stopped() if prepared else watch.flag[0]):
             continue
         share = GRACE_SHARE * (limits.time_s or 0.0) if watch.reason is Stop.TIME_LIMIT else 0.0
         give_up = give_up or now + GRACE_S + share
-        if now >= give_up or heard.times > 1:
+        if now >= give_up or received.times > 1:
             return False
     if isinstance(worker.error, BackendError):
         raise UsageError(str(worker.error)) from None

@@ -211,7 +211,7 @@ def _opened(jobs: int) -> Opened:
     def open_again() -> AbstractContextManager[Executor]:
         nonlocal again
         if again:
-            print("a process died; what it did not finish is done again (--jobs 1 shows where)", file=sys.stderr)
+            print("a process died; what it did not finish is run again (--jobs 1 shows where)", file=sys.stderr)
         again = True
         return opened()
 

@@ -19,7 +19,7 @@ from planner.show.tables import as_json, number, percent
 from planner.show.terminal import console, printable
 
 ROWS, TABLE = "rows.jsonl", "table.md"
-#: What would be more than itself in a cell of a markdown table.
+#: Characters with a meaning of their own in a cell of a markdown table.
 _MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
 #: Objectives closer than this are the same; times closer than this factor are noise.
 SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5

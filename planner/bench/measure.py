@@ -25,7 +25,7 @@ from solvers.outcome import Limits
 class Row:
     """One method on one case with one seed: the median of ``all_seconds``, and the outcome of the last run.
 
-    ``case`` is the file or catalog name that was asked for, ``instance`` what the instance is called;
+    ``case`` is the file or catalog name that was named, ``instance`` what the instance is called;
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
     ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`), absent in older rows.
     """

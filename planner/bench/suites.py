@@ -16,7 +16,7 @@ from planner.inputs.reading import parse_json, read_text
 
 #: How Piper's published inputs are declared where its released program is compared.
 RELEASED = {"cost_model": "released", "bandwidth": "25GiB/s"}
-#: Stands for every method that supports the instance and predicts a sane effort.
+#: Stands for every method that supports the instance and whose predicted effort is within bounds.
 EVERY = "*"
 
 
@@ -37,7 +37,7 @@ def cases(
     settings: Mapping[str, Any],
     inputs: str | None,
 ) -> list[Case]:
-    """The cases asked for: every instance with the same settings, and those of the suite.
+    """The requested cases: every instance with the same settings, and those of the suite.
 
     ``suite`` is a name of `SUITES` or a file of JSON lines ``{"instance", "settings", "methods"}``; ``methods``, if
     given, replace the suite's own.

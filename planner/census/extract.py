@@ -85,7 +85,7 @@ def extract(
 
 
 def _blocks(calls: Calls, sample: int | None, seed: int, nontrivial: bool) -> Iterator[list[Origin]]:
-    """The origins asked for, in the order of the walk."""
+    """The requested origins, in the order of the walk."""
     ranges = chunks_of(calls.num_downsets)
     counts = [calls.count(*each, nontrivial=nontrivial) for each in ranges]
     if sample is not None:

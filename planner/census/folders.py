@@ -67,7 +67,7 @@ class Folder:
         self._titled = self._write(*self._title)
 
     def records(self, notice: Callable[[str], None]) -> dict[int, dict[str, Any]]:
-        """The chunks that are done, by number; one that is damaged is told and left out."""
+        """The chunks that are done, by number; a damaged one is reported and left out."""
         found = {}
         for number in range(self._num_chunks):
             path = self._chunk(number)
@@ -75,7 +75,7 @@ class Folder:
                 try:
                     found[number] = _record(path)
                 except InstanceError as error:
-                    notice(f"warning: {error}; it is done again")
+                    notice(f"warning: {error}; it is recomputed")
         return found
 
     def write(self, number: int, record: dict[str, Any]) -> None:

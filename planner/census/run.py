@@ -1,7 +1,7 @@
 """The census of knapsack subproblems: all of a Piper run, solved exactly and by every variant of its heuristic.
 
 The outer downsets are cut into chunks. Every chunk that is done lies in a folder of its own census, written whole, so
-that a census that was killed goes on where it was; the totals do not depend on who solved which chunk.
+that a census that was killed resumes where it was; the totals do not depend on who solved which chunk.
 
 Source: Piper, Appendix C.
 """
@@ -58,11 +58,11 @@ class Variant:
 
 @dataclass
 class Census:
-    """What the chunks said together; ``chunks_done`` < ``chunks`` if it was interrupted (by ``signal``).
+    """The totals of all chunks; ``chunks_done`` < ``chunks`` if it was interrupted (by ``signal``).
 
-    ``unwritten`` says which files could not be written. ``variant`` is the one that the dynamic program uses on this
-    instance. ``seconds`` is wall time from the first to the last chunk of this run, ``cpu_seconds`` the chunks' own,
-    those found in the folder included.
+    ``unwritten`` names the files that could not be written. ``variant`` is the one that the dynamic program uses on
+    this instance. ``seconds`` is wall time from the first to the last chunk of this run, ``cpu_seconds`` the chunks'
+    own, those found in the folder included.
     """
 
     instance: StageInstance
@@ -297,7 +297,7 @@ def _crosscheck(
     folder: Folder,
     notice: Callable[[str], None],
 ) -> tuple[dict[str, Any], int | None]:
-    """What the witnesses say of a random sample, and the signal that ended it early, if one did."""
+    """What the witnesses find on a random sample, and the signal that ended it early, if one did."""
     began = time.perf_counter()
     counts = [record["survey"]["nontrivial"] for record in records]
     checked, unproved, contradictions, signalled = 0, 0, [], None

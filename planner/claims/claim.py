@@ -11,7 +11,7 @@ from planner.result import Result
 from planner.run import solve
 from solvers.outcome import Limits, Status
 
-#: Told a line about the progress.
+#: Called with a line about the progress.
 Note = Callable[[str], None]
 
 
@@ -83,7 +83,7 @@ def objective(instance: Any, method: str, *, limits: Limits | None = None, **opt
 
 
 class Optima:
-    """Optima of instances; remembers those without a proof, so that no column of optima holds an unsaid guess."""
+    """Optima of instances; remembers those without a proof, so that every unproved value of a column is reported."""
 
     def __init__(self) -> None:
         self.found = 0

@@ -57,7 +57,7 @@ def reproduce(name: str, *, inputs: str | None = None, note: Note = silent, **op
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``. Without published inputs
         the catalog's analytic instances stand in, and the evidence says so.
     note
-        Told a line about the progress.
+        Called with a line about the progress.
     **options
         The claim's own options, as text or values.
 

@@ -1,7 +1,7 @@
 """The command line: arguments in, one call, results out, an exit code. No logic of its own.
 
-Exit codes: 0 done as asked; 1 ``check`` found violations; 2 bad input or usage; 3 a limit before the proof asked for,
-or nothing found; 4 proved infeasible; 5 methods contradict each other; 70 a bug; 128 + signal: interrupted.
+Exit codes: 0 success; 1 ``check`` found violations; 2 bad input or usage; 3 a limit before the required proof, or
+nothing found; 4 proved infeasible; 5 methods contradict each other; 70 a bug; 128 + signal: interrupted.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _command_name(arguments: list[str] | None) -> str | None:
 
 @contextmanager
 def _process_manners() -> Iterator[None]:
-    """No name is so odd that it cannot be printed, and our own warnings are one line."""
+    """Every name can be printed, and our own warnings are one line."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

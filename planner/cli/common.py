@@ -53,7 +53,7 @@ def names_of(text: str | None) -> list[str] | None:
 
 
 def warn(instance: Any, quiet: bool) -> None:
-    """Say on stderr what is odd about an instance."""
+    """Print an instance's warnings on stderr."""
     from planner.inputs.loading import family_of
     from planner.show.progress import note
 

@@ -97,10 +97,10 @@ def solve_command(
         _require(plot)
     rows: list[Row] = []
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
-    with event_file(events) as heard, held():
-        run |= {"listen": heard.listen, "notice": lambda line: note(quiet, line)}
+    with event_file(events) as log, held():
+        run |= {"listen": log.listen, "notice": lambda line: note(quiet, line)}
         try:
-            with progress_line(quiet) as heard.also:
+            with progress_line(quiet) as log.also:
                 if batch_size is None:
                     result = solve_orders(by_order, **run)
                     loaded = by_order[best_order(result, by_order)]  # its plan is what is drawn
@@ -112,10 +112,10 @@ def solve_command(
                     )
         except CrosscheckError as error:
             raise _with_reproducer(error, reproducer_dir, json) from error
-        heard.end(result)
+        log.end(result)
         _show(result, loaded, rows, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
-    write_all(partial(complain, events, heard), *_writes(result, loaded, outputs, quiet))
+    write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet))
     raise typer.Exit(exit_code(result, exact, limits))
 
 
@@ -127,7 +127,7 @@ def _refuse(given: Mapping[str, str | None], rule: str) -> None:
 
 
 def _require(plot: str | None) -> None:
-    """`UsageError` if a picture is asked for and cannot be drawn here."""
+    """`UsageError` if a picture is requested and cannot be drawn here."""
     from planner.show.plots.files import require
 
     if plot is not None:
@@ -249,21 +249,21 @@ def crosscheck_command(
     overrides, given = split(settings)
     loaded = load(instance, inputs=inputs, **overrides)
     warn(loaded, quiet)
-    with event_file(events) as heard, held():
-        with progress_line(quiet) as heard.also:
+    with event_file(events) as log, held():
+        with progress_line(quiet) as log.also:
             report = crosscheck(
                 loaded,
                 methods=names_of(methods),
                 limits=limits,
                 options=given,
                 reproducers=reproducer_dir,
-                listen=heard.listen,
+                listen=log.listen,
                 notice=lambda line: note(quiet, line),
-                ended=heard.end,
+                ended=log.end,
             )
         print_json(report.to_json()) if json else show_report(report)
-    pictures = [] if plot is None else [partial(draw_events, plot, loaded, heard.events)]
-    write_all(partial(complain, events, heard), *pictures)
+    pictures = [] if plot is None else [partial(draw_events, plot, loaded, log.events)]
+    write_all(partial(complain, events, log), *pictures)
     if report.signal:
         raise typer.Exit(128 + report.signal)
     if not report.agree:

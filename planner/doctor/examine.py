@@ -1,4 +1,4 @@
-"""Examine an installation: does it hold what it should, and do the solvers still find what is known?"""
+"""Examine an installation: are the packages the right ones, and do the solvers find known results?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing examined: its name, whether it is healthy, and what was seen (or what to do)."""
+    """One check: its name, whether it passed, and what was found (or what to do)."""
 
     name: str
     healthy: bool
@@ -93,7 +93,7 @@ def _backends() -> Iterator[Finding]:
         try:
             wrong = [said for canary in backend.canaries() if (said := canary.check()) is not None]
             count, version = len(backend.canaries()), backend.version()
-        except Exception as error:  # an examination reports what breaks; it does not break with it
+        except Exception as error:  # an examination reports what fails and does not fail with it
             yield Finding(f"solver {name}", False, f"{type(error).__name__}: {error}")
             continue
         yield Finding(f"solver {name}", not wrong, "; ".join(wrong) or f"{version}, {count} canary models solved")
@@ -113,10 +113,10 @@ def _kernels() -> Iterator[Finding]:
 
 
 def _cache(looks: list[Look]) -> Finding:
-    """In NUMBA_CACHE_DIR, beside the sources or in the user's cache; else every process compiles anew."""
+    """In NUMBA_CACHE_DIR, beside the sources or in the user's cache; else every process compiles again."""
     folders = [folder for look in looks for folder in look.folders if folder is not None]
     if not folders or any(None in look.folders for look in looks):
-        advice = "every process compiles anew; set NUMBA_CACHE_DIR to a folder that can be written"
+        advice = "every process compiles again; set NUMBA_CACHE_DIR to a folder that can be written"
         return Finding("kernel cache", False, f"no folder can be written: {advice}")
     kernels, missing = sum(len(look.kernels) for look in looks), sum(len(look.missing) for look in looks)
     detail = f"{kernels - missing} of {kernels} kernels are compiled, under {os.path.commonpath(folders)}"

@@ -18,7 +18,7 @@ from planner.executors import completed, place
 
 @dataclass(frozen=True)
 class Look:
-    """What there is of a family: what broke (name and error), its kernels by name, and those that are not compiled.
+    """What was found of a family: what failed (name and error), its kernels by name, and those that are not compiled.
 
     ``folders`` are those of the cache; ``None`` stands for a kernel that has none.
     """
@@ -44,7 +44,7 @@ def compile_all() -> None:
 def prepare(name: str) -> None:
     """Load or compile every kernel of the family, and all else that its methods load."""
     for _, load in _loads(name):
-        with contextlib.suppress(Exception):  # whoever looks afterwards loads the same and says what broke
+        with contextlib.suppress(Exception):  # whoever looks afterwards loads the same and reports what failed
             load()
 
 
@@ -90,6 +90,6 @@ def _loads(name: str) -> list[tuple[str, Callable[[], Any]]]:
 def _error(load: Callable[[], Any]) -> str | None:
     try:
         load()
-    except Exception as error:  # an examination reports what breaks; it does not break with it
+    except Exception as error:  # an examination reports what fails and does not fail with it
         return f"{type(error).__name__}: {error}"
     return None

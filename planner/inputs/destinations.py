@@ -25,7 +25,7 @@ _POLL_S = 0.02
 
 @contextmanager
 def writable(path: str | Path, option: str) -> Iterator[None]:
-    """Say in one line what the system says of a file that cannot be written."""
+    """Report in one line the system's error for a file that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -96,7 +96,7 @@ def sink(path: str) -> BinaryIO | None:
 
 
 def _opened(path: str) -> int:
-    """A device or a pipe to write into; one that nobody reads is waited for, but not for ever."""
+    """A device or a pipe to write into; one that nobody reads is waited for, for a limited time."""
     until = time.perf_counter() + READER_S
     while True:
         try:

@@ -146,7 +146,7 @@ def recognised(content: Any, where: str) -> Family[Any, Any]:
 
 
 def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
-    """The instance that a content of this family and the overrides declare, read as the problem asked for."""
+    """The instance that a content of this family and the overrides declare, read as the requested problem."""
     readers = _readers(family, content, problem)
     family = readers[problem or family.name]
     try:

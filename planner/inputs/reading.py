@@ -1,4 +1,4 @@
-"""Text and JSON from files that anybody may have written: every fault is one line that names the file."""
+"""Text and JSON from files that anybody may have written: every error is one line that names the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PIECE_BYTES = 2**20
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Meanwhile no search for cycles of garbage: the content of a large file has none, and searching takes longer."""
+    """No garbage collection meanwhile: the content of a large file has no cycles, and looking for them takes longer."""
     ours = gc.isenabled()
     gc.disable()
     try:

@@ -16,7 +16,7 @@ _LONGEST = 80
 
 
 class UnknownSettingError(UsageError):
-    """A setting that nothing here has; ``name`` is its name."""
+    """A setting that is unknown here; ``name`` is its name."""
 
     name = ""
 

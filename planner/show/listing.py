@@ -83,7 +83,7 @@ def sentence(text: str) -> str:
 
 
 def _show(title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """A title, and rows of a name and what is to be said of it."""
+    """A title, and rows of a name and its description."""
     from rich.table import Table
 
     out = console(most=_WIDE)
@@ -114,7 +114,7 @@ def _family(family: Family[Any, Any]) -> dict[str, Any]:
     }
 
 
-#: What a method supports that refuses nothing.
+#: The sentence for a method that supports every instance.
 _EVERY = "every instance"
 
 

@@ -71,9 +71,9 @@ def page(
     require_page()
     overrides, options = split(settings)
     instance = load(name, inputs=inputs, **overrides)
-    heard, left_out = EventFile(None, listen), []
+    log, left_out = EventFile(None, listen), []
 
-    def told(line: str) -> None:
+    def noticed(line: str) -> None:
         if "is left out" in line:
             left_out.append(line)
         notice(line)
@@ -84,17 +84,15 @@ def page(
         limits=limits,
         options=options,
         reproducers=None,
-        listen=heard.listen,
-        notice=told,
-        ended=heard.end,
+        listen=log.listen,
+        notice=noticed,
+        ended=log.end,
     )
-    return _rendered(
-        instance, report, heard, left_out, limits, _commands(name, settings, limits, inputs, report)
-    ), report
+    return _rendered(instance, report, log, left_out, limits, _commands(name, settings, limits, inputs, report)), report
 
 
 def _rendered(
-    instance: Any, report: Report, heard: EventFile, left_out: list[str], limits: Limits, commands: list[str]
+    instance: Any, report: Report, log: EventFile, left_out: list[str], limits: Limits, commands: list[str]
 ) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -115,7 +113,7 @@ def _rendered(
         columns=_COLUMNS,
         rows=[_cells(result) for result in report.results],
         remarks=[*(f"{result.method}: {result.reason}" for result in report.results if result.reason), *left_out],
-        pictures=_pictures(instance, best, heard),
+        pictures=_pictures(instance, best, log),
         best=best,
         parts=[] if best is None else list(_parts(best.plan or {})),
         plan="" if best is None else plan_file(best),
@@ -179,7 +177,7 @@ def _parts(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _part(name: str, part: Any) -> dict[str, Any]:
-    """A part of a plan: lists of alike objects as a table, anything else as a line."""
+    """A part of a plan: lists of objects with equal keys as a table, anything else as a line."""
     if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
         columns, rows = unfolded(part)
         return {"name": name, "columns": columns, "rows": rows}
@@ -188,15 +186,15 @@ def _part(name: str, part: Any) -> dict[str, Any]:
     return {"name": name, "rows": [], "text": brief(part)}
 
 
-def _pictures(instance: Any, best: Result | None, heard: EventFile) -> list[dict[str, str]]:
+def _pictures(instance: Any, best: Result | None, log: EventFile) -> list[dict[str, str]]:
     family = family_of(instance)
     drawn = []
     if best is not None and best.plan is not None:
         drawn = panels(instance, family.plan_from_json(instance, best.plan))
-    if any(event.objective is not None or event.bound is not None for event in heard.events):
+    if any(event.objective is not None or event.bound is not None for event in log.events):
         unit = family.unit(instance)
         title = "Incumbents (falling) and proved bounds (rising) of every method"
-        drawn.append(Panel(title, lambda axes: gap_over_time(axes, heard.events, unit)))
+        drawn.append(Panel(title, lambda axes: gap_over_time(axes, log.events, unit)))
     return [{"title": panel.title, "source": _source(panel)} for panel in drawn]
 
 

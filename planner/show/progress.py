@@ -13,7 +13,7 @@ from planner.show.terminal import console, printable
 
 
 class _Line:
-    """What is known, rendered anew with the seconds that have passed."""
+    """What is known, rendered again with the seconds that have passed."""
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
@@ -31,7 +31,7 @@ class _Line:
 
 @contextmanager
 def progress_line(quiet: bool) -> Iterator[Listen | None]:
-    """A listener that keeps one line up to date, or ``None`` where nobody watches."""
+    """A listener that keeps one line up to date, or ``None`` where stderr is no terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

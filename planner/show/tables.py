@@ -46,7 +46,7 @@ def print_json(value: Any) -> None:
 
 
 def plan_file(result: Result) -> str:
-    """The text of a plan file: the plan in its JSON form, and whose it is."""
+    """The text of a plan file: the plan in its JSON form, with its problem and instance."""
     head = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
     return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
 
@@ -179,7 +179,7 @@ def _compared(result: Result) -> dict[str, str]:
 
 
 def show_verdict(verdict: Verdict) -> None:
-    """Print what the definition says of a plan."""
+    """Print the definition's verdict on a plan."""
     out = console()
     if verdict.feasible:
         out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}")
@@ -283,7 +283,7 @@ def is_rows(part: Any) -> bool:
 
 
 def _show_parts(parts: Mapping[str, Any]) -> None:
-    """Print a plan or figures of any family: lists of alike objects as tables, anything else as a line."""
+    """Print a plan or figures of any family: lists of objects with equal keys as tables, anything else as a line."""
     from rich.table import Table
 
     out = console()

@@ -77,9 +77,9 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
         Of stage partitioning, with sums of at most N. Under the released cost model degrees divide the instance's own
         N at every s, and synchronisation is charged once per batch of N.
     limits
-        Only the time is heeded.
+        Only the time counts.
     notice
-        Told that kernels are being compiled.
+        Called with a line when kernels are being compiled.
 
     Raises
     ------
@@ -99,16 +99,18 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
         raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")
     watch = Watch(limits)
     worker = Worker(no_preparation, lambda: room.frontier(instance, watch), watch)
-    with signals_stop(watch) as heard:
+    with signals_stop(watch) as received:
         try:
-            returned = attend(worker, watch, limits, heard)
+            returned = attend(worker, watch, limits, received)
         except (SizeError, ValueError) as error:
             raise UsageError(f"{instance.name}: {error}") from None
     found = worker.outcome if returned else None
     seconds = worker.seconds if returned else watch.elapsed_s()
     options = declared(instance)
     if found is None:
-        return Frontier(instance.name, instance.time_unit, None, [], seconds, watch.why(), options, stats, heard.signal)
+        return Frontier(
+            instance.name, instance.time_unit, None, [], seconds, watch.why(), options, stats, received.signal
+        )
     times = [[time if math.isfinite(time) else None for time in row] for row in found.times[1:, 1:].tolist()]
     stats = {**found.stats, **stats}
     corners = room.corners(found.times)
@@ -137,7 +139,7 @@ def show_frontier(found: Frontier) -> None:
 
 
 def writes(found: Frontier, out: str | None, picture: str | None) -> Iterator[Callable[[], None]]:
-    """What writes the table as CSV and its plot, where they are asked for and there is a table."""
+    """What writes the table as CSV and its plot, where they are requested and there is a table."""
     from planner.inputs.files import write_atomically
     from planner.show.plots.charts import frontier as chart
     from planner.show.plots.files import save

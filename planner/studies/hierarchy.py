@@ -25,7 +25,7 @@ CLUSTER: Mapping[str, str] = {
 class Row:
     """A plan: the network it was made for, its time there, and its time on the machines (``None``: no room for it).
 
-    ``superstages`` tells whether it fits the machines as superstages; else its replicas are spread one by one.
+    ``superstages``: whether it fits the machines as superstages; else its replicas are spread one by one.
     ``loss`` is how much longer a sample takes than in the best hierarchical plan, relatively.
     """
 

@@ -48,7 +48,7 @@ def solve_orders(instances: Mapping[str, Any], *, limits: Limits | None = None, 
     Returns
     -------
     Result
-        The best order's, with what the others say about bound, status, seconds and signal; ``stats["orders"]`` has
+        The best order's, with bound, status, seconds and signal of all orders together; ``stats["orders"]`` has
         every order's objective. Infeasible if all orders are.
     """
     left = limits or Limits()
@@ -112,7 +112,7 @@ def _reason(results: Mapping[str, Result], order: str) -> str:
 
 
 def _figures(every: Sequence[Result]) -> dict[str, Any]:
-    """The least of each figure that says how little would do; absent where some order has none."""
+    """The least of each figure of what would make it feasible; absent where some order has none."""
     return {
         name: None if any(each.stats.get(name) is None for each in every) else min(each.stats[name] for each in every)
         for name in _LEAST

@@ -72,7 +72,7 @@ def sweep(
     limits
         The time is shared: a combination gets what the ones before it left.
     **arguments
-        As for `planner.solve`; ``notice`` is told each warning of the instances once.
+        As for `planner.solve`; ``notice`` is called with each warning of the instances once.
 
     Returns
     -------
@@ -125,10 +125,14 @@ def sweep(
             break
         if left.time_s is not None:
             left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
-    # Without any plan, what is still open speaks for the sweep.
+    # Without any plan, a result that is still open stands for the sweep.
     best = min(tried, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
-    told = _united(best, tried, whole=len(tried) == len(fitting))
-    return replace(told, options={**told.options, "batch-size": batch_size}), best.instance, [one.row for one in tried]
+    result = _united(best, tried, whole=len(tried) == len(fitting))
+    return (
+        replace(result, options={**result.options, "batch-size": batch_size}),
+        best.instance,
+        [one.row for one in tried],
+    )
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class _Tried:
 
 
 def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
-    """The best result with what all say about bound, status, seconds and signal; ``whole``: all combinations ran."""
+    """The best result with bound, status, seconds and signal of all; ``whole``: all combinations ran."""
     row, every = best.row, [one.result for one in tried]
     bounds = [one.bound(row.microbatch_size) for one in tried if one.result.status is not Status.INFEASIBLE]
     known = [bound for bound in bounds if bound is not None]
@@ -157,7 +161,7 @@ def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
         proved = whole and all(result.status is Status.INFEASIBLE for result in every)
         status = Status.INFEASIBLE if proved else Status.UNKNOWN
     stop = next((result.stop for result in every if result.stop is not Stop.PROVED), Stop.PROVED)
-    told = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
+    where = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
     return replace(
         best.result,
         status=status,
@@ -165,7 +169,7 @@ def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
         bound=bound,
         gap=gap,
         seconds=sum(result.seconds for result in every),
-        reason="; ".join(part for part in (best.result.reason, told if row.objective is not None else "") if part),
+        reason="; ".join(part for part in (best.result.reason, where if row.objective is not None else "") if part),
         options={**best.result.options, "grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size},
         stats={**best.result.stats, "sweep": [vars(one.row) for one in tried]},
         signal=next((result.signal for result in every if result.signal), None),

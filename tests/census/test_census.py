@@ -418,7 +418,7 @@ def test_a_damaged_chunk_is_done_again_with_a_warning(
     said: list[str] = []
     found = census(instance, out=str(tmp_path), end_to_end=False, notice=said.append)
     assert [line.startswith(f"warning: {chunk}: ") for line in said] == [True, False]
-    assert said[0].count("\n") == 0 and said[0].endswith("it is done again")
+    assert said[0].count("\n") == 0 and said[0].endswith("it is recomputed")
     assert found.chunks_found == found.chunks - 1 and totals(found) == totals(whole)
     assert json.loads(chunk.read_text())["survey"] == json.loads(before)["survey"]
 

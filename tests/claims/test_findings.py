@@ -148,10 +148,10 @@ def test_schedule_task_on_forty_graphs(
 @pytest.mark.parametrize(
     ("memory", "row", "graph"), [("15GB", 6.767, 6.942), ("1.5GB", 9.896, 7.994), ("1.25GB", None, 9.062)]
 )
-def test_the_bottleneck_tells_graphs_from_rows_where_memory_is_short(
+def test_the_bottleneck_distinguishes_graphs_from_chains_where_memory_is_short(
     memory: str, row: float | None, graph: float
 ) -> None:
-    """MMT on 8 devices: with memory to spare the row's bottleneck is the smaller one, at one micro-batch."""
+    """MMT on 8 devices: with memory to spare the chain's bottleneck is the smaller one, at one micro-batch."""
     found = reproduce("graphpipe-fig-6", devices="8", models="mmt", methods="pipedream,graphpipe", memory=memory)
     rows = {each["method"]: each for each in found.evidence.rows}
     ms = {name: each["tps_s"] and round(1e3 * each["tps_s"], 3) for name, each in rows.items()}

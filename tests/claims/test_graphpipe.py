@@ -101,12 +101,12 @@ def test_figure_9_adds_one_thing_at_a_time(found: dict[str, Sequence[Row]]) -> N
         assert row["speedup"] == 1 and whole["speedup"] == row["iteration_s"] / whole["iteration_s"]
 
 
-def test_short_memory_can_leave_the_row_without_a_plan() -> None:
+def test_short_memory_can_leave_the_chain_without_a_plan() -> None:
     found = reproduce("graphpipe-fig-9", devices="8", models="mmt", memory="1.25GB").evidence
     rows = {row["strategy"]: row for row in found.rows}
     assert rows["graphpipe"]["peak_memory_bytes"] <= 1.25e9 and rows["graphpipe"]["speedup"] is None
     assert all(rows[name]["iteration_s"] is None for name in ("sequential", "same-stages", "parallel"))
-    assert found.notes[-1].endswith("micro-batch size in a row no plan, graphpipe's 1")
+    assert found.notes[-1].endswith("the chain's micro-batch size no plan, graphpipe's 1")
 
 
 def test_appendix_a3_has_no_branches_to_gain_from(found: dict[str, Sequence[Row]]) -> None:

@@ -33,14 +33,14 @@ def run(name: str, inputs: str | None, note: Note) -> Evidence:
     rows = [_row(given.instance.name, strategy, given.runs.get(strategy.degrees)) for strategy in found]
     met = [row["predicted_met"] for row in rows if row["predicted_met"] is not None]
     words = [row["cuts"] for row in rows if row["cuts"] is not None]
-    told = [f"{words.count('match')} of the {len(words)} published predictions have our cuts"]
+    notes = [f"{words.count('match')} of the {len(words)} published predictions have our cuts"]
     tables = _tables(given.instance, {strategy.degrees: strategy for strategy in found}, given.runs)
     return Evidence(
         tuple(rows),
         "published" if given.published else _ANALYTIC,
         compared=len(met),
         matched=sum(met),
-        notes=(*(told if met else []), *sentences(given.instance, found, rows)),
+        notes=(*(notes if met else []), *sentences(given.instance, found, rows)),
         tables=tables if given.published else None,
     )
 

@@ -24,7 +24,7 @@ def sentences(instance: AmpInstance, found: Sequence[Strategy], rows: Sequence[M
     slow_instance = replace(instance, nodes=slow_nodes)
     slow = examine(slow_instance)
     above = sum(each.exact_s > each.predicted_s * _CLEARLY for each in found)
-    told = [
+    notes = [
         "predicted_s, exact_s and exact_joint_s are seconds of a whole step, all-reduce included; the columns with "
         "pipeline are Equation 4 alone. AMP's program cuts layers for Equation 4 and adds the all-reduce afterwards: "
         "predicted as released, exact with the best cuts for Equation 4, which the all-reduce makes slower than "
@@ -38,8 +38,8 @@ def sentences(instance: AmpInstance, found: Sequence[Strategy], rows: Sequence[M
     pairs = [(row["predicted_s"], row["measured_s"]) for row in rows if row["measured_s"] is not None]
     if len(pairs) > 2:
         correlation = spearman([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        told.append(f"Spearman correlation of predicted and measured: {correlation:.3f} over {len(pairs)} rows")
-    return told
+        notes.append(f"Spearman correlation of predicted and measured: {correlation:.3f} over {len(pairs)} rows")
+    return notes
 
 
 def _ratio(above: float, below: float) -> float:

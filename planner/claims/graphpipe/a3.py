@@ -65,19 +65,19 @@ def run(
 
 
 def _sentences(rows: Sequence[dict[str, Any]]) -> list[str]:
-    told = []
+    notes = []
     for method in ("piper-dp", "graphpipe", "graphpipe-plus"):
         own = [row for row in rows if row["method"] == method]
         found = spread((row["speedup"] for row in own), 3)
         if found != "-":
             paper = spread((row["paper_speedup"] for row in own), 3)
             printed = f" (printed: {paper})" if paper != "-" else ""
-            told.append(f"{method}: {found} times pipedream's throughput{printed}")
+            notes.append(f"{method}: {found} times pipedream's throughput{printed}")
     factors = [
         row["samples_per_s"] / row["paper_samples_per_s"]
         for row in rows
         if row["samples_per_s"] is not None and row["paper_samples_per_s"] is not None
     ]
     if factors:
-        told.append(f"predicted throughput is {spread(factors)} times the printed one")
-    return told
+        notes.append(f"predicted throughput is {spread(factors)} times the printed one")
+    return notes

@@ -84,31 +84,31 @@ def _at(rows: Sequence[Row], strategy: str, size: int) -> Row | None:
 
 
 def _sentences(rows: Sequence[Row], memory_bytes: float) -> list[str]:
-    told = []
+    notes = []
     pairs = {(name, size): _at(rows, name, size) for name in STRATEGIES for size in (2, 4)}
     known = {key: row for key, row in pairs.items() if row is not None}
     if len(known) == len(pairs):
         deep = ", ".join(f"{name} {known[name, 2]['depth']}" for name in STRATEGIES)
-        told.append(
+        notes.append(
             f"stages deep: {deep} (printed: 8 and 4); as-drawn is no plan: it breaks {known['as-drawn', 2]['breaks']}"
         )
         gains = ", ".join(f"{name} {100 * (known[name, 2]['speedup'] - 1):.1f} %" for name in ("as-drawn", "graph"))
-        told.append(f"gain at size 2: {gains} (printed: 10 %)")
+        notes.append(f"gain at size 2: {gains} (printed: 10 %)")
         more = 100 * (known["graph", 4]["iteration_s"] / known["graph", 2]["iteration_s"] - 1)
         whole = 100 * (known["graph", 4]["speedup"] - 1)
-        told.append(f"size 4 for the graph pipeline: iteration {more:+.1f} %, {whole:.1f} % in all (printed: 20 %)")
+        notes.append(f"size 4 for the graph pipeline: iteration {more:+.1f} %, {whole:.1f} % in all (printed: 20 %)")
         low, high = (known[name, 4]["peak_memory_bytes"] for name in ("graph", "sequential"))
-        told.append(
+        notes.append(
             f"with one layer to a stage, memory leaves size 4 to the graph pipeline and not to the sequential one only "
             f"between {low / 1e9:.3f} and {high / 1e9:.3f} GB a device"
         )
     fit = [row for row in rows if row["peak_memory_bytes"] <= memory_bytes and row["breaks"] is None]
     best = {name: min(own, key=lambda row: row["iteration_s"]) for name in _names(fit) if (own := _of(fit, name))}
-    told += [
+    notes += [
         f"{name}: quickest at size {row['microbatch']}, {row['stages']} stages, {row['samples_per_s']:.1f} samples/s"
         for name, row in best.items()
     ]
-    return told
+    return notes
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

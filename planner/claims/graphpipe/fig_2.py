@@ -37,9 +37,9 @@ def run(_inputs: str | None, note: Note) -> Evidence:
     row, graph = (next(each for each in rows if each["method"] == method) for method in PRINTED)
     compared = [row["depth"] == PRINTED["pipedream"], graph["depth"] == PRINTED["graphpipe"]]
     notes = (
-        "seconds; all plans have the same bottleneck and all fit, so Equations 1 and 2 tell none of them from another; "
+        "seconds; all plans have the same bottleneck and all fit, so Equations 1 and 2 do not distinguish them; "
         "speedup: of the simulated iteration, over pipedream",
-        f"in flight at the first stage: {row['first_in_flight']} in a row, {graph['first_in_flight']} in the graph "
+        f"in flight at the first stage: {row['first_in_flight']} in the chain, {graph['first_in_flight']} in the graph "
         "(printed: 4 and 2); peak memory is per device, one byte for a sample and operator, weights left out",
     )
     return Evidence(

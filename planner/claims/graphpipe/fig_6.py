@@ -1,4 +1,4 @@
-"""Figure 6: throughput on 4 to 32 devices. The figure prints no numbers; what the text says of it is examined."""
+"""Figure 6: throughput on 4 to 32 devices. The figure prints no numbers; what the text states about it is examined."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def run(
                 cell.append({"model": found.instance, **place, **columns(found), **effort(found)})
             base = fastest(cell, SEQUENTIAL)
             rows += [{**row, "speedup": ratio(row["samples_per_s"], base)} for row in cell]
-    told = (*_sentences(rows), *_bottlenecks(rows))
-    return Evidence(tuple(rows), INPUTS, notes=(COLUMNS, "speedup: over the faster sequential pipeline", *told))
+    notes = (*_sentences(rows), *_bottlenecks(rows))
+    return Evidence(tuple(rows), INPUTS, notes=(COLUMNS, "speedup: over the faster sequential pipeline", *notes))
 
 
 def fastest(cell: Sequence[Row], methods: Sequence[str]) -> float | None:
@@ -62,38 +62,38 @@ def fastest(cell: Sequence[Row], methods: Sequence[str]) -> float | None:
 
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
-    """What the text says of the figure, beside what is found."""
-    told = []
+    """What the text states about the figure, beside what is found."""
+    notes = []
     for method in ("graphpipe", "graphpipe-plus"):
         own = [row for row in rows if row["method"] == method and row["speedup"] is not None]
         if own:
             ahead = sum(row["speedup"] > 1 for row in own)
-            told.append(
+            notes.append(
                 f"{method} is ahead of the sequential pipelines in {ahead} of {len(own)} configurations, by factors of "
                 f"{spread(row['speedup'] for row in own)} (printed: in all but one, by up to 1.6)"
             )
     for model in dict.fromkeys(row["model"] for row in rows):
         found = [f"{row['speedup']:.2f}" for row in _of(rows, model, "graphpipe") if row["speedup"] is not None]
         if len(found) > 1:
-            told.append(f"{model}: graphpipe's factors by devices are {', '.join(found)} (printed: the gap widens)")
+            notes.append(f"{model}: graphpipe's factors by devices are {', '.join(found)} (printed: the gap widens)")
     for method in SEQUENTIAL:
         missing = [f"{row['model']} on {row['devices']}" for row in rows if _missing(row, method)]
         if missing:
             beside = " (printed: Piper none for DLRM and CANDLE-Uno)" if method == "piper-dp" else ""
-            told.append(f"{method} has no plan for {', '.join(missing)}{beside}")
+            notes.append(f"{method} has no plan for {', '.join(missing)}{beside}")
     merged = [row for row in rows if row["merged_into"] is not None and row["samples_per_s"] is not None]
     if merged:
         names = dict.fromkeys(row["model"] for row in merged)
-        told.append(f"piper-dp has plans for {', '.join(names)} only with operators in a row merged (merged_into)")
+        notes.append(f"piper-dp has plans for {', '.join(names)} only with chains of operators merged (merged_into)")
     alone = [row for row in rows if row["method"] == "data-parallel" and (row["speedup"] or 0) > 1]
     if alone:
         cells = ", ".join(f"{row['model']} on {row['devices']}" for row in alone)
-        told.append(f"data parallelism alone is ahead of the sequential pipelines for {cells}")
-    return told
+        notes.append(f"data parallelism alone is ahead of the sequential pipelines for {cells}")
+    return notes
 
 
 def _bottlenecks(rows: Sequence[Row]) -> Iterator[str]:
-    """What the least bottleneck (Equation 1) says of the methods, and the memory that this holds with."""
+    """What the least bottleneck (Equation 1) is for the methods, and the memory that this holds with."""
     by_cell = {(row["model"], row["devices"], row["method"]): row for row in rows if row["tps_s"] is not None}
     pairs = [
         (row["tps_s"], by_cell[model, devices, "graphpipe"]["tps_s"])
@@ -110,8 +110,8 @@ def _bottlenecks(rows: Sequence[Row]) -> Iterator[str]:
     )
     found = (f"{method} in {_whole(rows, method)}" for method in ("pipedream", "graphpipe"))
     yield (
-        f"the plan of the least bottleneck has b = B for {', '.join(found)}; this and the sentence before hold for the "
-        "memory of these devices: where it is short, Equation 2 decides (--memory 1.5GB --models mmt --devices 8)"
+        f"the plan of the least bottleneck has b = B for {', '.join(found)}; this and the previous sentence hold for "
+        "the memory of these devices: where it is short, Equation 2 decides (--memory 1.5GB --models mmt --devices 8)"
     )
 
 

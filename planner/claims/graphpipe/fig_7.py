@@ -61,26 +61,26 @@ def _compared(cell: list[Row]) -> list[Row]:
 
 def _left(rows: Sequence[Row]) -> list[str]:
     own = [row for row in rows if row["side"] == "left" and row["method"] == "graphpipe"]
-    told = []
+    notes = []
     for count in dict.fromkeys(row["devices"] for row in own):
         here = [row for row in own if row["devices"] == count]
         factors = ", ".join(f"{row['branches']}: {spread([row['speedup']])}" for row in here)
-        told.append(
+        notes.append(
             f"CANDLE-Uno on {count} devices: graphpipe over pipedream by branches {factors} (printed: up to 2 at 16)"
         )
-    return told
+    return notes
 
 
 def _right(rows: Sequence[Row]) -> list[str]:
-    told = []
+    notes = []
     for method in ("graphpipe", "graphpipe-plus"):
         own = [row for row in rows if row["side"] == "right" and row["method"] == method]
         factors = [row["speedup"] for row in own if row["speedup"] is not None]
         if factors:
             best = max(own, key=lambda row: row["samples_per_s"] or 0.0)
-            told.append(
+            notes.append(
                 f"MMT: {method} is {spread(factors)} times as fast as pipedream at the same micro-batch size, faster "
                 f"at {sum(factor > 1 for factor in factors)} of {len(factors)} sizes (printed: at all), fastest at "
                 f"{best['microbatch']}"
             )
-    return told
+    return notes

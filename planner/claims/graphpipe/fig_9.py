@@ -30,7 +30,7 @@ def run(
         for count in devices:
             rows += _strategies(model, declared(count, SHAPES[shapes][model], memory), time_limit, note)
     notes = (
-        "sequential: pipedream's quickest plan; same-stages: its stages without the order that the row adds; "
+        "sequential: pipedream's quickest plan; same-stages: its stages without the order that the chain adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",
         "tps_s is the bottleneck of the plan shown, speedup the ratio of simulated iterations to the sequential plan's",
         *_sentences(rows),
@@ -39,7 +39,7 @@ def run(
 
 
 def _strategies(model: str, given: Mapping[str, Any], time_limit: float, note: Note) -> list[Row]:
-    """Plans of least simulated iteration: the results' own plans, as the instance asks for that."""
+    """Plans of least simulated iteration: the results' own plans, as the instance declares that objective."""
     given = {**given, "objective": "iteration"}
     row = planned(model, "pipedream", time_limit, note, **given)
     graph, plus = (planned(model, method, time_limit, note, **given) for method in ("graphpipe", "graphpipe-plus"))
@@ -69,13 +69,13 @@ def _quickest(found: Any, microbatch: int | None = None) -> Mapping[str, Any]:
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
     printed = {"parallel": "1.12 to 1.40", "graphpipe": "1.25 to 1.61"}
-    told = []
+    notes = []
     for strategy in ("same-stages", "parallel", "graphpipe", "graphpipe-plus"):
         own = [row for row in rows if row["strategy"] == strategy]
         beside = f" (printed: {printed[strategy]})" if strategy in printed else ""
-        told.append(f"{strategy} over sequential: {spread(row['speedup'] for row in own)}{beside}")
+        notes.append(f"{strategy} over sequential: {spread(row['speedup'] for row in own)}{beside}")
     sizes = {(row["model"], row["devices"], row["strategy"]): row["microbatch"] for row in rows}
     for model, devices in dict.fromkeys((row["model"], row["devices"]) for row in rows):
         before, after = (sizes[model, devices, name] or "no plan" for name in ("sequential", "graphpipe"))
-        told.append(f"{model} on {devices}: micro-batch size in a row {before}, graphpipe's {after}")
-    return told
+        notes.append(f"{model} on {devices}: the chain's micro-batch size {before}, graphpipe's {after}")
+    return notes

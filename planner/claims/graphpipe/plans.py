@@ -1,6 +1,6 @@
 """What GraphPipe's tables and figures share: models, methods, and the columns of what a method finds.
 
-Two plans of every run matter. The one with the least bottleneck is what the paper's objective (Equation 1) asks for.
+Two plans of every run matter. The one with the least bottleneck is the optimum of the paper's objective (Equation 1).
 The one with the quickest simulated iteration of all micro-batch sizes is what its throughputs are (Appendix A.2:
 micro-batch sizes are swept to maximise throughput).
 """

@@ -1,4 +1,4 @@
-"""Plans that are made by hand from given stages, for comparison with what the methods find."""
+"""Hand-made plans from given stages, for comparison with what the methods find."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Edges = Iterable[tuple[int, int]]
 
 
 def without_row(instance: StageGraph, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table shows of a sequential plan (as JSON) if its stages wait for tensors only, not for the row.
+    """What a table shows of a sequential plan (as JSON) if its stages wait for tensors only, not for the stage before.
 
-    Stages that follow each other in a row never wait in a circle, and keep no more samples without it.
+    Stages of a chain never wait in a circle, and keep no more samples without that order.
     """
     found = plan_from_json(instance, dict(plan))
     edges = data_edges(instance, found.stages)

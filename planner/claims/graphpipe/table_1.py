@@ -80,10 +80,10 @@ def run(
 
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
-    told = []
+    notes = []
     for model in dict.fromkeys(row["model"] for row in rows):
         here = [row for row in rows if row["model"] == model and row["method"] == "pipedream"]
-        told.append(
+        notes.append(
             f"{model}: the sequential search looks at {spread(row['transitions_ratio'] for row in here)} times as many "
             f"transitions as graphpipe and takes {spread(row['cpu_ratio'] for row in here)} times as long "
             f"(printed: {spread((row['paper_ratio'] for row in here), 1)})"
@@ -91,5 +91,5 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     own = [row for row in rows if row["method"] == "graphpipe" and row["paper_s"] is not None]
     if own:
         faster = sum(row["cpu_s"] < row["paper_s"] for row in own)
-        told.append(f"graphpipe takes less than the printed seconds in {faster} of {len(own)} configurations")
-    return told
+        notes.append(f"graphpipe takes less than the printed seconds in {faster} of {len(own)} configurations")
+    return notes

@@ -73,13 +73,13 @@ def run(
 def _sentence(panel: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """In how many cells of a panel Algorithm 1's mapping of Parmesan's partition is ahead, and by how much at most."""
     own = [row for row in rows if row["panel"] == panel]
-    told = []
+    parts = []
     for name, what in (("consecutive", "consecutive mapping"), ("pipedream", "pipedream with consecutive mapping")):
         gains = [row["parmesan_samples_per_s"] / row[f"{name}_samples_per_s"] - 1 for row in own]
         ahead, behind = sum(gain > 1e-9 for gain in gains), sum(gain < -1e-9 for gain in gains)
         spread = f"by {100 * min(gains):.1f} to {100 * max(gains):.1f} %"
-        told.append(f"{what} in {ahead} (and fewer in {behind}; {spread})")
-    return f"panel {panel}: of {len(own)} cells Algorithm 1 gives more samples per second than {', than '.join(told)}"
+        parts.append(f"{what} in {ahead} (and fewer in {behind}; {spread})")
+    return f"panel {panel}: of {len(own)} cells Algorithm 1 gives more samples per second than {', than '.join(parts)}"
 
 
 def _row(setup: Setup, time_limit: float, objective: str, note: Note) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def run(inputs: str | None, note: Note, devices: int = 512) -> Evidence:
         for name, variant in found.variants.items()
     ]
     counts, plan, heuristic = found.counts, found.end_to_end, found.variants[found.variant]
-    assert plan is not None  # asked for by default
+    assert plan is not None  # ``end_to_end`` is the default
     return Evidence(
         tuple(rows),
         published,

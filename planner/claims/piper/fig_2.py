@@ -61,7 +61,7 @@ def _whole(instance: Any) -> Curve:
 
 
 def _shapes(microbatches: int, curves: dict[str, Curve], *, printed: bool) -> str:
-    """What the paper says of the curves, measured on them, and ``printed`` beside it."""
+    """What the paper states about the curves, measured on them, and ``printed`` beside it."""
     worse = sorted(
         equal / best - 1
         for equal, best in zip(curves["equi"], curves["exact"], strict=True)

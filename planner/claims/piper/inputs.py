@@ -11,7 +11,7 @@ from planner.errors import UsageError
 from planner.inputs.loading import load, published_file
 
 PUBLISHED = "published"
-#: What the rows of a claim say of themselves without the published profiles.
+#: The inputs of a claim's rows without the published profiles.
 ANALYTIC = "analytic instances of the catalog; the published profiles are not here, so no printed number is compared"
 
 #: The authors' bandwidth.

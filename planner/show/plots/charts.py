@@ -9,7 +9,7 @@ from typing import Any
 from planner.events import Event
 from planner.show.terminal import printable
 
-#: Fill of what is ordinary and of what decides, and the lines that tell methods apart without colour.
+#: Fill of ordinary bars and of the bottleneck, and line styles that distinguish methods without colour.
 PLAIN, DECISIVE = "0.78", "0.40"
 LINES = ("-", "--", "-.", ":")
 GREYS = ("0.0", "0.35", "0.6")

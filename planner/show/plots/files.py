@@ -28,7 +28,7 @@ def require(path: str) -> None:
 
 
 def figure(drawn: Sequence[Panel], title: str = "", titled: bool = True) -> Any:
-    """One figure with a panel beside the other, each under its title if they are ``titled``."""
+    """One figure with the panels side by side, each under its title if they are ``titled``."""
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(_WIDTH * max(1, len(drawn)), _HEIGHT), layout="constrained")
@@ -52,7 +52,7 @@ def _literal(axes: Any) -> None:
 
 
 def _drawn(made: Any, kind: str, **settings: Any) -> bytes:
-    """The figure as the content of a file, without a word on signs that the font lacks or names that are too long."""
+    """The figure as the content of a file; no warnings about signs that the font lacks or names that are too long."""
     content = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
