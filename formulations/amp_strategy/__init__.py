@@ -1,4 +1,4 @@
-"""Training strategies: degrees, micro-batch, placement and layer assignment of a model on a cluster of unlike nodes."""
+"""Training strategies: degrees, micro-batch, placement and layer assignment of a model on heterogeneous nodes."""
 
 from __future__ import annotations
 

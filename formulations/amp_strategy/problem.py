@@ -115,7 +115,7 @@ def layer_assignment(
     - A cut costs the mean over data-parallel ranks of the volume over the slowest link of a tensor-parallel rank.
     - A stage's all-reduce is a ring over its data-parallel ranks; the slowest link of the slowest ring decides.
 
-    ``closing_link_only`` is the released program's slip: only the link from the last rank to the first counts.
+    ``closing_link_only`` is the released program's error: only the link from the last rank to the first counts.
     """
     tp, dp, pp = degrees.tp_degree, degrees.dp_degree, degrees.pp_degree
     nodes = instance.nodes

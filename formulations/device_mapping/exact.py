@@ -1,8 +1,8 @@
 """Bounds, annealing and models together, until the best plan meets the best bound.
 
-With one thread they follow each other. With more, a second thread anneals and then asks for plans just below the best
-one, while the first one looks for targets that are refuted; a plan that meets a target ends its model.
-Source: this project.
+With one thread they follow each other. With more, a second thread anneals and then searches for plans just below the
+best one, while the first one looks for targets that are refuted; a plan that meets a target ends its model. Source:
+this project.
 """
 
 from __future__ import annotations

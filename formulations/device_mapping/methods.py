@@ -8,7 +8,7 @@ from formulations.family import Claim, Method, Setting, lazy
 from instances.parameters import parse_count, parse_search_timeout
 from solvers.outcome import Limits
 
-#: Up to so many devices a proof comes fast enough to be looked for unasked.
+#: Up to so many devices a proof is fast enough to be searched for by default.
 _PROVED_DEVICES = 32
 
 #: A larger MILP takes too long to build.
@@ -16,10 +16,10 @@ _MILP_ARCS = 30_000
 
 
 def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """Bounds, annealing and models together; annealing alone on large networks if no proof is asked for."""
+    """Bounds, annealing and models together; annealing alone on large networks unless a proof is required."""
     if exact or instance.num_devices <= _PROVED_DEVICES:
-        return "exact", "bounds, annealing and models together, until the best plan meets the best bound"
-    return "anneal", f"{instance.num_devices} devices: a good plan in seconds"
+        return "exact", f"{instance.num_devices} devices: bounds, annealing and models together"
+    return "anneal", f"{instance.num_devices} devices: annealing alone"
 
 
 def _index_rings(instance: Instance) -> str | None:

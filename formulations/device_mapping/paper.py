@@ -65,7 +65,7 @@ def solve(
         plan=state.plan,
         bound=state.proved,
         stop=watch.why(Stop.COMPLETED),
-        reason=state.told(),
+        reason=state.assumption(),
         stats={
             "searches": state.searches,
             "searches_timed_out": state.timed_out,
@@ -135,7 +135,7 @@ class _Interval:
         if self.proved > before:
             self._watch.bound(self.proved)
 
-    def told(self) -> str:
+    def assumption(self) -> str:
         """How much of the lower end of the interval is no proof."""
         if not self.timed_out:
             return ""

@@ -19,7 +19,7 @@ from formulations.device_mapping.arrays import Arrays, Floats
 from formulations.device_mapping.problem import Mapping, evaluate
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
-#: A plan this close to a bound, relatively, is not asked to be improved.
+#: A plan this close to a bound, relatively, is not improved further.
 CLOSE = OPTIMAL_GAP / 2
 #: Values that differ by less, relatively, are one.
 _SAME = 1e-10
@@ -36,8 +36,8 @@ _NARROW = 2e-4
 class Verdict(Enum):
     """What came of a target.
 
-    ``EXCLUDED``: refuted by a shared bound, ``OPEN``: time ran out, ``BEYOND``: the decider cannot tell, nor of higher
-    targets.
+    ``EXCLUDED``: refuted by a shared bound, ``OPEN``: time ran out, ``BEYOND``: the decider cannot decide it, nor
+    higher targets.
     """
 
     MET = "met"
@@ -98,7 +98,7 @@ class Gap:
 
     @property
     def closed(self) -> bool:
-        """Whether the plan is proved to be as good as asked for."""
+        """Whether the plan is proved within the requested gap."""
         return self.upper - self.lower <= max(CLOSE, self.gap if self.gap > OPTIMAL_GAP else 0.0) * self.upper
 
     def offer(self, plan: Mapping) -> float:
@@ -118,7 +118,7 @@ class Gap:
         self.watch.bound(bound, self.refuter or Prover.BOUNDS)
 
     def decide(self, decide: Decide, target: float, seconds: float) -> Verdict:
-        """Ask for a target, count the answer, and report a refuted one as a bound."""
+        """Decide a target, count the answer, and report a refuted one as a bound."""
         verdict = decide(target, seconds)
         self.counts[f"targets_{verdict.value}"] += 1
         if verdict is Verdict.REFUTED:
@@ -184,7 +184,7 @@ def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> No
 
 
 def improve(gap: Gap, decide: Decide, seconds: float) -> None:
-    """Ask for plans just below the best one until there is none, one takes too long, or it is beyond the decider."""
+    """Decide targets just below the best plan until one is refuted, takes too long, or is beyond the decider."""
     while not gap.closed and not gap.watch.stopped():
         asked = gap.upper
         target = gap.target(gap.lower, asked, 1.0)

@@ -1,4 +1,4 @@
-"""Layer assignment: a row of layers cut into pipeline stages; waiting, sending, filling and the all-reduce add up."""
+"""Layer assignment: a chain of layers cut into pipeline stages; waiting, sending, filling and the all-reduce add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact layer assignment: the threshold sweep of kernels.py, with limits, incumbents and bounds."""
+"""Exact layer assignment: the threshold sweep of `kernels.sweep`, with limits, incumbents and bounds."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
     if not exact and _joint(instance) is not None:
         return "uniform", f"too large for the exact sweep ({_joint(instance)})"
     if instance.ring_s_per_parameter:
-        return "exact-joint", "the all-reduce is part of the objective"
-    return "exact", f"{instance.num_layers} layers: the compiled sweep takes milliseconds"
+        return "exact-joint", "the compiled sweep over thresholds, as an all-reduce is declared"
+    return "exact", f"{instance.num_layers} layers: the compiled sweep over thresholds"
 
 
 def _stage_layers(instance: Instance) -> int:

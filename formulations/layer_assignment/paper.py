@@ -7,7 +7,7 @@
 | t_l                | ``layer_time_s[l]``; t_{1,i'}, t_{2,i'}: sums of stages     |
 | e_{i',j}           | ``cut_cost(i' - 1, j - 1)``                                 |
 | m                  | the slowest stage to the right                              |
-| dp[i][j][m]        | ``before`` and ``here`` in kernels_paper.py                 |
+| dp[i][j][m]        | ``before`` and ``here`` in `kernels.published`              |
 
 Source: AMP's supplement, section 6.4; the release's deviations: its specification (see README.md).
 """

@@ -18,7 +18,7 @@ _CPSAT_PLACES, _CPSAT_PAIRS, _MILP_PLACES, _MILP_PAIRS = 20_000, 20_000, 5_000, 
 def choose(instance: MeshInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
     """CP-SAT, unless its model is too large to build."""
     if exact or _cpsat_fits(instance) is None:
-        return "cpsat", f"{_places(instance)} places of tiles"
+        return "cpsat", f"{_places(instance)} places of tiles: CP-SAT's model is small enough"
     return "sa", f"{_places(instance)} places of tiles: the exact model is too large"
 
 

@@ -68,7 +68,7 @@ class Placements:
 
     @cached_property
     def kinds(self) -> list[int]:
-        """The kind of each tile: tiles of one shape over the same nodes are alike, whatever their rows."""
+        """The kind of each tile: tiles of one shape over the same nodes are identical in cost, whatever their rows."""
         numbers: dict[tuple[int, int], int] = {}
         return [numbers.setdefault((tile.column, tile.rows), len(numbers)) for tile in self.tiles]
 

@@ -1,6 +1,6 @@
 """Mesh tiling: the definition, naively and without any solver.
 
-Source: AMP's supplement, section 6.3 and footnote 4; the price of a tile is reconstructed.
+Source: AMP's supplement, section 6.3 and footnote 4; the cost of a tile is reconstructed.
 """
 
 from __future__ import annotations

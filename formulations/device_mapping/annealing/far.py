@@ -1,6 +1,6 @@
 """Annealing towards targets far below the best mapping, from it and from anywhere, as long as there is time.
 
-`anneal` asks for a little less each time, which follows a slope but stays in its valley. Here a target lies half-way
+`near` lowers the target a little each time, which stays in a local optimum's neighbourhood. Here a target lies half-way
 between the best bound and the best mapping, and every third try starts from a random mapping; a target that is missed
 still leaves a good mapping behind. Tries have fixed numbers of moves, so the mappings found repeat for a seed as long
 as the bounds do. Source: reconstructed.
@@ -30,7 +30,7 @@ _HOT, _COLD, _PARTS = 0.02, 0.0005, 10
 _FRESH = 3
 
 
-class _Deep(near._Search):
+class _FarSearch(near._Search):
     """A search with targets of its own."""
 
     def run_deep(self, tries: int | None) -> None:
@@ -72,4 +72,4 @@ def search(instance: DeviceMapping, seed: int, part: Watch, tries: int | None = 
         return
     start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
     with alarm(part):
-        _Deep(instance, tables(instance), start, seed, simple_bound(instance), part).run_deep(tries)
+        _FarSearch(instance, tables(instance), start, seed, simple_bound(instance), part).run_deep(tries)

@@ -1,4 +1,4 @@
-"""Whether devices can be dealt out to stages, R to each: Hall's condition, by augmenting paths over stages."""
+"""Whether devices can be assigned to stages, R to each: Hall's condition, by augmenting paths over stages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _move(given: Ints, through: dict[int, int], stage: int, device: int) -> None
 
 
 def least_dealt(costs: Floats, each: int) -> float:
-    """The least largest cost of a dealing (bottleneck assignment); ``costs`` has shape (S, D), infinite if forbidden.
+    """The least largest cost of an assignment (bottleneck); ``costs`` has shape (S, D), infinite if forbidden.
 
     Infinite if there is none.
     """

@@ -1,6 +1,6 @@
 """Algorithm 2: depth-first search for a mapping whose slowest node meets a target, compiled.
 
-Source: Parmesan, section 5.1; its appendix with the listing is not public, the text tells how it goes.
+Source: Parmesan, section 5.1; its appendix with the listing is not public, the text describes it.
 """
 
 # mypy: disallow_untyped_decorators=False

@@ -28,7 +28,7 @@ from ortools.sat.python import cp_model
 from formulations.device_mapping.arrays import Arrays, Floats, Mask, loosened
 from solvers import cpsat
 
-#: More forbidden combinations at one stage than this are not written down.
+#: More forbidden combinations at one stage than this are not modelled.
 MAX_COMBINATIONS = 4000
 #: So many are looked at, and so many literals are written in clauses that support each other.
 _MAX_CHOICES, _MAX_SUPPORTS = 50_000, 20_000_000

@@ -1,4 +1,4 @@
-"""Which devices a topology cannot tell apart: orbits of the symmetries of the bandwidth matrix.
+"""Interchangeable devices of a topology: orbits of the symmetries of the bandwidth matrix.
 
 A symmetry is a permutation of the devices that keeps every bandwidth. Each one found is checked in full, so an orbit
 is never too large; where the search gives up it may be too small, which costs time and nothing else.
