@@ -100,7 +100,7 @@ def build(
     deadline_s
         The iteration takes no longer.
     minimised
-        Whether the shortest iteration is asked for, or any.
+        Whether the iteration is minimised, or any schedule will do.
     resource
         How a stage's room is kept: ``cap`` (forward pass j + c waits for backward pass j) or ``cumulative`` (as much as
         that many micro-batches hold at once).

@@ -50,7 +50,7 @@ def _closure(instance: ScheduleInstance, stage: int, samples: int) -> int:
 
 
 def too_little_room(instance: ScheduleInstance) -> str:
-    """What is in the way where no schedule keeps the caps."""
+    """Why no schedule keeps the caps."""
     for stage, (room, least) in enumerate(zip(instance.rooms, needed(instance), strict=True)):
         if room < least:
             b = instance.stages[stage].microbatch
@@ -93,7 +93,7 @@ def lower_bound(instance: ScheduleInstance, graph: PassGraph) -> float:
 
 
 def offer(instance: ScheduleInstance, watch: Watch, trace: GraphTrace) -> SchedulePlan | None:
-    """Tell the watch of a schedule, unless it is stuck or late; returns it if it was told."""
+    """Report a schedule to the watch, unless it is stuck or late; returns it if it was reported."""
     if trace.stuck:
         return None
     plan = SchedulePlan(trace.passes)

@@ -1,7 +1,7 @@
 """The least memory: the fewest bytes at the stage that holds most, within the deadline if there is one.
 
 Bytes decide how many micro-batches each stage has room for. Without a deadline a schedule exists exactly if precedences
-and rooms form no cycle; with one, each size that bounds leave open is a question to a scheduler. More bytes never hurt,
+and rooms form no cycle; with one, each size that bounds leave open is decided by a scheduler. More bytes never hurt,
 so the sizes are bisected.
 """
 
@@ -33,7 +33,7 @@ class Decision:
     reason: str = ""
 
 
-#: Answers for the rooms of a graph, and tells the watch of a schedule.
+#: Answers for the rooms of a graph, and reports a schedule to the watch.
 Decide = Callable[[PassGraph], Decision]
 
 
@@ -100,7 +100,7 @@ def least_memory(
 
 
 def by_search(instance: ScheduleInstance, limits: Limits, watch: Watch, effort: int = EFFORT) -> Decide:
-    """Precedences and bounds say no, `search` says yes."""
+    """Precedences and bounds exclude sizes, `search` finds schedules."""
     return lambda graph: Decision(_searched(instance, graph, limits, watch, effort))
 
 

@@ -17,7 +17,7 @@ _CPSAT_PASSES, _MILP_PAIRS = 20_000, 5_000
 def choose(instance: ScheduleInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
     """Bounds, heuristics and CP-SAT, unless its model is too large to build."""
     if exact or _cpsat_fits(instance) is None:
-        return "exact", f"{instance.num_passes} passes"
+        return "exact", f"{instance.num_passes} passes: bounds, heuristics, then CP-SAT"
     return "best-of", f"{instance.num_passes} passes: the exact model is too large"
 
 

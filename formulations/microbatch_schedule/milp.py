@@ -75,7 +75,7 @@ def build(
     """The model of a graph, with iterations as short as that of the orders, and as the deadline.
 
     Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back. So the shortest
-    iteration is asked for wherever there is one; without, and not ``minimised``, any schedule will do.
+    iteration is minimised wherever there is one; without, and not ``minimised``, any schedule will do.
     """
     unit, known = natural_seconds(graph) / milp.NATURAL, _windows(graph)
     latest = math.fsum(graph.seconds) + len(graph.seconds) * max(lag for waits in graph.before for _, lag in waits)

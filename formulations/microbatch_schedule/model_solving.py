@@ -77,7 +77,7 @@ class Build(Protocol):
     def __call__(
         self, graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None, minimised: bool
     ) -> ScheduleModel:
-        """The model, to begin with a schedule; ``minimised``: the shortest iteration is asked for, or any."""
+        """The model, to begin with a schedule; ``minimised``: the shortest iteration is wanted, or any schedule."""
 
 
 def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:

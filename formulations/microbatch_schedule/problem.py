@@ -40,7 +40,7 @@ class SchedulePlan:
 def peak_in_flight(plan: SchedulePlan, stage: int) -> int:
     """Most micro-batches of a stage between the start of their forward and the end of their backward pass.
 
-    A stage runs one pass at a time, so the order of its passes tells.
+    A stage runs one pass at a time, so the order of its passes decides.
     """
     held = most = 0
     for task in plan.by_stage.get(stage, []):

@@ -1,6 +1,6 @@
 """Seconds as whole numbers: exact where all are multiples of one decimal fraction, else rounded down.
 
-Whole durations that are not too large are what the models like best. Durations rounded down keep every schedule
+Whole durations that are not too large are what the models solve fastest. Durations rounded down keep every schedule
 possible, so a bound stays a bound.
 """
 
@@ -54,7 +54,7 @@ def natural_seconds(graph: PassGraph) -> float:
 
 
 def order_only(graph: PassGraph) -> PassGraph:
-    """The same precedences, with passes of a second each and no lags: enough where only their order is asked for."""
+    """The same precedences, with passes of a second each and no lags: enough where only their order matters."""
     made = copy.copy(graph)
     made.seconds = [1.0] * len(graph.seconds)
     made.before = [[(number, 0.0) for number, _ in waits] for waits in graph.before]

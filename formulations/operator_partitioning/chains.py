@@ -1,7 +1,7 @@
 """The least slowest stage over the chains of a family of downsets: halving the threshold of kernels.labels.
 
-First every tensor that leaves a stage counts once, whatever stages it goes to: a relaxation, and the whole truth where
-tensors have one target. Only what that leaves open is searched with counts.
+First every tensor that leaves a stage counts once, whatever stages it goes to: a relaxation, and exact where tensors
+have one target. Only what that leaves open is searched with counts.
 
 Source: reconstructed.
 """
@@ -22,7 +22,7 @@ from formulations.size import demand
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Prover, Stop, Watch
 
-#: Thresholds are told apart to this relative precision.
+#: Thresholds are distinguished to this relative precision.
 PRECISION = 1e-10
 
 #: More labels than this are not kept (about 100 bytes each).
@@ -66,16 +66,16 @@ class Search:
         self._single = all(len(tensor.targets) == 1 for tensor in instance.tensors)
 
     def least(
-        self, lower: float, plan: OperatorPlan | None = None, cap_bytes: float = math.inf, tell: bool = True
+        self, lower: float, plan: OperatorPlan | None = None, cap_bytes: float = math.inf, report: bool = True
     ) -> Found:
         """The best plan whose stages hold at most ``cap_bytes`` of parameters.
 
         ``lower`` is a lower bound on it, ``plan`` a feasible start (none of it needs to be of the family). With
-        ``tell`` plans and bounds go to the watch.
+        ``report`` plans and bounds go to the watch.
         """
-        self._best, self._value, self._tell = None, math.inf, tell
+        self._best, self._value, self._reports = None, math.inf, report
         self._ahead[:] = 0.0
-        if tell:
+        if report:
             self._watch.bound(lower * (1 - ROUNDING), Prover.BOUNDS)
         if plan is not None:
             self._keep(plan)
@@ -105,7 +105,7 @@ class Search:
         if value < math.inf:
             self._keep(chained(self._instance, self._rows, before))
         found = min(value, ceiling) * (1 - PRECISION / 10)
-        if self._tell:
+        if self._reports:
             self._watch.bound(found * (1 - ROUNDING))
         low = max(low, found)
         return low, int(labels.NONE)
@@ -131,7 +131,7 @@ class Search:
                 high = min(middle, self._value)
             elif status == labels.NONE:
                 low = max(middle, min(high, float(self._report[3]) * (1 - PRECISION / 10)))
-                if self._tell:
+                if self._reports:
                     self._watch.bound(low * (1 - ROUNDING))
             else:
                 return low, status
@@ -161,7 +161,7 @@ class Search:
         value = evaluate(self._instance, plan)
         if value < self._value:
             self._best, self._value = plan, value
-            if self._tell:
+            if self._reports:
                 self._watch.plan(plan, value)
 
     def _ceiling(self) -> float:
@@ -190,13 +190,13 @@ class Search:
 
     _best: OperatorPlan | None
     _value: float
-    _tell: bool
+    _reports: bool
 
 
 def filled(
     instance: OperatorInstance, table: Graph, family: Rows, ceiling: float, watch: Watch
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
-    """``best``, ``before`` and the steps of `kernels_paper.fill_table`, for the tensors of ``table``."""
+    """``best``, ``before`` and the steps of `kernels.published.fill_table`, for the tensors of ``table``."""
     assert instance.num_stages is not None
     shape = (len(family.bits), instance.num_stages + 1)
     best, before = np.empty(shape), np.empty(shape, np.int64)

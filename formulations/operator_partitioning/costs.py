@@ -1,4 +1,4 @@
-"""Arrays of an instance that the methods share, families of downsets, and bounds that cost nothing."""
+"""Arrays of an instance that the methods share, families of downsets, and bounds that need no search."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def load_bound(instance: OperatorInstance) -> float:
 
 
 def connected(instance: OperatorInstance) -> bool:
-    """Whether the graph hangs together when directions are forgotten."""
+    """Whether the graph is connected, directions aside."""
     both = [*instance.edges, *((b, a) for a, b in instance.edges)]
     after, _ = adjacency(len(instance.operators), both)
     seen, waiting = {0}, [0]

@@ -26,7 +26,7 @@ def exact_supports(instance: OperatorInstance) -> str | None:
     """Whether all downsets can be enumerated."""
     if downset_count(instance) is None:
         words = too_many(len(instance.operators), MAX_DOWNSETS)
-        return f"{words}; parmesan gives a plan, cpsat a proof of small ones"
+        return f"{words}; parmesan does without them, as does cpsat on small graphs"
     return None
 
 
@@ -52,7 +52,7 @@ def model_size(instance: OperatorInstance) -> int:
 
 
 def model_effort(instance: OperatorInstance) -> float:
-    """Booleans of the assignment model, which solvers know how to make much of."""
+    """Booleans of the assignment model, as a measure of the solver's work."""
     return 1e5 * model_size(instance)
 
 
@@ -62,7 +62,7 @@ def flow_effort(instance: OperatorInstance) -> float:
 
 
 def choose(instance: OperatorInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """The proof where downsets are few, else Parmesan's flow."""
+    """The exact search where downsets are few, else Parmesan's flow."""
     reason = exact_supports(instance)
     if reason is None:
         count = downset_count(instance) or 0

@@ -105,7 +105,7 @@ def _least_step(
     lower, cap, least = load_bound(each), math.inf, math.inf
     start = _start(each, watch)
     while True:
-        found = search.least(lower, start if cap == math.inf else None, cap, tell=False)
+        found = search.least(lower, start if cap == math.inf else None, cap, report=False)
         stats["steps"], stats["tests"] = stats["steps"] + found.steps, stats["tests"] + found.tests
         if found.plan is None:
             ended = found.infeasible

@@ -1,6 +1,7 @@
 """What would make an infeasible instance feasible: other stages or devices where these are short, the least memory.
 
-Memory by searches of all chains of downsets (`search.Search`) without a limit on time. What is said is tried first.
+Memory by searches of all chains of downsets (`chains.Search`) without a limit on time. Every setting that is named has
+been tried.
 """
 
 from __future__ import annotations

@@ -186,8 +186,8 @@ def _shape(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:
     if instance.num_stages is None:
         allowed = shapes(instance)
         if set(replicas) != {replicas[0]} or (count, replicas[0]) not in allowed:
-            told = " ".join(map(str, allowed))
-            return [Violation("replicas", f"{count} stages with replicas {replicas}; expected (S, R) of {told}")]
+            pairs = " ".join(map(str, allowed))
+            return [Violation("replicas", f"{count} stages with replicas {replicas}; expected (S, R) of {pairs}")]
         return []
     found = []
     if count > instance.num_stages or (count < instance.num_stages and not instance.at_most):

@@ -70,7 +70,7 @@ def step_seconds_per_byte(instance: OperatorInstance, replicas: int) -> float:
 def answer_of(
     instance: OperatorInstance, watch: Watch, flow: Callable[[OperatorInstance], Flow]
 ) -> Answer[OperatorPlan]:
-    """The best feasible plan that ``flow`` makes of any (S, R), and a bound that costs nothing."""
+    """The best feasible plan that ``flow`` makes of any (S, R), and a bound that needs no search."""
     reason = shortage(instance)
     if reason is not None:
         return infeasible_by_counting(reason)
@@ -81,18 +81,18 @@ def answer_of(
         if watch.stopped():
             break
         found = flow(each)
-        told = None
+        objective = None
         if found.plan is not None:
             rules = violations(instance, found.plan)
             broken = broken or ", ".join(map(str, rules[:1]))
-            told = None if rules else evaluate(instance, found.plan)
-        if told is not None:
-            if best is None or told < best:
-                best, stats = told, dict(found.stats)
-            watch.plan(found.plan, told)
+            objective = None if rules else evaluate(instance, found.plan)
+        if objective is not None:
+            if best is None or objective < best:
+                best, stats = objective, dict(found.stats)
+            watch.plan(found.plan, objective)
         elif best is None:
             stats = dict(found.stats)
-        tried.append({"stages": shape[0], "replicas": shape[1], "objective": told})
+        tried.append({"stages": shape[0], "replicas": shape[1], "objective": objective})
     if instance.num_stages is None:
         stats["shapes"] = tried
     watch.bound(lower_bound(instance), Prover.BOUNDS)

@@ -32,10 +32,10 @@ def supports_joint(instance: PlacementInstance) -> str | None:
 
 
 def choose(instance: PlacementInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """The joint model where it is small or a proof is asked for; else both phases exactly, one after the other."""
+    """The joint model where it is small or a proof is required; else both phases exactly and improved in turns."""
     refused = supports_joint(instance)
     if exact or refused is None:
-        return "joint", "both phases at once, started from the best of one after the other"
+        return "joint", "both phases in one model, from the best plan of one after the other"
     return "turns", f"partition and mapping in turns ({refused})"
 
 

@@ -34,7 +34,7 @@ _BETTER = 1e-9
 
 @dataclass(frozen=True)
 class Found:
-    """A plan in two phases, its time, and what they said of themselves."""
+    """A plan in two phases, its time, and the statistics of both."""
 
     plan: PlacementPlan
     objective: float

@@ -1,7 +1,7 @@
 """Pipeline placement: the definition, naively and without any solver.
 
 A plan is a partition of the operators and a mapping of the stages it makes. Its rules are those of the two problems,
-its price that of the mapping: what its stages compute, send and reduce over the links they really have.
+its cost that of the mapping: what its stages compute, send and reduce over the links they really have.
 
 Source: Parmesan, Equations 2 to 7; that both phases are one problem is the future work of its conclusion.
 """

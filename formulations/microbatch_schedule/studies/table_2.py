@@ -67,7 +67,7 @@ class Comparison:
 
 
 def compare(ratio: Ratio, numbers: Sequence[int], note: Callable[[str], None]) -> Comparison:
-    """Go through all cases; ``note`` is told how far it is."""
+    """Go through all cases; ``note`` is called with the progress."""
     counts: Counter[tuple[int, str]] = Counter()
     smallest: dict[str, Case] = {}
     rule_wrong = 0

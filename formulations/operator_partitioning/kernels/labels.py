@@ -24,7 +24,7 @@ from formulations.tmpc_knapsack.kernels.decision import ZERO
 
 FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 
-#: Devices that nobody has.
+#: More devices than any instance has.
 _NEVER = np.int64(1 << 40)
 
 

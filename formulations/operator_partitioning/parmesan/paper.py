@@ -5,7 +5,7 @@
 | K          | ``clusters`` |
 | alpha      | ``alpha`` |
 | I          | `refinement.MOVES` |
-| T_{F,d,s}  | ``best`` of `kernels_paper.fill_table`, with d = R s |
+| T_{F,d,s}  | ``best`` of `kernels.published.fill_table`, with d = R s |
 
 Where the clustered graph has too many downsets for Equation 2, fusions go on until it has few enough, down to 2 S
 clusters; then one topological order has to do (``stats.linearised``).
@@ -86,7 +86,7 @@ def dynamic_program(instance: OperatorInstance, family: Clustered, watch: Watch)
     """
     assert instance.num_stages is not None
     if instance.num_devices is not None:
-        found = Search(instance, family.bits, watch).least(load_bound(instance), tell=False)
+        found = Search(instance, family.bits, watch).least(load_bound(instance), report=False)
         return found.plan, found.steps
     table = graph(instance, pair_tensors(instance, family.clusters))
     each = rows(instance, table, family.bits)
@@ -198,7 +198,7 @@ def solve_pipedream(instance: OperatorInstance, _limits: Limits, watch: Watch) -
     def flow(each: OperatorInstance) -> Flow:
         singles = [(operator,) for operator in range(len(each.operators))]
         bits = order_downsets(singles, each.edges, len(each.operators))
-        found = Search(each, bits, watch).least(load_bound(each), tell=False)
+        found = Search(each, bits, watch).least(load_bound(each), report=False)
         return Flow(found.plan, {"downsets": len(bits), "steps": found.steps})
 
     return _solve(instance, watch, flow)

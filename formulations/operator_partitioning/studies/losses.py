@@ -58,7 +58,7 @@ def losses(
 def _best(instance: OperatorInstance, bits: Any, start: OperatorPlan | None, watch: Watch) -> Found | None:
     if bits is None or watch.stopped():
         return None
-    return Search(instance, bits, watch).least(load_bound(instance), start, tell=False)
+    return Search(instance, bits, watch).least(load_bound(instance), start, report=False)
 
 
 def _proved(found: Found | None) -> float | None:
