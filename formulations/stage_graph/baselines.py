@@ -1,7 +1,7 @@
 """Piper restricted to data parallelism: a sequential pipeline whose stages are differences of downsets.
 
-The program is exponential in the branches of a model. Operators in a row are merged until it fits (``merged`` in the
-result's stats); where even whole rows do not help there is no plan, as in the paper's evaluation.
+The program is exponential in the branches of a model. Operators of a chain are merged until it fits (``merged`` in the
+result's stats); where even whole chains do not help there is no plan, as in the paper's evaluation.
 
 Source: GraphPipe, section 7.2; Piper, section 4 without tensor parallelism and recomputation.
 """
@@ -33,14 +33,14 @@ def solve(
     any_degree
         Data-parallel degrees need not be powers of two.
     merge
-        Operators of a row that stay together; 0: as few as fit.
+        Operators of a chain that stay together; 0: as few as fit.
     """
     costs = Costs(instance)
     search, reason = None, ""
     for size in [merge] if merge else range(1, instance.num_operators + 1):
-        groups = rows(costs, size)
-        if size > 1 and len(groups) == len(rows(costs, size - 1)) and not merge:
-            continue  # the rows are no longer than that
+        groups = chained(costs, size)
+        if size > 1 and len(groups) == len(chained(costs, size - 1)) and not merge:
+            continue  # the chains are no longer than that
         try:
             search = Chains(costs, watch, groups, degrees_of(instance, any_degree))
             break
@@ -56,8 +56,8 @@ def solve(
     return concluded(instance, watch, plans, {**search.stats(), **merged})
 
 
-def rows(costs: Costs, size: int) -> list[int]:
-    """Groups of up to ``size`` operators in a row: each the only successor of the one before, its only predecessor."""
+def chained(costs: Costs, size: int) -> list[int]:
+    """Chains of up to ``size`` operators: each the only successor of the one before, its only predecessor."""
     found: list[int] = []
     place: dict[int, int] = {}
     for node in range(costs.instance.num_operators):

@@ -1,4 +1,4 @@
-"""What stages cost, shared by the methods: operator sets are bitsets (bit v is operator v), devices are alike.
+"""What stages cost, shared by the methods: operator sets are bitsets (bit v is operator v), devices are identical.
 
 The formulas are those of ``problem.py``; a sum over a set is computed once and kept.
 """
@@ -66,7 +66,7 @@ class Costs:
 
     def __init__(self, instance: StageGraph) -> None:
         if instance.device_graph is not None:
-            raise ValueError("devices are declared one by one; expected devices that are all alike")
+            raise ValueError("devices are declared one by one; expected identical devices")
         self.instance = instance
         count = instance.num_operators
         self.everything = (1 << count) - 1

@@ -1,7 +1,7 @@
 """Stage graphs by CP-SAT: a model (`models.partition`) for each micro-batch size, from large to small.
 
 Every model looks for plans of one size below the best plan so far. Between them one question without an objective,
-whether any smaller size is worth a look (`Case` with several sizes), mostly ends the search. The proof is the models'
+whether any smaller size may be better (`Case` with several sizes), mostly ends the search. The proof is the models'
 alone: other methods' plans may be hints and have to be beaten, bounds of others are no part of it.
 """
 

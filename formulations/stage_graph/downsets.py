@@ -1,6 +1,6 @@
 """``downsets``: the plan of the wide recursion, and a proof that no micro-batch size and no partition does better.
 
-Models without rows of operators side by side have all their upsets looked at, as ``levels`` does.
+Models that are not chains side by side have all their upsets searched, as ``levels`` does.
 """
 
 from __future__ import annotations

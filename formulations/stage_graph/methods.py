@@ -16,30 +16,31 @@ _OPERATORS = 4_000
 #: A larger CP-SAT model takes more than ten seconds to build.
 _CPSAT_TERMS = 2e6
 
-#: Up to so many operators all partitions are searched without asking how wide the model is.
+#: Up to so many operators all partitions are searched without counting upsets.
 _SMALL = 14
 
-#: Up to so many operators it pays to try and lay out all upsets.
+#: Up to so many operators it pays to try to list all upsets.
 _NARROW = 60
 
 
 def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]:
-    """All partitions where the model is small, upsets where equal branches are rows, else these and CP-SAT."""
+    """All partitions where the model is small, upsets where branches are chains, else these and CP-SAT."""
     operators = f"{instance.num_operators} operators"
     provable = _one_size(instance) is None
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
-    if provable and instance.num_operators > _SMALL and _alike(instance) is None and suits(instance) is None:
-        return "exact" if exact else "downsets", "branches in rows: a plan, and a proof over upsets"
+    if provable and instance.num_operators > _SMALL and _identical(instance) is None and suits(instance) is None:
+        return "exact" if exact else "downsets", "branches are chains: a recursion for plans, then bounds over upsets"
+    if exact and provable and instance.num_operators <= _NARROW and fits_levels(instance, Watch(limits)):
+        return "levels", f"{operators}: all partitions, level by level"
     if exact:
-        narrow = provable and instance.num_operators <= _NARROW and fits_levels(instance, Watch(limits))
-        return "levels" if narrow else "exact", f"{operators}, {'narrow' if narrow else 'wide'}"
+        return "exact", f"{operators}: compiled searches, then CP-SAT on what they leave open"
     if provable and instance.num_operators <= _SMALL and fits_levels(instance, Watch(limits)):
         return "levels", f"{operators}: all partitions, level by level"
-    return "graphpipe-plus", operators
+    return "graphpipe-plus", f"{operators}: all partitions where they are few, else a series-parallel recursion"
 
 
-def _alike(instance: StageGraph) -> str | None:
+def _identical(instance: StageGraph) -> str | None:
     if instance.num_operators > _OPERATORS:
         return f"{instance.num_operators} operators; expected at most {_OPERATORS}"
     return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
@@ -61,7 +62,7 @@ def _fits_cpsat(instance: StageGraph) -> str | None:
 
 
 def _fits_exact(instance: StageGraph) -> str | None:
-    return _one_size(instance) or (_alike(instance) if instance.device_graph is None else _fits_cpsat(instance))
+    return _one_size(instance) or (_identical(instance) if instance.device_graph is None else _fits_cpsat(instance))
 
 
 def _cpsat_terms(instance: StageGraph) -> int:
@@ -73,7 +74,7 @@ def _cpsat_terms(instance: StageGraph) -> int:
 
 
 def _uniform(instance: StageGraph) -> str | None:
-    return _one_size(instance) or _alike(instance)
+    return _one_size(instance) or _identical(instance)
 
 
 def _effort(power: float) -> Callable[[StageGraph], float]:
@@ -92,7 +93,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="GraphPipe, Algorithm 1 in its default configuration",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_graphpipe"),
-        supports=_alike,
+        supports=_identical,
         effort=_effort(2),
         options=(
             _ANY_DEGREE,
@@ -117,7 +118,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="all partitions of small models, else the recursion with stages that reach into branches",
         solve=lazy("formulations.stage_graph.wide:solve"),
-        supports=_alike,
+        supports=_identical,
         effort=_effort(2),
     ),
     Method(
@@ -125,7 +126,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_pipedream"),
-        supports=_alike,
+        supports=_identical,
         effort=_effort(2),
         options=(_ANY_DEGREE,),
     ),
@@ -134,7 +135,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
         solve=lazy("formulations.stage_graph.baselines:solve"),
-        supports=_alike,
+        supports=_identical,
         effort=_effort(4),
         options=(
             _ANY_DEGREE,
@@ -152,7 +153,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="a single stage",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_data_parallel"),
-        supports=_alike,
+        supports=_identical,
     ),
     Method(
         name="levels",
@@ -165,7 +166,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="downsets",
         claim=Claim.HEURISTIC,
-        source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no rows",
+        source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no chains",
         solve=lazy("formulations.stage_graph.downsets:solve_downsets"),
         supports=_uniform,
         effort=_effort(4),

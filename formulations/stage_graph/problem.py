@@ -290,7 +290,7 @@ def _device_rules(instance: StageGraph, index: int, stage: Stage) -> list[Violat
     if stage.devices < 1:
         return [Violation("devices", f"stage {index} has {stage.devices} devices; expected at least 1")]
     if instance.device_graph is None:
-        return [Violation("devices", f"stage {index} names devices, which are all alike")] if stage.device_ids else []
+        return [Violation("devices", f"stage {index} names devices, which are identical")] if stage.device_ids else []
     if len(stage.device_ids) != stage.devices or not all(0 <= d < instance.num_devices for d in stage.device_ids):
         return [Violation("devices", f"stage {index} must name {stage.devices} of {instance.num_devices} devices")]
     return []

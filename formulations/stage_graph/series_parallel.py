@@ -54,7 +54,7 @@ class Parallel:
 
 
 Component = Leaf | Parallel
-#: Components in a row, each entirely before the next.
+#: A chain of components, each entirely before the next.
 Segment = tuple[Component, ...]
 
 
@@ -120,12 +120,12 @@ def decompose(costs: Costs) -> Decomposition:
 
 
 def chain(costs: Costs) -> Segment:
-    """All operators in a row, by index: what a planner of sequential pipelines sees."""
+    """All operators as a chain, by index: what a planner of sequential pipelines sees."""
     return tuple(Leaf(node, node) for node in range(costs.instance.num_operators))
 
 
 def _decompose(work: _Work, nodes: int, labels: dict[int, int]) -> Segment:
-    """``labels`` say which operators are alike, as seen from outside."""
+    """``labels``: equal for operators that are identical as seen from outside."""
     if nodes & (nodes - 1) == 0:
         node = nodes.bit_length() - 1
         return (Leaf(node, labels[node]),)
@@ -173,7 +173,7 @@ def _relabelled(costs: Costs, pieces: list[int], labels: dict[int, int]) -> list
 
 
 def _signature(costs: Costs, members: list[int]) -> Hashable:
-    """Operators and their edges; what is inside is told by its place, what is outside by its index."""
+    """Operators and their edges; what is inside is named by its place, what is outside by its index."""
     place = {node: ("inside", rank) for rank, node in enumerate(members)}
     instance = costs.instance
     rows = []

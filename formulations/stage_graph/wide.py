@@ -182,7 +182,7 @@ def solve_wide(instance: StageGraph, watch: Watch) -> Answer[StagePlan]:
     order = decompose(costs)
     try:
         searches = [Fewest(costs, order.segment, Reach.STRADDLE, watch)]
-        if order.cuts:  # what the conversion lost, a row of operators may have
+        if order.cuts:  # a chain of operators may have the plans that the conversion excludes
             searches.append(Fewest(costs, chain(costs), Reach.NONE, watch))
         with alarm(watch):
             plans = [plan for search in searches for plan in _searched(instance, search, watch)]

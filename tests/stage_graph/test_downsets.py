@@ -19,7 +19,7 @@ from solvers.outcome import Limits, Stop, Watch
 
 
 def branching(seed: int, most: int = 9) -> StageGraph:
-    """Random classes of equal rows, side by side, and a random row behind them."""
+    """Random classes of equal chains, side by side, and a random chain behind them."""
     rng = random.Random(f"branches {seed}")
     operators: list[Operator] = []
     edges: list[OperatorEdge] = []

@@ -299,7 +299,7 @@ def test_rows_are_merged_where_downsets_are_too_many() -> None:
     instance = mmt(devices=4)
     answer = run(baselines.solve, instance)
     assert answer.stats["merged_into"] < answer.stats["merged_operators"] == 97
-    groups = baselines.rows(Costs(instance), 3)
+    groups = baselines.chained(Costs(instance), 3)
     assert len(groups) == 33 and sorted(v for group in groups for v in bits(group)) == list(range(97))
 
 

@@ -173,7 +173,7 @@ def test_device_graph() -> None:
     assert all(
         method.supports(instance) for method in FAMILY.methods if method.name in ("graphpipe", "pipedream", "levels")
     )
-    with pytest.raises(ValueError, match="all alike"):
+    with pytest.raises(ValueError, match="identical devices"):
         Costs(instance)
 
 

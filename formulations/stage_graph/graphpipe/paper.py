@@ -1,7 +1,7 @@
 """GraphPipe's planner and the baselines of its evaluation, as methods.
 
 Every micro-batch size is searched on its own, from large to small. That is Algorithm 1 with the loop over
-configurations outside the binary search; it ends with the same target and also tells what every size would give, as the
+configurations outside the binary search; it ends with the same target and also finds what every size would give, as the
 bottleneck alone (Equation 1) says nothing of filling and draining the pipeline. A row for each size is in
 ``stats.sweep``.
 
@@ -76,7 +76,7 @@ def solve_pipedream(
     *,
     any_degree: bool = False,
 ) -> Answer[StagePlan]:
-    """PipeDream: all operators in a row, a sequential pipeline with 1F1B.
+    """PipeDream: a chain of all operators, a sequential pipeline with 1F1B.
 
     Source
     ------
@@ -162,7 +162,7 @@ def published_sizes(instance: StageGraph) -> list[int]:
 def concluded(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats: dict[str, Any]) -> Answer[StagePlan]:
     """The plan with the least objective, and a row of ``stats.sweep`` for each plan found.
 
-    Among plans that the binary search cannot tell apart the one with the least peak memory is taken (PickBetter).
+    Among plans that the binary search does not distinguish the one with the least peak memory is taken (PickBetter).
     """
     if not plans:
         short = shortage(instance)

@@ -1,7 +1,7 @@
 """The dynamic program's states and transitions, laid out once for all targets, micro-batch sizes and device counts.
 
-A state is what is left to plan, with stages taken off from the end: a segment (components in a row), or branches side
-by side. How a state can go on does not depend on costs; which transitions are affordable does (``kernels.py``).
+A state is what is left to plan, with stages taken off from the end: a segment (a chain of components), or branches side
+by side. How a state can go on does not depend on costs; which transitions are affordable does (`kernels.program`).
 
 Kinds of transitions, for a state behind which j micro-batches are in flight:
 
@@ -13,7 +13,7 @@ Kinds of transitions, for a state behind which j micro-batches are in flight:
   before them; then the rest.
 
 With ``Reach.STRADDLE`` branches also go on by ``STAGE``: whole branches and the end of another are the last stage, and
-the branches that remain, one of them cut short, all have it behind them. So a plan may walk along a row of all
+the branches that remain, one of them cut short, all have it behind them. So a plan may walk along a chain of all
 operators, as a sequential pipeline does, and leave it where branches are better planned apart.
 
 Source: GraphPipe, Algorithm 1, lines 23 to 48; the last stages that reach into branches are choices of this project.
@@ -221,10 +221,10 @@ def _same(branches: list[Segment]) -> Iterator[tuple[list[Segment], list[Segment
     """No whole branch, or some of one kind, and the others."""
     yield [], branches
     for example in _distinct(branches):
-        alike = [branch for branch in branches if key_of(branch) == key_of(example)]
+        equal = [branch for branch in branches if key_of(branch) == key_of(example)]
         others = [branch for branch in branches if key_of(branch) != key_of(example)]
-        for taken in range(1, len(alike) + 1):
-            yield alike[:taken], others + alike[taken:]
+        for taken in range(1, len(equal) + 1):
+            yield equal[:taken], others + equal[taken:]
 
 
 #: More groups of branches than this are not tried; then only branches that stand next to each other are grouped.
@@ -236,17 +236,17 @@ def _choices(branches: tuple[Segment, ...]) -> Iterator[tuple[list[Segment], lis
     groups: dict[Hashable, list[Segment]] = {}
     for branch in branches:
         groups.setdefault(key_of(branch), []).append(branch)
-    alike = list(groups.values())
+    classes = list(groups.values())
     count = 1
-    for group in alike:
+    for group in classes:
         count *= len(group) + 1
     if count > _MAX_CHOICES:
         for taken in range(len(branches) + 1):
             yield list(branches[:taken]), list(branches[taken:])
         return
-    for counts in itertools.product(*(range(len(group) + 1) for group in alike)):
-        whole = [branch for taken, group in zip(counts, alike, strict=True) for branch in group[:taken]]
-        rest = [branch for taken, group in zip(counts, alike, strict=True) for branch in group[taken:]]
+    for counts in itertools.product(*(range(len(group) + 1) for group in classes)):
+        whole = [branch for taken, group in zip(counts, classes, strict=True) for branch in group[:taken]]
+        rest = [branch for taken, group in zip(counts, classes, strict=True) for branch in group[taken:]]
         yield whole, rest
 
 

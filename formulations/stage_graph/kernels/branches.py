@@ -1,4 +1,4 @@
-"""Compiled loop of the dynamic program over upsets of a model with branches in rows (``downsets.py``)."""
+"""Compiled loop of the dynamic program over upsets of a model whose branches are chains (``downsets.py``)."""
 
 # mypy: disallow_untyped_decorators=False
 
@@ -114,7 +114,7 @@ def fewest_devices(
 ) -> int:
     """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
 
-    Upset ``q < tails`` has the last q operators of the row behind the branches; upset ``tails + s`` all of these, and
+    Upset ``q < tails`` has the last q operators of the chain behind the branches; upset ``tails + s`` all of these, and
     of branch c its last ``states[s, c]`` operators. ``busy[s, r - 1]``: seconds per sample of passes on r devices.
     ``rates[r - 1]``: seconds per sample for each byte and each edge that crosses, each byte of weights, and fixed.
     ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the last operator,

@@ -1,8 +1,8 @@
 """Lower bounds on the bottleneck over all micro-batch sizes, and the search for the optimum above them.
 
 ``simple_bound`` is the larger of the work of all devices and the slowest operator, and takes no time. ``prove`` narrows
-the gap between a plan and the bound by asking which targets are possible; whoever answers may relax what it likes
-(`Asks`), so the search ends with a proof, or with the smallest target that the relaxation does not exclude.
+the gap between a plan and the bound by deciding which targets are possible, perhaps for a relaxation (`Asks`), so the
+search ends with a proof, or with the smallest target that the relaxation does not exclude.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def prove(
 ) -> Proof:
     """Raise the bound and improve the plan until they meet, the relaxation has no more to say, or the watch stops.
 
-    ``by``: whose proof the watch is told that it is.
+    ``by``: whose proof is reported to the watch.
     """
     proof = replace(known)
     if proof.plan is None and not _look(costs, asks, proof, _ANY_S):

@@ -1,14 +1,14 @@
-"""Least bottleneck of models whose branches are rows, by dynamic programming over upsets: a bound, mostly a proof.
+"""Least bottleneck of models whose branches are chains, by dynamic programming over upsets: a bound, mostly a proof.
 
 Stages in a reverse topological order are a chain of upsets, each difference one stage. Where equal branches stand side
 by side an upset is how many operators of each are taken, sorted; and where two upsets hold equally many of some branch,
-that branch may as well stand still, so a stage's cost depends on both upsets alone. What the program relaxes is how
-many micro-batches are in flight: a stage with the last operator keeps one, others at least two. With the whole
+that branch may as well be left unchanged, so a stage's cost depends on both upsets alone. What the program relaxes is
+how many micro-batches are in flight: a stage with the last operator keeps one, others at least two. With the whole
 mini-batch as the micro-batch, or half of it, that is all there is to keep, and the program is exact.
 
 With a divisor of a micro-batch size no stage is faster; it may only need less memory.
 
-Source: made for this project, after Piper's downsets; the symmetry is noted in the project's specification.
+Source: made for this project, after Piper's downsets; the symmetry is this project's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Array = Any
 
 
 class UnsuitableError(Exception):
-    """The model is not made of rows side by side and a row behind them, or has too many upsets."""
+    """The model is not made of chains side by side and a chain behind them, or has too many upsets."""
 
 
 def largest(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ def largest(sizes: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows of operators: ``tail`` behind ``branches``, the latter in classes of equal ones."""
+    """Chains of operators: ``tail`` behind ``branches``, the latter in classes of equal ones."""
 
     tail: tuple[int, ...]
     classes: tuple[tuple[tuple[int, ...], ...], ...]
@@ -73,30 +73,30 @@ class Shape:
 
 
 def shape_of(costs: Costs) -> Shape:
-    """The model's rows; `UnsuitableError` if it has another structure."""
+    """The model's chains; `UnsuitableError` if it has another structure."""
     order = decompose(costs)
     first = order.segment[0]
     if order.cuts or not all(isinstance(each, Leaf) for each in order.segment[1:]):
-        raise UnsuitableError("the model is not a set of branches and a row behind them")
+        raise UnsuitableError("the model is not a set of branches and a chain behind them")
     tail = tuple(each.node for each in order.segment[1:] if isinstance(each, Leaf))
     if isinstance(first, Leaf):
         branches, tail = [(first.node, *tail)], ()
     else:
-        branches = [_row(branch) for branch in first.branches]
+        branches = [_chain(branch) for branch in first.branches]
     groups: dict[Any, list[tuple[int, ...]]] = {}
     for branch in branches:
         groups.setdefault(_signature(costs, branch, tail), []).append(branch)
     return Shape(tail, tuple(tuple(group) for group in groups.values()))
 
 
-def _row(branch: Sequence[Leaf | Parallel]) -> tuple[int, ...]:
+def _chain(branch: Sequence[Leaf | Parallel]) -> tuple[int, ...]:
     if not all(isinstance(each, Leaf) for each in branch):
-        raise UnsuitableError("a branch is not a row of operators")
+        raise UnsuitableError("a branch is not a chain of operators")
     return tuple(each.node for each in branch if isinstance(each, Leaf))
 
 
 def _signature(costs: Costs, branch: tuple[int, ...], tail: tuple[int, ...]) -> Any:
-    """Equal for branches that may be exchanged; tensors go along the row and to the first operator behind it only."""
+    """Equal for branches that may be exchanged; tensors go along the chain and to the first operator behind it only."""
     found = []
     for node, after in itertools.zip_longest(branch, branch[1:]):
         operator = costs.instance.operators[node]
@@ -160,7 +160,7 @@ class Downsets:
         self._weights = self._over_states(lambda node: operators[node].weight_bytes)
         self._kept = self._over_states(lambda node: operators[node].activation_bytes)
         joined = [self._sizes[:, 0].sum(), self._counts[:, 0].sum()] if shape.tail else [0.0, 0.0]
-        # What is left of the row behind the branches, before anything of it is taken, after its last operator is, ...
+        # What is left of the chain behind the branches, before anything of it is taken, after its last operator is, ...
         self._tails = [sum(1 << v for v in shape.tail[: len(shape.tail) - q]) for q in range(len(shape.tail))]
         self._tail_sums = np.array(
             [
@@ -258,7 +258,7 @@ class Downsets:
         return None if found < 0 else found
 
     def _fitting(self, within: Array, flights: Array) -> Array:
-        """Times of parts of the row behind the branches, on the degrees where they fit into memory."""
+        """Times of parts of the chain behind the branches, on the degrees where they fit into memory."""
         found, instance = within.copy(), self.costs.instance
         for q, to in itertools.combinations(range(len(self._tails)), 2):
             sums = self.costs.sums(self._tails[q] & ~self._tails[to])
