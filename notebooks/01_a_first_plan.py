@@ -15,7 +15,7 @@
 # # 1. A first plan
 #
 # A 32-layer BERT does not fit on one device of 8 GiB. Which layers go together, on how many devices, and which layers
-# recompute their activations? This story asks for the best plan, looks at it, and at what stands behind the word
+# recompute their activations? This notebook computes the best plan, and examines it and what stands behind the word
 # "optimal".
 #
 # Everything is computed here, in seconds, from models that the package contains. `PLANNER_FULL=1` takes the sizes of
@@ -69,10 +69,10 @@ for panel, at in zip(plots.panels(instance, plan), axes, strict=True):
 # flight, and so more activations: the memory falls along the pipeline until another mix of configurations is
 # affordable.
 #
-# ## What the proof says
+# ## What the proof states
 #
-# The plan was not believed. `violations` and `evaluate` are the definition of the problem, a page of Python without a
-# solver, and they are asked again here.
+# The plan was not taken on trust. `violations` and `evaluate` are the definition of the problem, a page of Python
+# without a solver, and they are applied again here.
 
 # %%
 assert family.violations(instance, plan) == ()

@@ -41,10 +41,12 @@ rows, events = [], {}
 for layers in SIZES:
     instance = planner.load("bert32", first=layers, devices=max(4, layers // 2), memory="8GiB", microbatches=64)
     for method in METHODS:
-        heard = []
-        result = planner.solve(instance, method=method, limits=planner.Limits(time_s=TIME_S), listen=heard.append)
+        improvements = []
+        result = planner.solve(
+            instance, method=method, limits=planner.Limits(time_s=TIME_S), listen=improvements.append
+        )
         rows.append((layers, result))
-        events[layers, method] = heard
+        events[layers, method] = improvements
         counts = {
             name: value for name, value in result.stats.items() if name in ("variables", "constraints", "downsets")
         }
@@ -80,8 +82,8 @@ plots.gap_over_time(at, [event for method in METHODS for event in events[SIZES[-
 # %% [markdown]
 # ## The published program
 #
-# Piper's own dynamic program has the same recursion with a heuristic knapsack inside. It is not exact, and cannot tell
-# by how much; here its loss is known because the optimum is. Where its knapsack errs is story 3.
+# Piper's own dynamic program has the same recursion with a heuristic knapsack inside. It is not exact, and cannot
+# measure its loss; here the loss is known because the optimum is. Where its knapsack errs is the subject of notebook 3.
 
 # %%
 for memory in ("6GiB", "8GiB", "12GiB"):

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # 4. Stages on devices
 #
-# A pipeline of S stages with R replicas each is put on S x R devices whose links are unlike. Consecutive numbers are
-# the usual answer; Parmesan searches. How far are both from the optimum, and how would one know?
+# A pipeline of S stages with R replicas each is mapped to S x R devices with heterogeneous links. Consecutive numbers
+# are the usual answer; Parmesan searches. How far are both from the optimum, and how would one know?
 
 # %%
 import os

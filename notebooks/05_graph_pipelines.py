@@ -54,7 +54,7 @@ for at, method in zip(axes, ("pipedream", "graphpipe"), strict=True):
     at.set_title(method)
 
 # %% [markdown]
-# The bottleneck time per sample (TPS) is what the paper minimises. It says nothing about filling and draining, which
+# The bottleneck time per sample (TPS) is what the paper minimises. It leaves out filling and draining, which
 # is why the simulated iteration stands beside it: the two need not agree on the better plan.
 #
 # ## Schedules

@@ -12,7 +12,7 @@
 # ---
 
 # %% [markdown]
-# # 6. Layers and strategies on a cluster of unlike machines
+# # 6. Layers and strategies on a cluster of heterogeneous machines
 #
 # AMP minimises (N - 1) max T + sum e + sum T: filling the pipeline counts, not only its bottleneck. First the inner
 # problem, the assignment of layers to stages; then whole strategies on a cluster where one node has faster network
@@ -32,8 +32,8 @@ FULL = bool(os.environ.get("PLANNER_FULL"))
 # %% [markdown]
 # ## Layers to stages
 #
-# A random row of layers with cuts that cost up to some layers. Even splits, AMP's program, the exact sweep, and two
-# models.
+# A random chain of layers, with cuts that cost up to the time of a few layers. Even splits, AMP's program, the exact
+# sweep, and two models.
 
 # %%
 layers, stages = (200, 32) if FULL else (40, 8)

@@ -42,7 +42,8 @@ BANDWIDTH = 5e9
 # %% [markdown]
 # ## The network
 #
-# A GPT with a large vocabulary: the embedding is cheap to compute, the head is not, and the layers between are alike.
+# A GPT with a large vocabulary: the embedding is cheap to compute, the head is not, and the layers between are
+# identical.
 
 # %%
 given = {"layers": LAYERS, "devices": STAGES, "memory": "80GiB", "microbatches": MICROBATCHES, "bandwidth": BANDWIDTH}
@@ -168,7 +169,7 @@ at.set_yticks(range(len(planners)), planners)
 at.set(xlabel="priced by", ylabel="plan of")
 figure.colorbar(image, label="time above the best of the four plans, share")
 # %% [markdown]
-# On a row of layers with a stage on each device, the three planners that minimise a bottleneck mean the same by it:
+# On a chain of layers with a stage on each device, the three planners that minimise a bottleneck mean the same by it:
 # what a stage computes, and what crosses its two boundaries. AMP counts a cut once for filling the pipeline and not
 # in the steady state, so that it may cut where the others would not. Where they differ more, with replicas, memory
 # and branches, their plans are no longer translations of each other; the other stories go there.
