@@ -1,12 +1,12 @@
 """The recursion of Piper with the pipeline's depth in its state, which the paper leaves to future work.
 
 At a fixed bottleneck T a downset keeps the labels (s, devices, synchronisation, depths) that no other one beats
-(`kernels.extend`), so one pass gives, for every depth L at once, the least synchronisation R(L, T) of a plan whose
-steps take at most T. The passes scan the Pareto set of bottleneck and synchronisation: for every L they close intervals
-of T in which no plan beats the best one (`scan`).
+(`kernels.depth.extend`), so one pass gives, for every depth L at once, the least synchronisation R(L, T) of a plan
+whose steps take at most T. The passes search the Pareto set of bottleneck and synchronisation: for every L they close
+intervals of T in which no plan beats the best one (`pareto_scan`).
 
-Source: this project; the recursion over downsets is Piper's, section 4. Exact for any graph (`slots`) where the TMPCs
-of a node have the same weights at one degree t, so that the choice of TMPCs does not touch the synchronisation.
+Source: this project; the recursion over downsets is Piper's, section 4. Exact for any graph (`depth_slots`) where the
+TMPCs of a node have the same weights at one degree t, so that the choice of TMPCs does not affect the synchronisation.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Search(flat_exact.Search):
             self.slots = self._find_slots()
 
     def labels_at(self, T: float, most_sync: Floats, *, plain: bool) -> list[int] | None:
-        """The labels of all nodes at bottleneck T, see `kernels.extend`; ``None`` if stopped.
+        """The labels of all nodes at bottleneck T, see `kernels.depth.extend`; ``None`` if stopped.
 
         Raises
         ------

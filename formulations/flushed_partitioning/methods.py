@@ -14,7 +14,11 @@ _ROOM = "formulations.flushed_partitioning"
 def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
     reason = supports(instance)
-    return ("labels", "the recursion with depth is exact") if reason is None else ("cpsat", reason)
+    return (
+        ("labels", "recursion over downsets with the pipeline's depth in its state")
+        if reason is None
+        else ("cpsat", reason)
+    )
 
 
 #: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.

@@ -33,7 +33,7 @@ class Links(NamedTuple):
 
 
 class Arcs(NamedTuple):
-    """Stages inside a machine that keep within the time of the present test, listed as they are asked for.
+    """Stages inside a machine that keep within the time of the present test, listed when they are needed first.
 
     A list belongs to a downset i, a d_2 and a sum s of the degrees d_1 behind i: they have the number
     ``key = i * first[K_2] + first[d_2 - 1] + s``, and the list goes from ``begin[key]`` (-1: there is none yet) to

@@ -9,7 +9,7 @@ from instances.hierarchical_partitioning import HierarchicalInstance
 #: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.
 MAX_LABELS = 40_000_000
 
-#: Larger CP-SAT models do not prove anything in the minutes a person waits.
+#: Larger CP-SAT models prove nothing within minutes.
 MAX_TERMS = 200_000
 
 

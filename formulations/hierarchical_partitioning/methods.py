@@ -12,7 +12,7 @@ _ROOM = "formulations.hierarchical_partitioning"
 
 def choose(_instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
-    return "piper-hierarchical", "the recursion over superstages is exact"
+    return "piper-hierarchical", "recursion over superstages and their splits inside a machine"
 
 
 METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (

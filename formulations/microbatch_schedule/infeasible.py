@@ -1,7 +1,7 @@
 """What would make an infeasible instance feasible: room at every stage, or a later deadline.
 
 Without a deadline a schedule exists exactly if precedences and rooms form no cycle, so the least room is bisected. A
-deadline that would do is that of a schedule that starts what it can.
+deadline that would suffice is that of a schedule that starts what it can.
 """
 
 from __future__ import annotations

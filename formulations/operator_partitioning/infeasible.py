@@ -67,12 +67,12 @@ def _said(memory: Least, others: str = "") -> str:
         return _UNKNOWN
     if memory.amount > MAX_AMOUNT:
         most = "" if memory.amount == math.inf else f" up to {printed(MAX_AMOUNT)} bytes"
-        return f"no memory{most} would do"
+        return f"no memory{most} would suffice"
     return f"feasible with {others}--memory {printed(memory.amount)}" + ("" if memory.proved else ", maybe less")
 
 
 def _other_shape(instance: OperatorInstance, watch: Watch) -> str:
-    """Stages or devices that would do, where the declared ones are short; with the memory that they need."""
+    """Stages or devices that would suffice, where the declared ones are short; with the memory that they need."""
     settings = _settings(instance)
     changed = apply(instance, settings, "instance")
     text = " ".join(f"--{name}" if value is True else f"--{name} {value}" for name, value in settings.items())

@@ -183,4 +183,4 @@ def _moved(partition: OperatorPlan, operator: int, source: int, target: int) -> 
 def why_infeasible(instance: PlacementInstance, _limits: Limits, watch: Watch) -> tuple[str, dict[str, float]]:
     """What the partition lacks: every partition can be placed. The network says how many stages there are."""
     short = shortage(instance.operators)
-    return lacking_memory(instance.operators, watch) if short is None else (f"{short}: no memory would do", {})
+    return lacking_memory(instance.operators, watch) if short is None else (f"{short}: no memory would suffice", {})

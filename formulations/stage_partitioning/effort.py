@@ -22,7 +22,7 @@ MAX_TABLE = 2_000_000_000
 #: Steps of the exact method's inner loop in a second (17,914 downsets of GNMT: 0.15 to 3 s).
 _STEPS_PER_S = 5e8
 
-#: How long the dispatcher lets a proof take where no limit is given.
+#: How long the exact search may take for the dispatcher to choose it where no limit is given.
 _PATIENCE_S = 600.0
 
 
@@ -41,7 +41,7 @@ def exact_supports(instance: StageInstance) -> str | None:
     """Whether the exact method can hold its table."""
     count = downset_count(instance)
     if count is None:
-        return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised gives a plan and a bound"
+        return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised searches a few orders"
     if count * (max_sum(instance) + 1) > MAX_LABELS:
         return f"{count} downsets times {max_sum(instance)} micro-batches do not fit; try --microbatches or linearised"
     return None
@@ -57,7 +57,7 @@ def table_supports(instance: StageInstance) -> str | None:
     """Whether the published program's table dp[D][k][s] is worth starting."""
     count = downset_count(instance)
     if count is None:
-        return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised gives a plan and a bound"
+        return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised searches a few orders"
     entries = count * (max_sum(instance) + 1) * (instance.num_devices + 1)
     if entries > MAX_TABLE:
         return f"dp[D][k][s] would have {entries:.2g} entries before pruning; at most {MAX_TABLE:.0e} are started"
@@ -82,7 +82,7 @@ def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, s
         count, seconds = downset_count(instance), 15 * exact_effort(instance) / _STEPS_PER_S
         if exact or seconds <= (_PATIENCE_S if limits.time_s is None else limits.time_s):
             return "exact", f"{count} downsets: few enough for the exact threshold search"
-        return "linearised", f"{count} downsets may take {seconds:.0f} s: linear orders give a plan and a bound"
+        return "linearised", f"{count} downsets may take {seconds:.0f} s: linearised searches a few orders"
     if exact and size.assignment_supports(instance) is None:
         return "cpsat", reason
     return ("exact", reason) if exact else ("linearised", reason)

@@ -1,6 +1,7 @@
 """What would make an infeasible instance feasible: the least memory at its devices, the fewest devices at its memory.
 
-Both by threshold tests without a limit on time (`exact.Search`), exact for the instance with that one number changed.
+Both by threshold tests without a limit on time (`exact.threshold.Search`), exact for the instance with that one number
+changed.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ def explained(instance: StageInstance, memory: Least, devices: Least) -> tuple[s
         declared = f"{exactly(instance.memory_bytes)} bytes"
         if devices.amount < math.inf:
             figures["fewest_devices"] = int(devices.amount)
-            parts.append(f"{counted(int(devices.amount), 'device')} of {declared} would do")
+            parts.append(f"{counted(int(devices.amount), 'device')} of {declared} would suffice")
         elif _most_devices(instance) <= MAX_COUNT:
-            parts.append(f"no number of devices of {declared} would do")
+            parts.append(f"no number of devices of {declared} would suffice")
         else:
-            parts.append(f"no number of devices up to {MAX_COUNT}, of {declared}, would do")
+            parts.append(f"no number of devices up to {MAX_COUNT}, of {declared}, would suffice")
     return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and their memory"), figures
 
 
@@ -77,10 +78,10 @@ def memory_sentence(memory: Least, devices: str) -> str:
     if memory.amount is None or (memory.amount > MAX_AMOUNT and not memory.proved):
         return ""
     if memory.amount == math.inf:
-        return f"no memory would do with {devices}"
+        return f"no memory would suffice with {devices}"
     if memory.amount > MAX_AMOUNT:
-        return f"no memory up to {printed(MAX_AMOUNT)} bytes would do with {devices}"
-    return f"{devices} of {printed(memory.amount)} bytes would do" + ("" if memory.proved else ", maybe less")
+        return f"no memory up to {printed(MAX_AMOUNT)} bytes would suffice with {devices}"
+    return f"{devices} of {printed(memory.amount)} bytes would suffice" + ("" if memory.proved else ", maybe less")
 
 
 def is_feasible(instance: StageInstance, watch: Watch) -> bool:

@@ -24,7 +24,7 @@ big-M stands between T and the times).
 
 Exact for the instance as declared; times are in parts of a lower bound and bytes in parts of the largest stage, so that
 HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off. (Tolerances are HiGHS's
-own: asked for 1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
+own: at 1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
 
 Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """

@@ -52,7 +52,7 @@ _CUTOFF_GAP = 1e-3
 
 
 class Table(NamedTuple):
-    """dp[D][k][s] as `kernels_paper.fill_table` lays it out."""
+    """dp[D][k][s] as `kernels.published.fill_table` lays it out."""
 
     low: Ints
     width: Ints

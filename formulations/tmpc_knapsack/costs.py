@@ -17,7 +17,7 @@ from instances.tmpc_knapsack import KnapsackInstance
 
 
 class Arrays(NamedTuple):
-    """Options of all nodes in a row: node v has ``node_start[v]`` to ``node_start[v + 1] - 1`` of the other two.
+    """Options of all nodes, node by node: node v has ``node_start[v]`` to ``node_start[v + 1] - 1`` of the other two.
 
     ``node_start`` has shape (nodes + 1,); ``time`` and ``memory`` (bytes) have shape (options,); ``capacity`` is in
     bytes. In this order they are the first arguments of the kernels.
@@ -68,10 +68,10 @@ def least_capacity(instance: KnapsackInstance) -> float:
 
 
 def shortage(instance: KnapsackInstance) -> str:
-    """Why an infeasible instance is infeasible, and what would do, in a sentence."""
+    """Why an infeasible instance is infeasible, and what would suffice, in a sentence."""
     need, least = least_memory(instance), least_capacity(instance)
     way = f"feasible with --memory {printed(least)}"
     if least > MAX_AMOUNT:
-        way = f"no memory up to {printed(MAX_AMOUNT)} bytes would do"
+        way = f"no memory up to {printed(MAX_AMOUNT)} bytes would suffice"
     declared = exactly(instance.capacity_bytes)
     return f"the smallest options together need {exactly(need)} bytes and the capacity is {declared}: {way}"

@@ -1,4 +1,4 @@
-"""Exact knapsack: the compiled search of kernels.py, with limits, incumbents and bounds."""
+"""Exact knapsack: the compiled search of `kernels.search`, with limits, incumbents and bounds."""
 
 from __future__ import annotations
 

@@ -195,11 +195,11 @@ def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any
 
 
 def memory_claim(part: str, devices: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
-    if part == f"no memory would do with {devices}":
+    if part == f"no memory would suffice with {devices}":
         assert "least_memory_bytes" not in figures
         yield Claim({"memory": "1e30"}, would_do=False)
     else:
-        told = re.fullmatch(rf"{devices} of (\S+) bytes would do", part)
+        told = re.fullmatch(rf"{devices} of (\S+) bytes would suffice", part)
         assert told, part
         assert figures["least_memory_bytes"] == float(told[1])
         yield Claim({"memory": told[1]}, least=("memory",))
@@ -209,12 +209,12 @@ def flat_claims(flat: StageInstance, sentence: str, figures: Mapping[str, Any]) 
     first, second, *others = sentence.removeprefix("infeasible: ").split("; ")
     yield from memory_claim(first, f"{flat.num_devices} device{'s' * (flat.num_devices > 1)}", figures)
     declared = re.escape(exactly(flat.memory_bytes))
-    told = re.fullmatch(rf"(\d+) devices? of {declared} bytes would do", second)
+    told = re.fullmatch(rf"(\d+) devices? of {declared} bytes would suffice", second)
     if told:
         assert figures["fewest_devices"] == int(told[1])
         yield Claim({"devices": told[1]}, least=("devices",))
     else:
-        assert re.fullmatch(f"no number of devices of {declared} bytes would do", second), second
+        assert re.fullmatch(f"no number of devices of {declared} bytes would suffice", second), second
         yield Claim({"devices": "200"}, would_do=False)
     for other in others:
         assert other == "so would --schedule 1f1b"
@@ -229,7 +229,7 @@ def with_room(instance: ScheduleInstance, stage: int, samples: int) -> ScheduleI
 
 
 def operator_claims(sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
-    if sentence.endswith(": no memory would do"):  # of a placement: the network says how many stages there are
+    if sentence.endswith(": no memory would suffice"):  # of a placement: the network says how many stages there are
         assert "need an operator each" in sentence
         yield Claim({"memory": "1e30"}, would_do=False)
         return
@@ -413,10 +413,10 @@ def test_what_no_instance_may_declare_is_not_named() -> None:
     """Sizes of up to 1e30 bytes may add up to more."""
     rows = [[(1.0, 9e29)], [(1.0, 9e29)]]
     sentence = planner.solve(tmpc_knapsack.make(1.0, *rows)).reason
-    assert "no memory up to 1e+30 bytes would do" in sentence and "feasible" not in sentence
+    assert "no memory up to 1e+30 bytes would suffice" in sentence and "feasible" not in sentence
     layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 0.0, 9e29, 0.0),)}) for v in range(2))
     flat = StageInstance("vast", layers, (), 1, 1.0, 1.0, 4)
     for instance, devices in ((flat, "1 device"), (on_machines(flat, 1, 1, 1.0, 1.0), "1 machine with 1 device")):
         found = planner.solve(instance, exact=True)
-        assert f"no memory up to 1e+30 bytes would do with {devices}" in found.reason
+        assert f"no memory up to 1e+30 bytes would suffice with {devices}" in found.reason
         assert "least_memory_bytes" not in found.stats

@@ -31,7 +31,7 @@ def test_the_way_out_is_one_and_the_smallest(schedule: Schedule, cases: int) -> 
         memory, devices = figures.get("least_memory_bytes"), figures.get("fewest_devices")
         if memory is None:
             seen["no memory"] += 1
-            assert "no memory would do" in sentence
+            assert "no memory would suffice" in sentence
             assert brute_force(sized(instance, memory_bytes=1e9)) is None, seed
         else:
             seen["memory"] += 1
@@ -59,19 +59,19 @@ def test_what_is_too_large_or_stopped_is_left_open(monkeypatch: pytest.MonkeyPat
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), watch)
-    assert "would do" not in sentence and figures == {}
+    assert "would suffice" not in sentence and figures == {}
     monkeypatch.setattr(infeasible, "MAX_DOWNSETS", 3)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
-    assert "would do" not in sentence and figures == {}
+    assert "would suffice" not in sentence and figures == {}
     monkeypatch.undo()
     monkeypatch.setattr(labels, "_MAX_BYTES", 100)
     monkeypatch.setattr(labels, "_POOL", 2)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
-    assert "would do" not in sentence and figures == {}
+    assert "would suffice" not in sentence and figures == {}
 
 
 def test_a_search_that_is_stopped_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped after each number of passes: nothing, then what would do, then the least memory."""
+    """Stopped after each number of passes: nothing, then what would suffice, then the least memory."""
     instance = planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="20MB")
     passes, told = labels.Search.labels_at, []
     for most in range(60):
@@ -92,10 +92,9 @@ def test_a_search_that_is_stopped_claims_nothing(monkeypatch: pytest.MonkeyPatch
     assert known == sorted(known, reverse=True) and 23e6 < known[0] < math.inf
 
 
-def test_a_person_is_told() -> None:
+def test_the_reason_is_a_sentence() -> None:
     found = planner.solve(planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="22MB"))
-    assert "8 devices of 23000000 bytes would do; 16 devices of 22000000 bytes would do; so would --schedule 1f1b" in (
-        found.reason
-    )
+    assert "8 devices of 23000000 bytes would suffice; 16 devices of 22000000 bytes would suffice;" in found.reason
+    assert found.reason.endswith("; so would --schedule 1f1b")
     for memory, devices in (("23MB", 8), ("22MB", 16)):
         assert planner.solve(planner.load("chain8-flushed", schedule="gpipe", devices=devices, memory=memory)).plan

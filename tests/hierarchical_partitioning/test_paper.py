@@ -212,7 +212,7 @@ def test_the_least_memory_is_that_of_the_only_plan() -> None:
     starved = one_stage_of_two_layers()
     found = planner.solve(starved, exact=True)
     assert found.status is Status.INFEASIBLE
-    assert found.reason.endswith("; infeasible: 1 machine with 3 devices of 20.1690575 bytes would do")
+    assert found.reason.endswith("; infeasible: 1 machine with 3 devices of 20.1690575 bytes would suffice")
     assert found.stats["least_memory_bytes"] == 20.1690575
     for memory, status in (("20.1690575", Status.OPTIMAL), ("20.1690574", Status.INFEASIBLE)):
         for method in ("piper-hierarchical", "cpsat"):
@@ -233,10 +233,10 @@ def test_memory_that_was_not_tried_to_the_end_is_not_called_the_least(monkeypatc
         told.append(why_infeasible(one_stage_of_two_layers(), Limits(), watch))
         if told[-1][1]:
             break
-    assert "would do" not in told[0][0]
-    assert any(sentence.endswith("bytes would do, maybe less") for sentence, _ in told[1:-1])
+    assert "would suffice" not in told[0][0]
+    assert any(sentence.endswith("bytes would suffice, maybe less") for sentence, _ in told[1:-1])
     assert told[-1] == (
-        "infeasible: 1 machine with 3 devices of 20.1690575 bytes would do",
+        "infeasible: 1 machine with 3 devices of 20.1690575 bytes would suffice",
         {"least_memory_bytes": 20.1690575},
     )
 

@@ -141,7 +141,7 @@ def stage_needs(instance: OperatorInstance, first: tuple[int, ...]) -> float:
 
 
 def hair_too_large(**given: Any) -> OperatorInstance:
-    """One stage would do, if it did not need a few parts in 10^12 more than there is: less than a model's rounding."""
+    """One stage would suffice if it did not need a few parts in 10^12 more than there is: less than the rounding."""
     size = (2**37 + 0.99) / 2**40
     operators = tuple(Operator(v, 1.0, memory_bytes=size) for v in range(2))
     made = OperatorInstance("hair", operators, (Tensor(0, (1,), 60e9),), 2, num_devices=2, at_most=True)

@@ -134,8 +134,8 @@ def test_what_would_do_is_said_of_each_order() -> None:
 
     found = run(3.5)
     first, second = found.reason.split("; order id: ")
-    assert first.startswith("order name: ") and "2 devices of 5 bytes would do" in first
-    assert "2 devices of 4 bytes would do" in second and found.stats["least_memory_bytes"] == 4
+    assert first.startswith("order name: ") and "2 devices of 5 bytes would suffice" in first
+    assert "2 devices of 4 bytes would suffice" in second and found.stats["least_memory_bytes"] == 4
     assert run(4.0).status is Status.OPTIMAL and run(step_below(4.0)).status is Status.INFEASIBLE
     # No number of devices helps either order.
     assert "fewest_devices" not in run(2.0).stats

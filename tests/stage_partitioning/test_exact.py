@@ -220,7 +220,7 @@ def test_what_is_too_large_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None
     assert infeasible.why_infeasible(instance, Limits(), Watch())[1].keys() == {"least_memory_bytes"}
     monkeypatch.setattr(infeasible, "MAX_DOWNSETS", 3)
     sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
-    assert "would do" not in sentence and figures == {}
+    assert "would suffice" not in sentence and figures == {}
 
 
 def chain(num_layers: int, **fields: object) -> StageInstance:

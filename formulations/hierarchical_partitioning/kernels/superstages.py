@@ -1,7 +1,7 @@
 """Compiled loops of the appendix's recursion over superstages, at a fixed time per sample.
 
 Source: Piper, Appendix E, for L = 2. dp^2[D][k][s] is minimised there; here the time T is given, and a table keeps the
-fewest machines with which each state can be reached within T. `kernels_machines` is the level below.
+fewest machines with which each state can be reached within T. `kernels.machines` is the level below.
 """
 
 from __future__ import annotations

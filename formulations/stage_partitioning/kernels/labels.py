@@ -193,7 +193,7 @@ def _first_at_least(degrees, wanted):
 def first_degree(degrees, resync, index, base, weight, limit):
     """Least index >= ``index`` whose d satisfies base + resync[d] weight <= d limit; len(degrees) if there is none.
 
-    The left side does not fall with d, so raising d to what it asks for never jumps over a solution.
+    The left side does not fall with d, so raising d to what it requires never jumps over a solution.
     """
     while index < len(degrees):
         cost = base + resync[index] * weight
@@ -285,7 +285,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     ``labels[i, s]`` becomes the fewest devices that run downset i in stages of time <= T whose data-parallel degrees
     sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are filled by `devices_for_rest`. A label
     with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
-    at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` asks for
+    at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` requires
     one given sum (then every s and d counts).
 
     Returns ``s`` of a complete plan, -1 if there is none (a proof), -2 if stopped. ``fewest`` searches on for the plan

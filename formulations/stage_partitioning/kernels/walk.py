@@ -1,8 +1,8 @@
 """Compiled walk over all knapsack subproblems of a Piper run.
 
 A call is a stage S = j minus i (downsets by index, i inside j) with degrees t and d, d t <= K; its instances differ in
-y = ceil(s/d), the micro-batches in flight, and are numbered y = 1, 2, ... (`calls.last_y`). Memory grows with y, so
-the instances of a call fall into three runs: the fastest options fit, they do not, nothing fits.
+y = ceil(s/d), the micro-batches in flight, and are numbered y = 1, 2, ... (`studies.subproblems.last_y`). Memory grows
+with y, so the instances of a call fall into three runs: the fastest options fit, they do not, nothing fits.
 
 Source: Piper, section 4, Appendix C and Appendix D (the loops over D, D', t, d, s).
 """

@@ -6,7 +6,7 @@ from formulations.stage_partitioning.problem import allowed_dp_degrees
 from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 
-#: Larger direct models do not even load in the minutes a person waits.
+#: Larger direct models take minutes to load alone.
 MAX_ASSIGNMENT = 2_000_000
 
 #: Each pair of nested downsets is a possible stage with many prices.

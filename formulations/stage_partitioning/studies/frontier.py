@@ -1,8 +1,8 @@
 """The whole table of optima over devices and micro-batches, from one run.
 
 Source: Piper, section 4: dp[V][k][s] (its Figure 2). The recursion is the paper's, knapsacks are exact, and "at most"
-replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels_frontier.fill`). Graphs of many
-downsets are treated entry by entry (`frontier_entries`).
+replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels.frontier_table.fill`). Graphs of
+many downsets are treated entry by entry (`frontier_entries`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     SizeError
         If the graph has too many downsets, or the table too many entries.
     ValueError
-        If the instance asks for a sum of exactly N: the table is about at most s.
+        If the instance requires a sum of exactly N: the table is about at most s.
     """
     if instance.exactly:
         raise ValueError("a frontier is over sums of at most s; leave --exactly out")
@@ -65,7 +65,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     lattice = None if D > _ENTRIES_FROM else build_lattice(profile, downsets)
     if lattice is None or _is_blurred(profile, lattice):
         if num_entries(K, S, max(instance.tp_degrees, default=1)) > MAX_PROOFS:
-            raise SizeError("the weights are too unlike for a table that large; try fewer --devices")
+            raise SizeError("the weights differ too much in size for a table that large; try fewer --devices")
         entries = entry_by_entry(instance, downsets, watch)
         return entries and Frontier(*entries)
     demand(8.0 * D * (S + 1) * (K + 1), "the table of all devices and sums")
@@ -86,7 +86,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
 
 
 def _is_blurred(profile: Profile, lattice: Lattice) -> bool:
-    """Whether weights are so unlike that differences of their running sums are not to be trusted.
+    """Whether weights differ so much in size that differences of their running sums are not to be trusted.
 
     A test at a fixed time cuts them to what matters there (`costs.heaviest`); the table knows no such time.
     """

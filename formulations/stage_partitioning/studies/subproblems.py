@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What the instances of one call share: nodes, options per node, and the options of all nodes in a row.
+    """What the instances of one call share: nodes, options per node, and the options of all nodes, node by node.
 
     An option takes ``per_microbatch`` * y + ``static`` bytes.
     """
@@ -168,7 +168,7 @@ class Calls:
         return int(here), found[:taken]
 
     def _groups(self, origins: Ints) -> Ints:
-        """Where the stages of ``origins`` begin, and equal ones before them (`kernels_calls.twins`)."""
+        """Where the stages of ``origins`` begin, and equal ones before them (`kernels.walk.twins`)."""
         stages = int((np.diff(origins[:, :3], axis=0) != 0).any(axis=1).sum()) + 1
         groups, table = np.empty((stages, 2), np.int64), np.full(1 << (2 * stages).bit_length(), -1, np.int64)
         one, other = _scratch(self.profile), _scratch(self.profile)

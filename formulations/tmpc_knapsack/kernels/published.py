@@ -1,4 +1,4 @@
-"""Compiled bang-per-buck heuristics on plain arrays (laid out as in kernels.py).
+"""Compiled bang-per-buck heuristics on plain arrays (laid out as in `kernels.search`).
 
 Each takes ``(node_start, time, memory, capacity, choice_out, flag)``, writes its choice, and returns its total time,
 ``inf`` if none fits or ``flag`` was raised. All start from the fastest option of every node and stop as soon as the
