@@ -150,7 +150,7 @@ class Family(Generic[Instance, Plan]):
     picture
         ``picture(instance, plan)``: the plan as SVG text.
     breakdown
-        ``breakdown(instance, plan)``: the figures and pictures of a plan that a person looks for.
+        ``breakdown(instance, plan)``: the figures and pictures of a plan.
     sweepable
         Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
         objective is time per sample.

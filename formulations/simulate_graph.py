@@ -172,7 +172,7 @@ class PassGraph:
             earlier = number
 
     def mirrored(self) -> PassGraph:
-        """The same iteration backwards in time: whoever waited is waited for."""
+        """The same iteration backwards in time: each pass waits for those that waited for it."""
         made = copy.copy(self)
         made.before, made.after = self.after, self.before
         return made

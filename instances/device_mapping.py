@@ -147,14 +147,14 @@ def allreduce_ratio(instance: DeviceMapping) -> float:
     return math.inf if reduced else 0.0
 
 
-def with_objective(instance: DeviceMapping, asked: str) -> DeviceMapping:
+def with_objective(instance: DeviceMapping, requested: str) -> DeviceMapping:
     """The instance under one of ``OBJECTIVES``, or under the one that the ratio rule chooses (``AUTO``).
 
     ``options`` then record the objective, and with ``AUTO`` the rule's ratio.
     """
     kept = {name: value for name, value in instance.options.items() if name != "chosen"}
-    if asked != AUTO:
-        return replace(instance, objective=asked, options={**kept, "objective": asked})
+    if requested != AUTO:
+        return replace(instance, objective=requested, options={**kept, "objective": requested})
     ratio = allreduce_ratio(instance)
     chosen = "allreduce" if ratio > 1 else "p2p"
     choice = {"objective": chosen, "chosen": f"by the ratio rule: {ratio:.4g}, allreduce above 1"}

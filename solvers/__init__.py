@@ -19,7 +19,7 @@ class Backend:
     Parameters
     ----------
     name
-        What people call the solver.
+        The solver's name, for users.
     module
         Has ``run(model, limits, watch) -> Run``, ``version()`` and ``CANARIES``.
     distribution

@@ -1,8 +1,8 @@
 """CP-SAT: runs a model and reports the outcome. The sole owner of ``CpSolver``.
 
 Measured traps (README, "Solvers"): 9.15's presolve proves false optima (see `_configure`); on UNKNOWN the solver still
-answers an objective of 0.0, so the status is asked first; several workers repeat their result only when their searches
-are interleaved.
+answers an objective of 0.0, so the status is checked first; several workers repeat their result only when their
+searches are interleaved.
 """
 
 from __future__ import annotations

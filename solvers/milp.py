@@ -104,7 +104,7 @@ def in_units(amount: float, unit: float) -> float:
 def until_stopped(watch: Watch, rule: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of a Pyomo constraint, which makes no more rows once the watch is stopped.
 
-    Pyomo logs an exception that a rule raises as an error of the model; whoever builds it asks the watch afterwards.
+    Pyomo logs an exception that a rule raises as an error of the model; whoever builds it checks the watch afterwards.
     """
 
     def rows(*index: Any) -> Any:
@@ -294,7 +294,7 @@ def _listen(
     on_bound: Callable[[float], None] | None,
 ) -> Relay:
     """Wire HiGHS's callbacks: they report what is found, and interrupt it once ``watch.stopped()``."""
-    relay = Relay(on_solution, on_bound, stop=lambda: None)  # `poll` looks at `relay.failed`
+    relay = Relay(on_solution, on_bound, stop=lambda: None)  # `poll` checks `relay.failed`
 
     def poll(event: Any) -> None:
         event.data_in.user_interrupt = relay.failed or watch.stopped()

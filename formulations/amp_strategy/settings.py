@@ -44,7 +44,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> AmpInstance:
 
 
 def describe(instance: AmpInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "layers": len(instance.layers),
         "nodes": len(instance.nodes),

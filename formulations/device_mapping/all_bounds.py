@@ -22,7 +22,7 @@ _GROUP_S, _HALVINGS = 2.0, 24
 def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str, *, bounded: bool = True) -> Deciders:
     """The gap between consecutive mappings and no bound.
 
-    ``prover``: whose proof a model's refutation is; ``bounded``: shared bounds are asked first.
+    ``prover``: whose proof a model's refutation is; ``bounded``: shared bounds are tried first.
     """
     given = arrays(instance)
     gap = Gap(given, watch, objective_values(given), limits.gap, prover)

@@ -39,7 +39,7 @@ _MAX_LITERALS, _MAX_ARCS = 120_000, 400_000
 class Deciders:
     """What a run keeps from target to target: the gap, limits, and the symmetries of the topology.
 
-    ``bounded``: cores, components and arc consistency are asked before a model is built, and shrink it; without them
+    ``bounded``: cores, components and arc consistency are tried before a model is built, and shrink it; without them
     a refutation is the solver's alone.
     """
 
@@ -52,7 +52,7 @@ class Deciders:
         self.solver = ""
 
     def choose(self) -> dict[str, Decide]:
-        """The deciders that fit the instance, by name, in the order in which they should be asked."""
+        """The deciders that fit the instance, by name, in the order in which they should be tried."""
         given = self.arrays
         if not given.edges and given.has_rings:
             few = {"cycles": self.cycles} if self.few and 2 < given.replicas <= LONGEST else {}
@@ -135,7 +135,7 @@ class Deciders:
                 return Verdict.MET
 
     def _rings_fit(self, target: float) -> bool:
-        """Whether shared bounds, if they are asked, leave room for the rings."""
+        """Whether shared bounds, if they are used, leave room for the rings."""
         return not (self.bounded and self.arrays.has_rings) or rings_fit(self.arrays, target)
 
     def _offer_rings(self, rows: list[list[int]]) -> None:
@@ -178,7 +178,7 @@ class Deciders:
 
 
 def _thread_clock() -> Callable[[], float]:
-    """Seconds that this thread has computed, wherever it is asked from: on a busy machine all else waits as well."""
+    """Seconds that this thread has computed, wherever it is read: on a busy machine all else waits as well."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.perf_counter
     clock = time.pthread_getcpuclockid(threading.get_ident())

@@ -38,7 +38,7 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 PRECISION, PROOF_PRECISION = 1e-4, 1e-7
 #: Seconds that one search may take.
 SEARCH_TIMEOUT_S = 5.0
-#: Seconds between looks at whether a search should end.
+#: Seconds between checks whether a search should end.
 _POLL_S = 0.02
 
 

@@ -54,7 +54,7 @@ def read(content: Any, where: str, overrides: Dictionary[str, Any]) -> Instance:
 
 
 def describe(instance: Instance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "stages": instance.num_stages,
         "edges": len(instance.edges),

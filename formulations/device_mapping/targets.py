@@ -29,7 +29,7 @@ _LEAST = 1e-12
 _MAX_VALUES = 300_000
 #: Seconds of computing for a target at first, and how they grow when all targets are open.
 _PATIENCE_S, _GROWTH = 4.0, 3.0
-#: What lies beside targets that ran out of time is looked at if it is wider than this, relatively.
+#: What lies beside targets that ran out of time is searched if it is wider than this, relatively.
 _NARROW = 2e-4
 
 
@@ -146,10 +146,10 @@ def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> No
 
     ``part``: how far above the bound the first target lies; the lowest one is for bounds that a plan may attain.
 
-    Where a target runs out of time, others are tried: just below the best plan (if nobody else does that, `alone`),
+    Where a target runs out of time, others are tried: just below the best plan (if no other thread does that, `alone`),
     and on both sides of those that ran out of time, as there may be easier ones.
     """
-    patience, ceiling, asked = _PATIENCE_S, float("inf"), float("inf")
+    patience, ceiling, tried = _PATIENCE_S, float("inf"), float("inf")
     unknown: tuple[float, float] | None = None  # least and greatest of the targets that ran out of time
     downwards = True
     while not gap.closed and not gap.watch.stopped():
@@ -166,14 +166,14 @@ def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> No
                 if gap.refuter or gap.prover != Prover.SOLVER:
                     gap.refute(target)
                     return
-        elif alone and high < asked and ceiling >= gap.upper:
-            target, asked, seconds = gap.target(low, high, 1.0), high, _GROWTH * patience
+        elif alone and high < tried and ceiling >= gap.upper:
+            target, tried, seconds = gap.target(low, high, 1.0), high, _GROWTH * patience
         else:
             sides = [_beside(gap, unknown[1], high), _beside(gap, low, unknown[0])]
             target = sides[not downwards] or sides[downwards]
             downwards = not downwards
         if target is None:
-            patience, unknown, asked = patience * _GROWTH, None, float("inf")
+            patience, unknown, tried = patience * _GROWTH, None, float("inf")
             continue
         part = 0.5
         verdict = gap.decide(decide, target, seconds)
@@ -186,11 +186,11 @@ def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> No
 def improve(gap: Gap, decide: Decide, seconds: float) -> None:
     """Decide targets just below the best plan until one is refuted, takes too long, or is beyond the decider."""
     while not gap.closed and not gap.watch.stopped():
-        asked = gap.upper
-        target = gap.target(gap.lower, asked, 1.0)
+        tried = gap.upper
+        target = gap.target(gap.lower, tried, 1.0)
         if target is None:
-            gap.refute(asked * (1 - CLOSE))
-        elif gap.decide(decide, target, seconds) in (Verdict.BEYOND, Verdict.OPEN) and gap.upper >= asked:
+            gap.refute(tried * (1 - CLOSE))
+        elif gap.decide(decide, target, seconds) in (Verdict.BEYOND, Verdict.OPEN) and gap.upper >= tried:
             return
 
 

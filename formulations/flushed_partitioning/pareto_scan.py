@@ -48,7 +48,7 @@ class Interval:
 
 
 class Passes(Protocol):
-    """What the scan asks of a search."""
+    """What the scan needs from a search."""
 
     flushed: FlushedInstance
     work_bound: float

@@ -60,5 +60,5 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
 
 
 def describe(instance: FlushedInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {**describe_flat(instance.flat), "schedule": str(instance.schedule)}

@@ -104,7 +104,7 @@ class Search(flat_exact.Tables):
             self.most_linked = most
             self.links = self.links._replace(weight=members(self.profile, self.lattice) @ np.minimum(weights, most))
 
-    def price(self, plan: HierarchicalPlan) -> float:
+    def evaluate(self, plan: HierarchicalPlan) -> float:
         """Time per sample of a plan."""
         return evaluate(self.cluster, plan)
 

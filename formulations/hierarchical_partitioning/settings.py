@@ -139,7 +139,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Hierarchical
 
 
 def describe(instance: HierarchicalInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     flat = instance.flat
     return {
         "nodes": len(flat.layers),

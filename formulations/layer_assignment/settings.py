@@ -42,7 +42,7 @@ def _overridden(instance: Instance, where: str, overrides: Mapping[str, Any]) ->
 
 
 def describe(instance: Instance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "layers": instance.num_layers,
         "stages": instance.num_stages,

@@ -27,7 +27,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> MeshInstance
 
 
 def describe(instance: MeshInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "mesh": f"{instance.rows} x {instance.columns}",
         "tile": f"{instance.tp_degree} x {instance.dp_degree}",

@@ -26,7 +26,7 @@ from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Run, Watch
 
-#: Up to so many open pairs of passes a variable for each is worth its price: with little room proofs take a tenth of
+#: Up to so many open pairs of passes a variable for each pays off: with little room proofs take a tenth of
 #: the conflicts, with much room they take several times as long.
 _DECIDED_PAIRS = 350
 
@@ -35,7 +35,7 @@ _DECIDED_PAIRS = 350
 class CpsatModel(ScheduleModel):
     """``start[p]`` of every pass and the ``iteration``, in units; ``whole`` is the graph in whole units.
 
-    ``least``: the iteration takes no fewer units, as whoever built the model knows beforehand (``None``: nothing is
+    ``least``: the iteration takes no fewer units, as is known before the model is built (``None``: nothing is
     known); bounds that repeat it are not the solver's, and not reported.
     """
 
@@ -72,11 +72,11 @@ class CpsatModel(ScheduleModel):
     ) -> Run:
         """Run CP-SAT; of its bounds those count that say more than ``least``."""
 
-        def hear(bound: float) -> None:
+        def report(bound: float) -> None:
             if not self._is_known(bound):
                 on_bound(bound)
 
-        found = cpsat.run(self.model, limits, watch, on_solution=on_solution, on_bound=hear)
+        found = cpsat.run(self.model, limits, watch, on_solution=on_solution, on_bound=report)
         return replace(found, bound=None) if self._is_known(found.bound) else found
 
     def _is_known(self, bound: float | None) -> bool:

@@ -51,11 +51,11 @@ class ScheduleModel(WithoutSizes, ABC):
     ) -> Run:
         """Run the solver; rounding and tolerances let in schedules beyond the deadline, which are no solutions."""
 
-        def hear(values: Any) -> None:
+        def report(values: Any) -> None:
             if self._is_kept(values):
                 on_solution(values)
 
-        found = self.run_solver(limits, watch, hear, on_bound)
+        found = self.run_solver(limits, watch, report, on_bound)
         if found.bound is not None and self._is_late(self.lower_bound(found.bound)):
             return replace(found, stop=Stop.PROVED, values=None, bound=None, infeasible=True)
         return found if found.values is None or self._is_kept(found.values) else replace(found, values=None)

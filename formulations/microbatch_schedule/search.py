@@ -1,7 +1,7 @@
 """The best of several schedules, repaired where they get stuck, and then improved along their critical paths.
 
 Greedy both ways in time and by what still has to follow, kFkB with different k and warm-ups. Then passes of different
-kinds that are neighbours on a critical path change places while that helps; with luck from a seeded start.
+kinds that are neighbours on a critical path change places while that helps; choices are random, from a seed.
 
 Source: GraphPipe's own schedules (`orders`); the neighbourhood is the usual one of job shops.
 """

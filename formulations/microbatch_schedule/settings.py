@@ -49,7 +49,7 @@ _FIELDS = {"objective": "objective", "deadline": "deadline_s"}
 
 
 def describe(instance: ScheduleInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "stages": len(instance.stages),
         "edges": len(instance.edges),

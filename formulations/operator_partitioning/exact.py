@@ -46,7 +46,7 @@ def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[O
 
 def _fixed(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
     bits = all_downsets(instance, MAX_DOWNSETS)
-    assert bits is not None, "supports() was not asked"
+    assert bits is not None, "supports() was not checked"
     return Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits)
 
 
@@ -71,7 +71,7 @@ def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
 def _free(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
     """Every (S, R), the one of the least bound first; each only as far as it may beat the best."""
     bits = all_downsets(instance, MAX_DOWNSETS)
-    assert bits is not None, "supports() was not asked"
+    assert bits is not None, "supports() was not checked"
     every = shaped(instance)
     bounds = {shape: step_bound(instance, shape, load_bound(each)) for shape, each in every.items()}
     stats: dict[str, Any] = {"downsets": len(bits), "steps": 0, "tests": 0}

@@ -153,7 +153,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> OperatorInst
 
 
 def describe(instance: OperatorInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "operators": len(instance.operators),
         "tensors": len(instance.tensors),

@@ -41,7 +41,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> PlacementIns
 
 
 def describe(instance: PlacementInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "operators": len(instance.operators.operators),
         "stages": instance.num_stages,

@@ -37,7 +37,7 @@ def build(instance: StageGraph, sizes: tuple[int, ...], scale: Scale, watch: Wat
     """
     watch = watch or Watch()
     plan, best = watch.incumbent()
-    # Better is what a proof of the best plan would still see.
+    # A plan counts as better if the gap of a proof would not cover the difference.
     high = scale.ceil(longest_s(instance)) if best is None else scale.floor(best * (1 - OPTIMAL_GAP / 4))
     model = Model(instance, Case(sizes), scale, high, watch)
     if plan is not None and sizes == (plan.stages[0].microbatch,):
@@ -72,7 +72,7 @@ class _Search:
         self._note(found, int(found.stats.get("rounds", 0)))
         return self.beaten() if found.infeasible else found.bound
 
-    def worth(self, sizes: tuple[int, ...]) -> bool | None:
+    def may_improve(self, sizes: tuple[int, ...]) -> bool | None:
         """Whether some of these sizes may beat the best plan; ``None`` if unknown.
 
         Not by `prove`: a solution is a "maybe" and no plan, so there is nothing to check it by.
@@ -113,7 +113,7 @@ class _Search:
                 self.watch.bound(min(*bounds, simple), Prover.BOUNDS)
                 if self.watch.stopped():
                     return None
-                if len(rest) > 1 and self.worth(rest) is False:
+                if len(rest) > 1 and self.may_improve(rest) is False:
                     bounds.append(self.beaten())
                     break
         best, objective = min(bounds), self.watch.best_objective

@@ -18,7 +18,7 @@ from formulations.stage_graph.upsets.bounds import DOWNSETS, simple_bound
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Prover, Stop, Watch
 
-#: Models with so few operators have all their partitions looked at first.
+#: Models with so few operators have all their partitions searched first.
 _SMALL = 20
 
 

@@ -60,7 +60,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
 
 
 def describe(instance: StageGraph) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "operators": instance.num_operators,
         "edges": len(instance.edges),

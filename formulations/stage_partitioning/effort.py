@@ -54,7 +54,7 @@ def exact_effort(instance: StageInstance) -> float:
 
 
 def table_supports(instance: StageInstance) -> str | None:
-    """Whether the published program's table dp[D][k][s] is worth starting."""
+    """Whether the published program's table dp[D][k][s] is small enough to start."""
     count = downset_count(instance)
     if count is None:
         return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised searches a few orders"

@@ -189,7 +189,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageInstanc
 
 
 def describe(instance: StageInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "nodes": len(instance.layers),
         "edges": len(instance.edges),

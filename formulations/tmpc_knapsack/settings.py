@@ -46,7 +46,7 @@ def num_options(instance: KnapsackInstance) -> int:
 
 
 def describe(instance: KnapsackInstance) -> dict[str, Any]:
-    """What a person wants to know of an instance at a glance."""
+    """The key figures of an instance."""
     return {
         "nodes": len(instance.nodes),
         "options": num_options(instance),

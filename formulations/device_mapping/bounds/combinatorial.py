@@ -17,7 +17,7 @@ from formulations.device_mapping.bounds.matching import can_deal, least_dealt
 _PRECISION = 1e-5
 #: Rounds of arc consistency; each is sound, the fixed point is rarely worth more.
 _ROUNDS = 40
-#: Ring speeds are looked at in so many steps where edges share the budget.
+#: Ring speeds are tried in so many steps where edges share the budget.
 _RING_STEPS = 48
 
 

@@ -150,7 +150,7 @@ class FlowModel(cpsat.Runnable):
                 self.model.add_bool_or(clause).with_name(row)
 
     def _budgets(self, target: float) -> None:
-        """Equation 6 at each device of a stage: its arcs take at most t - c_u(s). One alone was looked at before."""
+        """Equation 6 at each device of a stage: its arcs take at most t - c_u(s). A single arc was checked before."""
         arrays, unit = self.arrays, target / _UNITS
         for (stage, device), _ in self.at.items():
             if len(arrays.incident[stage]) < 2:

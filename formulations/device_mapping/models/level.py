@@ -30,7 +30,7 @@ from solvers import cpsat
 
 #: More forbidden combinations at one stage than this are not modelled.
 MAX_COMBINATIONS = 4000
-#: So many are looked at, and so many literals are written in clauses that support each other.
+#: So many are tried, and so many literals are written in clauses that support each other.
 _MAX_CHOICES, _MAX_SUPPORTS = 50_000, 20_000_000
 
 Literal = Any

@@ -21,7 +21,7 @@ from formulations.device_mapping.models.level import Places
 _SEARCHED = 10
 #: Groups with more places than this say little and cost much.
 MAX_GROUPS = 40
-#: So many ways to group devices are looked at, those where the bandwidth between groups is clearly lower.
+#: So many ways to group devices are tried, those where the bandwidth between groups is clearly lower.
 _GROUPINGS, _CLEAR = 3, 1.25
 
 

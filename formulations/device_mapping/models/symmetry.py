@@ -14,7 +14,7 @@ from formulations.device_mapping.arrays import Arrays
 
 Ints = NDArray[np.int64]
 
-#: Devices beyond this are not looked at, and so many steps of a search are made.
+#: More devices than this are not searched, and so many steps of a search are made.
 _MAX_DEVICES, _STEPS = 128, 4000
 
 

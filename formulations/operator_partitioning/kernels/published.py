@@ -55,7 +55,7 @@ def fill_table(
     """Equation 2 with d - d' = R for every stage.
 
     ``best[F, s]``: least slowest stage of row F in s stages; ``before[F, s]``: the row in front of stage s. Both of
-    shape (D, S + 1). Stages above ``ceiling`` are not looked at. A tensor that leaves a stage counts once, whatever
+    shape (D, S + 1). Stages above ``ceiling`` are skipped. A tensor that leaves a stage counts once, whatever
     stages it goes to: where tensors have one target, as in Equation 3, that is a matter of the stage alone; elsewhere
     the values are lower bounds. Returns the steps done, negative if the flag ended it.
     """

@@ -17,7 +17,7 @@ ALPHA = 0.001
 
 
 def default_clusters(num_stages: int) -> int:
-    """K where nobody says: 8 S, but 64 to 256."""
+    """The default K: 8 S, but 64 to 256."""
     return min(max(8 * num_stages, 64), 256)
 
 

@@ -83,7 +83,7 @@ def fewest(
 
     ``need[stage, i]``: fewest devices of a stage with i in flight; more than ``devices`` are never enough. ``pick`` is
     the transition and ``middle`` the micro-batches in flight between its two remainders. Returns the number of
-    transitions looked at (each for all v at once); -1 if stopped.
+    transitions tried (each for all v at once); -1 if stopped.
     """
     most = least.shape[1] - 1
     looked = 0
@@ -177,7 +177,7 @@ def exactly(
     -1 if there is none. The better plan has the smaller peak ``memory`` (bytes), then fewer in flight; without
     ``by_memory`` the other way round. ``sizes``: micro-batch and mini-batch. ``pick``: the transition; ``share``: the
     devices of its first remainder times the number of degrees, plus the index of its stage's degree. Returns the number
-    of transitions looked at; -1 if stopped.
+    of transitions tried; -1 if stopped.
     """
     devices = flight.shape[2] - 1
     flight[:] = -1

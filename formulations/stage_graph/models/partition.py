@@ -14,7 +14,7 @@ Here s is a stage's place in an order in which no tensor goes back, v an operato
 b is the model's own (`Case`). Pi_s is 1F1B, which keeps C4 and the least in flight (Appendix A.1, one size and k = 1:
 i_x = i_y + b), so d micro-batches at a stage of depth d: all that a schedule means for Equation 2. What TPS and
 DeviceMemoryUsage are the paper leaves open (README). Section 5 searches series-parallel decompositions; this model
-asks for no decomposition.
+needs no decomposition.
 
 Costs and sizes become integers by rounding down, limits are rounded up, so every plan stays feasible and no slower. No
 row has a big-M: what holds for one degree, depth or device alone is enforced by its literal.

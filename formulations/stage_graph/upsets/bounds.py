@@ -1,8 +1,8 @@
 """Lower bounds on the bottleneck over all micro-batch sizes, and the search for the optimum above them.
 
 ``simple_bound`` is the larger of the work of all devices and the slowest operator, and takes no time. ``prove`` narrows
-the gap between a plan and the bound by deciding which targets are possible, perhaps for a relaxation (`Asks`), so the
-search ends with a proof, or with the smallest target that the relaxation does not exclude.
+the gap between a plan and the bound by deciding which targets are possible, perhaps for a relaxation (`Relaxation`), so
+the search ends with a proof, or with the smallest target that the relaxation does not exclude.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DOWNSETS = "downsets"
 CHEAP_PAIRS = 200_000
 
 
-class Asks(Protocol):
-    """Who says how many devices a target takes, or relaxations of that (`Downsets.least`)."""
+class Relaxation(Protocol):
+    """How many devices a target takes, exactly or at least (`Downsets.least`)."""
 
     def least(self, target_s: float, sizes: Sequence[int]) -> int | None:
         """Fewest devices with any of these micro-batch sizes; ``None`` if stopped."""
@@ -42,7 +42,7 @@ class Asks(Protocol):
 def simple_bound(costs: Costs, watch: Watch | None = None) -> float:
     """Seconds per sample that no plan of the instance goes below, at any micro-batch size and schedule.
 
-    Once the ``watch`` is stopped no further operators are looked at; the bound of those before is one, too.
+    Once the ``watch`` is stopped no further operators are considered; the bound of those before is one, too.
     """
     instance = costs.instance
     work = costs.work_s(costs.everything) / instance.num_devices * (1 - _ROUNDING)
@@ -80,24 +80,24 @@ class Proof:
 
 
 def prove(
-    costs: Costs, asks: Asks, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP, by: str = Prover.SEARCH
+    costs: Costs, relaxation: Relaxation, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP, by: str = Prover.SEARCH
 ) -> Proof:
     """Raise the bound and improve the plan until they meet, the relaxation has no more to say, or the watch stops.
 
     ``by``: whose proof is reported to the watch.
     """
     proof = replace(known)
-    if proof.plan is None and not _look(costs, asks, proof, _ANY_S):
+    if proof.plan is None and not _may_be_possible(costs, relaxation, proof, _ANY_S):
         proof.infeasible, proof.bound_s = True, known.bound_s
         return proof
     open_s = proof.value_s * (1 - _STEP)  # the smallest target that is not excluded, as far as is known
     if proof.plan is None:
         open_s = proof.bound_s or _STEP
-        while not proof.stopped and not _look(costs, asks, proof, open_s):
+        while not proof.stopped and not _may_be_possible(costs, relaxation, proof, open_s):
             open_s *= 2
     probe, before = open_s, proof.value_s
     while open_s - proof.bound_s > gap * open_s and not proof.stopped:
-        outcome = _look(costs, asks, proof, probe)
+        outcome = _may_be_possible(costs, relaxation, proof, probe)
         if proof.value_s < before:
             open_s, before = min(open_s, proof.value_s * (1 - _STEP)), proof.value_s
             watch.plan(proof.plan, proof.value_s)
@@ -111,14 +111,14 @@ def prove(
     return proof
 
 
-def _look(costs: Costs, asks: Asks, proof: Proof, target_s: float) -> bool:
+def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float) -> bool:
     """Whether the target may be possible at any size; what comes out of it is noted in the proof."""
     sizes = sorted(costs.instance.microbatch_sizes, reverse=True)
     for number, microbatch in enumerate(sizes):
-        if _enough(costs, asks, proof, target_s, [microbatch]) or proof.stopped:
+        if _enough(costs, relaxation, proof, target_s, [microbatch]) or proof.stopped:
             return True
         rest = sizes[number + 1 :]
-        if len(rest) > 1 and not _enough(costs, asks, proof, target_s, rest):
+        if len(rest) > 1 and not _enough(costs, relaxation, proof, target_s, rest):
             break
     if proof.stopped:
         return True
@@ -126,16 +126,16 @@ def _look(costs: Costs, asks: Asks, proof: Proof, target_s: float) -> bool:
     return False
 
 
-def _enough(costs: Costs, asks: Asks, proof: Proof, target_s: float, sizes: list[int]) -> bool:
+def _enough(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float, sizes: list[int]) -> bool:
     instance = costs.instance
-    least = asks.least(target_s, sizes)
+    least = relaxation.least(target_s, sizes)
     if least is None:
         proof.stopped = True
         return False
     if least > instance.num_devices:
         return False
     if len(sizes) == 1:
-        plan = asks.plan(sizes[0])
+        plan = relaxation.plan(sizes[0])
         if not violations(instance, plan) and (value := bottleneck_s(instance, plan)) < proof.value_s:
             proof.plan, proof.value_s = plan, value
     return True
@@ -152,11 +152,11 @@ def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str
     if instance.schedule != "uniform" or watch.stopped():
         return start.bound_s * samples, Prover.BOUNDS
     try:
-        asks = Downsets(costs, watch, CHEAP_PAIRS)
+        relaxation = Downsets(costs, watch, CHEAP_PAIRS)
     except UnsuitableError:
         return start.bound_s * samples, Prover.BOUNDS
     with alarm(watch):
-        found = prove(costs, asks, Watch(), start, 1e-4)
+        found = prove(costs, relaxation, Watch(), start, 1e-4)
     return found.bound_s * samples * (1 - _ROUNDING), whose(found, start, DOWNSETS)
 
 

@@ -28,7 +28,7 @@ from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.series_parallel import Leaf, Parallel, decompose
 from solvers.outcome import Watch
 
-#: More upsets, or pairs of nested ones, are not looked at: a second for each target.
+#: More upsets, or pairs of nested ones, are not searched: a second for each target.
 MAX_UPSETS, MAX_PAIRS = 40_000, 200_000_000
 #: Cells of an array over upsets and degrees.
 _MAX_CELLS = 10_000_000

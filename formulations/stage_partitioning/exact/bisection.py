@@ -34,7 +34,7 @@ class Search(Protocol[P]):
         """The plan behind a label of the last test, which was at T."""
         ...
 
-    def price(self, plan: P) -> float:
+    def evaluate(self, plan: P) -> float:
         """The objective of a plan."""
         ...
 
@@ -74,7 +74,7 @@ def minimise(
             break
         if label >= 0:
             plan = search.plan(label, T)
-            objective = search.price(plan)
+            objective = search.evaluate(plan)
             if best is not None and not objective < best[1]:
                 raise AssertionError(f"the test at {T!r} returned a plan of {objective!r}")
             best, strict = (plan, objective), objective * (1 - precision)

@@ -203,7 +203,7 @@ class Search(Tables):
             j, s = i, s - d
         return plan_of(self.instance, self.profile, stages)
 
-    def price(self, plan: StagePlan) -> float:
+    def evaluate(self, plan: StagePlan) -> float:
         """Time per sample of a plan."""
         return evaluate(self.instance, plan)
 

@@ -16,7 +16,7 @@ def enumerate_downsets(num_nodes, after_start, after, before_start, before, limi
     """All downsets as bitsets, shape (D, words); an empty array if there are more than ``limit``.
 
     ``after`` and ``before`` list the successors and the predecessors of every node (CSR). Breadth first by size; a hash
-    table drops repetitions. The nodes that may join a downset are kept beside it, so that nobody looks at the others.
+    table drops repetitions. The nodes that may join a downset are kept beside it, so that no other is tested.
     """
     words = max(1, (num_nodes + 63) >> 6)
     size = 1024

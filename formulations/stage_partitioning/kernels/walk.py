@@ -91,7 +91,7 @@ def pick(profile, lattice, capacity, heavy, last_y, first, last, nontrivial, see
 
     The walk is over ``first`` <= j < ``last``; it numbers all instances, or only those where the fastest options do not
     fit but something does, from ``seen`` on. ``heavy[q, i]`` is the most memory that downset i may take at the largest
-    y: where that fits, nothing else is looked at. ``last_y[index]`` is the last y of a call with that d. It adds to
+    y: where that fits, nothing else is examined. ``last_y[index]`` is the last y of a call with that d. It adds to
     ``counts`` (see above; the last three only if ``nontrivial``). Returns how many it numbered, and how many of
     ``ordinals`` it met.
     """

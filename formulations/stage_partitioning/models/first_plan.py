@@ -14,7 +14,7 @@ from formulations.stage_partitioning.problem import StagePlan, evaluate, violati
 from instances.graph import topological_order
 from solvers.outcome import Watch
 
-#: Stages are priced in Python; with more of them than this the pass is not worth its time.
+#: Stages are priced in Python; with more of them than this the pass takes too long.
 MAX_STAGES = 40_000
 
 

@@ -51,7 +51,7 @@ def hard_for_truncating(num_swaps: int, slack: float = 1e-6) -> KnapsackInstance
     """The truncating heuristic takes about 1 + n/2 times the least time, which is 1; its H is 1 + n/2.
 
     One node saves all that is needed for a time of 1. Each of n others saves half of what is left when its turn comes,
-    at a price a trifle lower.
+    at a slightly lower price.
     """
     need = 2.0**num_swaps
     nodes = [_pair("all", need, 1.0)]
