@@ -6,9 +6,11 @@ A new family adds its small examples to `EXAMPLES`.
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -331,8 +333,20 @@ def _large(family: Family[Any, Any], method: Method[Any, Any]) -> Any:
     )
 
 
+#: Words of a result: a reason must hold for infeasible and unproved ones as well.
+_PROMISES = re.compile(r"\b(prove[sd]?|optim\w+|is exact|gives?|a proof over|until the best|a good plan)\b")
+
+
 @ANY_FAMILY
-def test_the_dispatcher_picks_what_it_was_asked_for(family: Family[Any, Any]) -> None:
+def test_the_reason_of_a_choice_says_what_runs_and_not_what_it_finds(family: Family[Any, Any]) -> None:
+    for example in EXAMPLES[family.name]:
+        for exact, limits in itertools.product((False, True), (LIMITS, Limits(time_s=1e-6))):
+            _, reason = family.choose(example(), limits, exact)
+            assert not _PROMISES.search(reason), reason
+
+
+@ANY_FAMILY
+def test_the_dispatcher_picks_a_method_of_the_requested_claim(family: Family[Any, Any]) -> None:
     for example in EXAMPLES[family.name]:
         instance = example()
         for exact in (False, True):
