@@ -115,7 +115,7 @@ def check_pinned(
 
 
 def hair_too_large() -> StageInstance:
-    """Two nodes on one device whose fast TMPCs are too large together by less than any model's integers can tell."""
+    """Two nodes on one device whose fast TMPCs are too large together by less than any model's integers resolve."""
     hair = 1.7e-12
     layers = tuple(
         Layer(v, {1: (Tmpc("fast", 1.0, 0, 0, 1 + hair), Tmpc("lean", slow, 0, 0, 1.0))})

@@ -46,7 +46,7 @@ def random_case(family: str, seed: int, number: int) -> Any:
 
 
 def known_optimum(family: str, instance: Any) -> tuple[bool, float | None]:
-    """Whether brute force can tell within milliseconds, and the optimum (``None``: infeasible)."""
+    """Whether brute force solves it within milliseconds, and the optimum (``None``: infeasible)."""
     is_tiny, optimum = _ORACLES[family]
     if not is_tiny(instance):
         return False, None

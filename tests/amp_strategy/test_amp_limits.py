@@ -16,7 +16,7 @@ from solvers.outcome import Limits, Stop, Watch
 
 
 def many_layers(count: int) -> AmpInstance:
-    """Sixteen devices and layers of which no two are alike: the published program has as many sums as it can have."""
+    """Sixteen devices and layers, no two identical: the published program has as many sums as it can have."""
     rng = random.Random(count)
     layers = [ModelLayer({"G": {1: rng.uniform(1, 2)}}, rng.uniform(0, 1), rng.uniform(0, 1)) for _ in range(count)]
     return AmpInstance("many layers", (Node("G", 9.0, 2.0),) * 4, 4, tuple(layers), 32)
@@ -45,7 +45,7 @@ def test_a_limit_ends_the_program_of_a_single_strategy(name: str) -> None:
     assert answer.stop is Stop.TIME_LIMIT
 
 
-def test_a_request_to_stop_is_heard_inside_a_strategy() -> None:
+def test_a_request_to_stop_counts_inside_a_strategy() -> None:
     method, watch = FAMILY.method("amp"), Watch()
     method.load()
     timer = threading.Timer(0.3, watch.stop, [Stop.INTERRUPTED])

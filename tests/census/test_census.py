@@ -172,7 +172,7 @@ def breaks() -> None:
     raise BrokenExecutor("broken")
 
 
-def test_breakdowns_in_a_row_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consecutive_breakdowns_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result in between and there may be as many again."""
     monkeypatch.setattr("planner.executors.BREAKDOWNS", 1)
     assert sorted(completed(lambda: Breaking(1), abs, [(-n,) for n in range(6)])) == [(n, n) for n in range(6)]
@@ -379,8 +379,8 @@ def test_what_witnesses_say_is_handed_on(
     lines: list[str] = []
     found = census(instance, out=str(tmp_path), sample=9, seed=4, end_to_end=False, notice=lines.append)
     assert found.crosscheck is not None and not found.agree
-    told = {name: found.crosscheck[name] for name in ("checked", "unproved", "contradictions")}
-    assert told == {"checked": 3, "unproved": 2, "contradictions": ["two: cpsat says 2"]}
+    output = {name: found.crosscheck[name] for name in ("checked", "unproved", "contradictions")}
+    assert output == {"checked": 3, "unproved": 2, "contradictions": ["two: cpsat says 2"]}
     assert "interrupted after 3" in lines[-1]
     assert all(given["limits"].seed == 4 and given["methods"] == ("exact", "cpsat", "milp") for given in asked)
     asked.clear()

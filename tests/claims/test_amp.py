@@ -55,13 +55,13 @@ def test_without_inputs_an_analytic_profile_stands_in_and_says_so(name: str) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_published_predictions_and_tables(name: str, published: Path) -> None:
     strategies, printed, same, equivalent = NAMES[name]
-    told = reproduce(name, inputs=str(published / "amp")).to_json()
-    rows, tables = told["rows"], told["tables"]
-    assert told["inputs"] == "published"
+    shown = reproduce(name, inputs=str(published / "amp")).to_json()
+    rows, tables = shown["rows"], shown["tables"]
+    assert shown["inputs"] == "published"
     assert len(rows) == strategies == len({tuple(row[key] for key in KEYS[:4]) for row in rows})
     assert {tuple(row)[: len(KEYS)] for row in rows} == {KEYS}
     logged = [row for row in rows if row["predicted_met"] is not None]
-    assert len(logged) == told["compared"] == told["matched"] >= 20
+    assert len(logged) == shown["compared"] == shown["matched"] >= 20
     assert all(row["predicted_met"] and row["cuts"] == "match" for row in logged)
     assert [row["predicted_s"] for row in rows] == sorted(row["predicted_s"] for row in rows)
     words = [row["cuts"] for row in tables["rows"]]

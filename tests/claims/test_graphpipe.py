@@ -124,7 +124,7 @@ def test_the_case_study_is_five_stages_deep(found: dict[str, Sequence[Row]]) -> 
     assert rows["as-drawn"]["breaks"] == "edges"
     assert rows["sequential"]["breaks"] is None and rows["graph"]["breaks"] is None
     assert [rows[name]["first_in_flight"] for name in ("sequential", "as-drawn", "graph")] == [16, 8, 10]
-    # 32 micro-batches and stages almost alike: fill and drain are worth depth - 1 of them.
+    # 32 micro-batches and almost identical stages: fill and drain are worth depth - 1 of them.
     for name, depth in (("as-drawn", 4), ("graph", 5)):
         assert rows[name]["speedup"] == pytest.approx((32 + 7) / (32 + depth - 1), rel=0.005)
 

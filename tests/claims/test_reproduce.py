@@ -29,7 +29,7 @@ def test_a_folder_without_the_inputs_is_refused(tmp_path: Path) -> None:
         reproduce("piper-fig-4", inputs=str(tmp_path))
 
 
-def test_what_is_met_and_compared_are_told_apart() -> None:
+def test_what_is_met_and_compared_are_counted_apart() -> None:
     evidence = Evidence(({"here": 1.0},), "published", compared=3, matched=2, notes=("a",), figures={"calls": 7})
     found = Reproduction(CLAIMS[0], evidence, 0.5).to_json()
     assert found == {

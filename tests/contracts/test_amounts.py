@@ -52,7 +52,7 @@ def test_the_least_amount_of_plans_of_any_needs() -> None:
 
 
 def test_noise_is_no_plan() -> None:
-    """A test that finds plans a little above its limit, as float noise may, is not asked for ever."""
+    """A test that finds plans a little above its limit, as float noise may, is not repeated for ever."""
     asked = []
 
     def fits(limit: float) -> float | None:

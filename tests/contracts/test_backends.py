@@ -1,4 +1,4 @@
-"""The entrance exam of every backend: the same small models, told in each one's language."""
+"""The entrance exam of every backend: the same small models, written for each of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Linear:
     maximise: bool = False
 
 
-def tell_cpsat(linear: Linear) -> tuple[Any, list[Any]]:
+def for_cpsat(linear: Linear) -> tuple[Any, list[Any]]:
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -45,7 +45,7 @@ def tell_cpsat(linear: Linear) -> tuple[Any, list[Any]]:
     return model, variables
 
 
-def tell_highs(linear: Linear) -> tuple[Any, list[Any]]:
+def for_highs(linear: Linear) -> tuple[Any, list[Any]]:
     import pyomo.environ as pyo
 
     model = pyo.ConcreteModel()
@@ -60,7 +60,7 @@ def tell_highs(linear: Linear) -> tuple[Any, list[Any]]:
     return model, list(model.x.values())
 
 
-TELL = {"cpsat": tell_cpsat, "highs": tell_highs}
+WRITTEN = {"cpsat": for_cpsat, "highs": for_highs}
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class Bench:
 
     name: str
 
-    def run(self, linear: Linear, limits: Limits | None = None, watch: Watch | None = None, **ears: Any) -> Run:
-        return self.told(linear, limits, watch, **ears)[0]
+    def run(self, linear: Linear, limits: Limits | None = None, watch: Watch | None = None, **listeners: Any) -> Run:
+        return self.solved(linear, limits, watch, **listeners)[0]
 
-    def told(
-        self, linear: Linear, limits: Limits | None = None, watch: Watch | None = None, **ears: Any
+    def solved(
+        self, linear: Linear, limits: Limits | None = None, watch: Watch | None = None, **listeners: Any
     ) -> tuple[Run, list[Any]]:
-        model, variables = TELL[self.name](linear)
-        return BACKENDS[self.name].load().run(model, limits or Limits(time_s=20), watch, **ears), variables
+        model, variables = WRITTEN[self.name](linear)
+        return BACKENDS[self.name].load().run(model, limits or Limits(time_s=20), watch, **listeners), variables
 
 
 @pytest.fixture(params=list(BACKENDS))
@@ -117,11 +117,11 @@ def test_bounds_are_rounded_to_what_they_prove() -> None:
 
 
 def test_every_backend_is_examined() -> None:
-    assert set(TELL) == set(BACKENDS)
+    assert set(WRITTEN) == set(BACKENDS)
 
 
 def test_optimal(bench: Bench) -> None:
-    run, variables = bench.told(ITEMS)
+    run, variables = bench.solved(ITEMS)
     assert (run.stop, run.infeasible) == (Stop.PROVED, False)
     assert run.objective == pytest.approx(17) and run.bound == pytest.approx(17)
     assert [round(run.values[variable]) for variable in variables] == [1, 1, 0, 0]
@@ -152,7 +152,7 @@ def test_constant_objective(bench: Bench) -> None:
 
 
 def test_no_objective(bench: Bench) -> None:
-    run, variables = bench.told(Linear(upper=[4], rows=[([1], "==", 3)]))
+    run, variables = bench.solved(Linear(upper=[4], rows=[([1], "==", 3)]))
     assert (run.stop, run.objective, run.bound) == (Stop.PROVED, None, None)
     assert round(run.values[variables[0]]) == 3
 
@@ -164,7 +164,7 @@ def test_empty_model(bench: Bench) -> None:
 
 
 def test_a_variable_of_no_row_has_a_value(bench: Bench) -> None:
-    run, variables = bench.told(Linear(upper=[1, 1], rows=[([1, 0], "==", 1)], minimise=[1, 0]))
+    run, variables = bench.solved(Linear(upper=[1, 1], rows=[([1, 0], "==", 1)], minimise=[1, 0]))
     assert round(run.values[variables[1]]) in (0, 1)
 
 
@@ -203,25 +203,25 @@ def test_interrupted(bench: Bench) -> None:
 
 
 def test_listeners_hear_improvements_and_bounds(bench: Bench) -> None:
-    model, variables = TELL[bench.name](market_split(4, 30, slack=True))
-    heard: list[float] = []
+    model, variables = WRITTEN[bench.name](market_split(4, 30, slack=True))
+    received: list[float] = []
     bounds: list[float] = []
 
     def listen(values: Any) -> None:
-        heard.append(sum(values[variable] for variable in variables[30:]))
+        received.append(sum(values[variable] for variable in variables[30:]))
 
     run = BACKENDS[bench.name].load().run(model, Limits(time_s=1.0), on_solution=listen, on_bound=bounds.append)
-    assert len(heard) > 1 and heard == sorted(heard, reverse=True)
-    assert run.objective == pytest.approx(min(heard))
+    assert len(received) > 1 and received == sorted(received, reverse=True)
+    assert run.objective == pytest.approx(min(received))
     assert bounds and max(bounds) <= run.objective + 1e-6
 
 
 def test_an_exception_of_a_listener_ends_the_run(bench: Bench) -> None:
     def fail(_: Any) -> None:
-        raise LookupError("heard enough")
+        raise LookupError("stop here")
 
     started = time.perf_counter()
-    with pytest.raises(LookupError, match="heard enough"):
+    with pytest.raises(LookupError, match="stop here"):
         bench.run(market_split(6, 50, slack=True), Limits(time_s=15), on_solution=fail)
     assert time.perf_counter() - started < 5
 
@@ -337,16 +337,16 @@ def test_a_failure_is_a_result_that_proves_nothing(
 def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = FAILING[bench.name](monkeypatch, 9)
     watch = Watch()
-    model, _ = TELL[bench.name](ITEMS)
+    model, _ = WRITTEN[bench.name](ITEMS)
     backend = BACKENDS[bench.name].load()
-    told = "_run" if bench.name == "highs" else "_stopping"
-    own = getattr(backend, told)
+    name = "_run" if bench.name == "highs" else "_stopping"
+    own = getattr(backend, name)
 
     def stopping(*arguments: Any) -> Any:
         watch.stop(Stop.INTERRUPTED)
         return own(*arguments)
 
-    monkeypatch.setattr(backend, told, stopping)
+    monkeypatch.setattr(backend, name, stopping)
     assert backend.run(model, Limits(), watch).stop is Stop.INTERRUPTED
     assert len(failing.seeds) == 1
 
@@ -432,12 +432,12 @@ def test_highs_takes_a_hint() -> None:
     from solvers import milp
 
     linear = market_split(3, 14, slack=True)
-    best = Bench("highs").told(linear)
-    model, variables = tell_highs(linear)
+    best = Bench("highs").solved(linear)
+    model, variables = for_highs(linear)
     hint = [(variable, round(best[0].values[other])) for variable, other in zip(variables, best[1], strict=True)]
-    heard: list[float] = []
-    milp.run(model, Limits(), hint=hint, on_solution=lambda v: heard.append(sum(v[x] for x in variables[14:])))
-    assert heard and heard[0] == pytest.approx(best[0].objective)
+    received: list[float] = []
+    milp.run(model, Limits(), hint=hint, on_solution=lambda v: received.append(sum(v[x] for x in variables[14:])))
+    assert received and received[0] == pytest.approx(best[0].objective)
 
 
 @pytest.mark.parametrize(

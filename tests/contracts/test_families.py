@@ -249,12 +249,12 @@ def test_results_are_verified_and_bracket_the_optimum(family: Family[Any, Any], 
 
 def _round_trip(family: Family[Any, Any], instance: Any, result: planner.Result) -> None:
     """The result is JSON, and its plan checks after having been text."""
-    told = json.loads(as_json(result.to_json()))
-    assert told["status"] == result.status.value and told["objective"] == result.objective
-    verdict = planner.check(instance, told["plan"])
+    shown = json.loads(as_json(result.to_json()))
+    assert shown["status"] == result.status.value and shown["objective"] == result.objective
+    verdict = planner.check(instance, shown["plan"])
     assert verdict.feasible and verdict.objective == result.objective
-    plan = family.plan_from_json(instance, told["plan"])
-    assert family.plan_to_json(instance, plan) == told["plan"]
+    plan = family.plan_from_json(instance, shown["plan"])
+    assert family.plan_to_json(instance, plan) == shown["plan"]
 
 
 @ANY_METHOD
@@ -359,11 +359,11 @@ def test_the_dispatcher_picks_a_method_of_the_requested_claim(family: Family[Any
 @ANY_FAMILY
 def test_instances_survive_being_text(family: Family[Any, Any]) -> None:
     for example in EXAMPLES[family.name]:
-        told = family.to_json(example())
-        content = json.loads(json.dumps(told, allow_nan=False))
-        assert told["problem"] == family.name and told["schema_version"] == 1
+        shown = family.to_json(example())
+        content = json.loads(json.dumps(shown, allow_nan=False))
+        assert shown["problem"] == family.name and shown["schema_version"] == 1
         assert family.recognise(content)
-        assert family.to_json(family.read(content, "again", {})) == told
+        assert family.to_json(family.read(content, "again", {})) == shown
 
 
 @ANY_FAMILY

@@ -82,13 +82,13 @@ def test_the_target_of_a_link_is_written_and_the_link_stays(name: str, tmp_path:
 def test_a_pipe_is_written_into(name: str, tmp_path: Path, capsys: Any) -> None:
     command, out = given(name, tmp_path / "pipe")
     os.mkfifo(out)
-    heard: list[bytes] = []
-    reader = threading.Thread(target=lambda: heard.append(Path(out).read_bytes()), daemon=True)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(Path(out).read_bytes()), daemon=True)
     reader.start()
     assert main(command) == 0
     reader.join(timeout=20)
     capsys.readouterr()
-    assert heard and len(heard[0]) > 100 and stat.S_ISFIFO(os.stat(out).st_mode)
+    assert received and len(received[0]) > 100 and stat.S_ISFIFO(os.stat(out).st_mode)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -110,30 +110,30 @@ def test_a_pipe_that_nobody_reads_is_one_line(
 
 
 def test_a_slow_reader_of_a_pipe_gets_more_than_it_holds(tmp_path: Path) -> None:
-    pipe, content, heard = tmp_path / "pipe", b"x" * 2**20, list[bytes]()
+    pipe, content, received = tmp_path / "pipe", b"x" * 2**20, list[bytes]()
     os.mkfifo(pipe)
 
     def read_late() -> None:
         with pipe.open("rb") as reader:
             time.sleep(0.5)
-            heard.append(reader.read())
+            received.append(reader.read())
 
     late = threading.Thread(target=read_late, daemon=True)
     late.start()
     write_atomically(pipe, content)
     late.join(timeout=20)
-    assert heard == [content]
+    assert received == [content]
 
 
 def test_a_pipe_is_waited_for_until_its_reader_comes(tmp_path: Path, capsys: Any) -> None:
     command, out = given("plan", tmp_path / "pipe")
     os.mkfifo(out)
-    heard: list[bytes] = []
-    late = threading.Timer(1.0, lambda: heard.append(Path(out).read_bytes()))
+    received: list[bytes] = []
+    late = threading.Timer(1.0, lambda: received.append(Path(out).read_bytes()))
     late.start()
     assert main(command) == 0
     late.join(timeout=20)
-    assert capsys.readouterr().out and json.loads(heard[0])["stages"]
+    assert capsys.readouterr().out and json.loads(received[0])["stages"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

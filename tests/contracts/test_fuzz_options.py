@@ -129,8 +129,8 @@ def test_a_bad_option_is_exit_2_and_one_line(
     bad = next(text for text in rng.sample(TEXTS, len(TEXTS)) if _refused(setting, text))
     method = next((each.name for each in family.methods if setting in each.options), "auto")
     assert main(["solve", str(path), "--method", method, f"--{setting.name}", bad, "--time-limit", "1"]) == 2
-    told = capfd.readouterr()
-    assert told.out == "" and told.err.count("\n") == 1 and f"--{setting.name} is" in told.err
+    shown = capfd.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1 and f"--{setting.name} is" in shown.err
 
 
 def _refused(setting: Setting, text: str) -> bool:
@@ -146,8 +146,8 @@ def test_limits_of_any_value(option: str, tmp_path: Path, capfd: pytest.CaptureF
     path = instance_of("tmpc_knapsack", tmp_path)
     for text in ("nan", "-1", "x", "-inf"):
         assert main(["solve", str(path), f"{option}={text}"]) == 2, text
-        told = capfd.readouterr()
-        assert told.out == "" and told.err.count("\n") == 1, told.err
+        shown = capfd.readouterr()
+        assert shown.out == "" and shown.err.count("\n") == 1, shown.err
 
 
 def test_names_of_settings_that_do_not_exist() -> None:

@@ -73,9 +73,9 @@ def test_mutated_plan_files_end_in_a_documented_code(
         instance = folder / f"{name}-instance.json"
         instance.write_text(json.dumps(documented()[name]))
         code = main(["check", str(instance), str(path), "--quiet"])
-        told = capfd.readouterr()
-        assert code in (0, 1, 2), told.err
-        assert code != 2 or told.err.count("\n") == 1, told.err
+        shown = capfd.readouterr()
+        assert code in (0, 1, 2), shown.err
+        assert code != 2 or shown.err.count("\n") == 1, shown.err
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_many_wrong_instances(name: str, folder: Path, cases: int) -> None:
 
 
 def stages(**changes: Any) -> StageInstance:
-    """Two layers in a row; a change may be of the instance, of the first layer's TMPC, or of the edges."""
+    """A chain of two layers; a change may be of the instance, of the first layer's TMPC, or of the edges."""
     tmpc = {name: changes.pop(name) for name in ("time", "weight_bytes") if name in changes}
     first = dataclasses.replace(Tmpc("x", 1.0, 1.0, 1.0, 1.0), **tmpc)
     layers = (Layer(0, {changes.pop("degree", 1): (first,)}), Layer(1, {1: (Tmpc("x", 1.0, 1.0, 1.0, 1.0),)}))

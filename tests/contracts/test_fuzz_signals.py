@@ -50,7 +50,7 @@ def one_case(seed: int, folder: Path) -> None:
     assert process.stderr is not None and process.stderr.readline() == "ready\n"
     time.sleep(rng.uniform(0, seconds) * rng.choice((0.2, 1.0)))
     for _ in range(1 + twice):
-        # A terminal tells the whole group, kill the process alone.
+        # A terminal signals the whole group, kill the process alone.
         os.killpg(process.pid, number) if number is signal.SIGINT and process.poll() is None else process.send_signal(
             number
         )
@@ -146,7 +146,7 @@ def test_a_signal_while_the_first_modules_are_imported(module: str, number: int,
         assert (done.returncode, done.stderr, done.stdout) == (code, "", INTERRUPTED if given else "")
 
 
-def test_little_is_imported_before_signals_are_heard() -> None:
+def test_little_is_imported_before_signals_count() -> None:
     """What a person waits for before Ctrl-C is ours: the interpreter's own start, and next to nothing."""
     script = "import sys; before = set(sys.modules); import planner.__main__; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, timeout=20, check=True)

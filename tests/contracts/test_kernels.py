@@ -127,15 +127,15 @@ _KERNELS = """
 import pathlib, warnings
 from formulations import compilation
 warnings.simplefilter("always")
-with compilation.compiling() as found, warnings.catch_warnings(record=True) as heard:
+with compilation.compiling() as found, warnings.catch_warnings(record=True) as received:
     from formulations.layer_assignment import FAMILY
     from instances.layer_assignment import generate
     from solvers.outcome import Limits, Watch
     method = FAMILY.method("amp")
     method.load()
     instance = generate(3, 2, 2)
-    print(found.kernels, method.solve(instance, Limits(), Watch()).plan.lengths, len(heard))
-    print(*{str(each.message) for each in heard})
+    print(found.kernels, method.solve(instance, Limits(), Watch()).plan.lengths, len(received))
+    print(*{str(each.message) for each in received})
 """
 
 

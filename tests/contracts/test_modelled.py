@@ -73,13 +73,13 @@ def every_objective(instance: OperatorInstance) -> list[float]:
 
 
 class FailedModel(WithoutSizes):
-    """Its solver hears of a plan, or of none, and fails."""
+    """Its solver reports plans, or none, and fails."""
 
-    def __init__(self, heard: list[float]) -> None:
-        self.heard = heard
+    def __init__(self, received: list[float]) -> None:
+        self.received = received
 
     def run(self, _limits: Limits, _watch: Watch, on_solution: Any, on_bound: Any) -> Run:
-        for plan in self.heard:
+        for plan in self.received:
             on_solution(plan)
             on_bound(plan / 2)
         return Run(stop=Stop.COMPLETED, solver="S", reason="S failed: tired")
@@ -91,10 +91,10 @@ class FailedModel(WithoutSizes):
         return bound
 
 
-@pytest.mark.parametrize("heard", [[], [6.0, 4.0]], ids=["no plan", "two plans"])
-def test_a_solver_that_failed_leaves_what_was_heard_of_it_and_its_words(heard: list[float]) -> None:
-    answer = prove(None, lambda: FailedModel(heard), lambda _, plan: plan, lambda *_: (), Limits(), Watch())
-    assert (answer.plan, answer.bound) == ((4.0, 3.0) if heard else (None, None))
+@pytest.mark.parametrize("received", [[], [6.0, 4.0]], ids=["no plan", "two plans"])
+def test_a_solver_that_failed_leaves_its_plans_and_its_message(received: list[float]) -> None:
+    answer = prove(None, lambda: FailedModel(received), lambda _, plan: plan, lambda *_: (), Limits(), Watch())
+    assert (answer.plan, answer.bound) == ((4.0, 3.0) if received else (None, None))
     assert (answer.infeasible, answer.stop, answer.reason) == (False, Stop.COMPLETED, "S failed: tired")
 
 
@@ -133,7 +133,7 @@ def test_the_next_plan_is_no_better(
 def test_all_partitions_of_a_placement(
     times: tuple[float, ...], expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three operators in a row on two stages: two partitions; each is rejected whatever its mapping."""
+    """A chain of three operators on two stages: two partitions; each is rejected whatever its mapping."""
     operators = tuple(Operator(v, time) for v, time in enumerate(times))
     tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 8.0))
     graph = OperatorInstance("row", operators, tensors, num_stages=2, replicas=1)

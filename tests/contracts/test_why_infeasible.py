@@ -179,8 +179,8 @@ def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any
         yield from map(typed, ways)
     elif name == "tmpc_knapsack":
         need = math.fsum(min(x.memory_bytes for x in node.options) for node in instance.nodes)
-        told = f"the smallest options together need {exactly(need)} bytes and the capacity is "
-        declared, way = sentence.removeprefix(told).split(": feasible with ")
+        prefix = f"the smallest options together need {exactly(need)} bytes and the capacity is "
+        declared, way = sentence.removeprefix(prefix).split(": feasible with ")
         assert float(declared) == instance.capacity_bytes
         claim = typed(way)
         assert figures == {"least_capacity_bytes": float(claim.settings["memory"])}
@@ -199,20 +199,20 @@ def memory_claim(part: str, devices: str, figures: Mapping[str, Any]) -> Iterato
         assert "least_memory_bytes" not in figures
         yield Claim({"memory": "1e30"}, would_do=False)
     else:
-        told = re.fullmatch(rf"{devices} of (\S+) bytes would suffice", part)
-        assert told, part
-        assert figures["least_memory_bytes"] == float(told[1])
-        yield Claim({"memory": told[1]}, least=("memory",))
+        match = re.fullmatch(rf"{devices} of (\S+) bytes would suffice", part)
+        assert match, part
+        assert figures["least_memory_bytes"] == float(match[1])
+        yield Claim({"memory": match[1]}, least=("memory",))
 
 
 def flat_claims(flat: StageInstance, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
     first, second, *others = sentence.removeprefix("infeasible: ").split("; ")
     yield from memory_claim(first, f"{flat.num_devices} device{'s' * (flat.num_devices > 1)}", figures)
     declared = re.escape(exactly(flat.memory_bytes))
-    told = re.fullmatch(rf"(\d+) devices? of {declared} bytes would suffice", second)
-    if told:
-        assert figures["fewest_devices"] == int(told[1])
-        yield Claim({"devices": told[1]}, least=("devices",))
+    match = re.fullmatch(rf"(\d+) devices? of {declared} bytes would suffice", second)
+    if match:
+        assert figures["fewest_devices"] == int(match[1])
+        yield Claim({"devices": match[1]}, least=("devices",))
     else:
         assert re.fullmatch(f"no number of devices of {declared} bytes would suffice", second), second
         yield Claim({"devices": "200"}, would_do=False)

@@ -63,7 +63,7 @@ def test_nodes_without_edges_are_side_by_side() -> None:
 
 
 def test_stages_side_by_side_count_once() -> None:
-    """Weights forbid replicas: four stages take 3/2 * 8, where four in a row would take 7/4 * 8."""
+    """Weights forbid replicas: four stages take 3/2 * 8, where a chain of four would take 7/4 * 8."""
     instance = diamond(heavy=1e6)
     answer = labels.solve(instance, Limits(), Watch())
     assert evaluate(instance, answer.plan) == pytest.approx(12.0)
@@ -203,9 +203,9 @@ def test_a_label_is_as_deep_as_its_plan(cases: int) -> None:
         instance = random_flushed(seed, same_weights=True, max_nodes=6, max_devices=6, max_tmpcs=2, memory="ample")
         search = labels.Search(instance, labels.all_downsets(instance.flat, 10**6), Watch())
         for factor in (1.0, 1.5, 3.0):
-            told = search.least_synchronisation(search.work_bound * factor, np.full(9, np.inf))
-            assert all(depth(instance, found.plan) == at for at, found in told.items()), seed
-            several += sum(at > 1 for at in told)
+            results = search.least_synchronisation(search.work_bound * factor, np.full(9, np.inf))
+            assert all(depth(instance, found.plan) == at for at, found in results.items()), seed
+            several += sum(at > 1 for at in results)
     assert several > cases / 4
 
 
@@ -236,8 +236,8 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_everything_is_compiled_before_the_clock_starts() -> None:
     """In a process of its own, since the tests before this one have compiled all of it."""
-    told = "from formulations.flushed_partitioning import labels; print(labels.depth.extend.signatures)"
-    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    program = "from formulations.flushed_partitioning import labels; print(labels.depth.extend.signatures)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() != "[]"
 
 

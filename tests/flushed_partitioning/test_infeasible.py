@@ -73,7 +73,7 @@ def test_what_is_too_large_or_stopped_is_left_open(monkeypatch: pytest.MonkeyPat
 def test_a_search_that_is_stopped_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped after each number of passes: nothing, then what would suffice, then the least memory."""
     instance = planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="20MB")
-    passes, told = labels.Search.labels_at, []
+    passes, results = labels.Search.labels_at, []
     for most in range(60):
         watch = Watch()
 
@@ -83,12 +83,12 @@ def test_a_search_that_is_stopped_claims_nothing(monkeypatch: pytest.MonkeyPatch
             return passes(search, T, most_sync, plain=plain)
 
         monkeypatch.setattr(labels.Search, "labels_at", counted)
-        told.append(infeasible.least_memory(instance, watch))
-        if told[-1].proved:
+        results.append(infeasible.least_memory(instance, watch))
+        if results[-1].proved:
             break
-    assert told[0] == Least() and len(told) > 5 and told[-1].amount == 23e6
+    assert results[0] == Least() and len(results) > 5 and results[-1].amount == 23e6
     # A plan that was found is said to do, as it does, but not to be the least.
-    known = [each.amount for each in told if each.amount is not None]
+    known = [each.amount for each in results if each.amount is not None]
     assert known == sorted(known, reverse=True) and 23e6 < known[0] < math.inf
 
 

@@ -57,10 +57,10 @@ def test_the_labels_kept_are_those_that_none_beats(plain: bool, cases: int) -> N
             label = tuple(rng.randint(1, most) for _ in range(3 + count))
             counted = 2 if plain else 3 + count
             beaten = any(all(x <= y for x, y in zip(old[:counted], label, strict=False)) for old in front)
-            told = depth._insert.py_func(
+            inserted = depth._insert.py_func(
                 pool, head, 0, new, label[0], label[1], float(label[2]), np.array(label[3:]), count, plain
             )
-            assert told == (not beaten)
+            assert inserted == (not beaten)
             if not beaten:
                 front = [old for old in front if any(x < y for x, y in zip(old[:counted], label, strict=False))]
                 front.insert(0, label)
@@ -117,7 +117,7 @@ def least_degree(instance: FlushedInstance, stage: list[int], t: int, s: int, mo
 
 def test_least_degrees_by_their_definition(cases: int) -> None:
     """Any stage, any labels behind it, any time per sample that some choice takes exactly."""
-    seen = {"none": 0, "first": 0, "later": 0, "unlike": 0}
+    seen = {"none": 0, "first": 0, "later": 0, "different": 0}
     for seed in range(2 * cases):
         rng = random.Random(seed)
         instance = random_flushed(
@@ -147,14 +147,14 @@ def test_least_degrees_by_their_definition(cases: int) -> None:
                 search.profile, search.lattice, search.scratch, q, i, j, search.all_in_flight, most_k, limit, len(sums),
                 np.array(sums + [0] * 9), fewest, degree_at, search.counts, search.flag,
             )  # fmt: skip
-            told = [degrees[x] if found and x < len(degrees) else None for x in degree_at[sums]]
+            results = [degrees[x] if found and x < len(degrees) else None for x in degree_at[sums]]
             expected = [least_degree(instance, stage, t, s, (most_k - int(fewest[s])) // t, limit) for s in sums]
-            assert told == expected, seed
+            assert results == expected, seed
             assert found == any(d is not None for d in expected)
             seen["none"] += expected.count(None)
             seen["first"] += expected.count(1)
             seen["later"] += sum(d is not None and d > 1 for d in expected)
-            seen["unlike"] += len({d for d in expected if d is not None}) > 1
+            seen["different"] += len({d for d in expected if d is not None}) > 1
     assert min(seen.values()) > cases / 2, seen
 
 
@@ -194,6 +194,6 @@ def test_plans_within_a_synchronisation() -> None:
     """Two replicas take 4 a step and 4 * 1/2 * 6 / 4 to synchronise: no more is allowed than that, or less."""
     search = search_of(one_node())
     for most, found in ((3.0, True), (2.999, False)):
-        told = search.least_synchronisation(4.0, np.array([-1.0, most]))
-        assert told is not None and (1 in told) is found
-        assert not found or told[1].sync == 3.0
+        results = search.least_synchronisation(4.0, np.array([-1.0, most]))
+        assert results is not None and (1 in results) is found
+        assert not found or results[1].sync == 3.0

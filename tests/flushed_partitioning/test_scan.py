@@ -45,11 +45,11 @@ class Points:
         if self.passes > self.most:
             return None
         within = [p for p in self.points if p[1] <= T and p[0] < len(most_sync) and p[2] <= most_sync[p[0]]]
-        told: dict[int, Found] = {}
+        candidates: dict[int, Found] = {}
         for point in sorted(within, key=lambda p: (p[0], p[2], -p[1])):  # of those as fast, the slowest steps
-            if all(point[2] < other.sync for other in told.values()):
-                told[point[0]] = self.found(point)
-        return told
+            if all(point[2] < other.sync for other in candidates.values()):
+                candidates[point[0]] = self.found(point)
+        return candidates
 
 
 def points(seed: int) -> Points:

@@ -220,7 +220,7 @@ def test_the_least_memory_is_that_of_the_only_plan() -> None:
 
 
 def test_memory_that_was_not_tried_to_the_end_is_not_called_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    test, told = Search.test, []
+    test, answers = Search.test, []
     for most in range(60):
         watch = Watch()
 
@@ -230,12 +230,12 @@ def test_memory_that_was_not_tried_to_the_end_is_not_called_the_least(monkeypatc
             return test(search, T)
 
         monkeypatch.setattr(Search, "test", counted)
-        told.append(why_infeasible(one_stage_of_two_layers(), Limits(), watch))
-        if told[-1][1]:
+        answers.append(why_infeasible(one_stage_of_two_layers(), Limits(), watch))
+        if answers[-1][1]:
             break
-    assert "would suffice" not in told[0][0]
-    assert any(sentence.endswith("bytes would suffice, maybe less") for sentence, _ in told[1:-1])
-    assert told[-1] == (
+    assert "would suffice" not in answers[0][0]
+    assert any(sentence.endswith("bytes would suffice, maybe less") for sentence, _ in answers[1:-1])
+    assert answers[-1] == (
         "infeasible: 1 machine with 3 devices of 20.1690575 bytes would suffice",
         {"least_memory_bytes": 20.1690575},
     )

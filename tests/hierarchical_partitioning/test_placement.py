@@ -78,8 +78,8 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     assert "2 machines of 2 devices" in capsys.readouterr().out
     assert main([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["model"] for row in told["rows"]][-1] == "hierarchical" and told["options"]["num-machines"] == 2
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["model"] for row in shown["rows"]][-1] == "hierarchical" and shown["options"]["num-machines"] == 2
     assert main(["hierarchy", "chain8", "--num-machines", "0"]) == 2
 
 

@@ -110,8 +110,8 @@ def test_instances_and_plans_survive_being_text() -> None:
     for seed in range(30):
         instance = random_hierarchical(seed)
         assert FAMILY.read(FAMILY.to_json(instance), "again", {}) == instance
-    told = FAMILY.plan_to_json(chain(), PLAN)
-    assert FAMILY.plan_from_json(chain(), told) == PLAN
+    shown = FAMILY.plan_to_json(chain(), PLAN)
+    assert FAMILY.plan_from_json(chain(), shown) == PLAN
     for broken in ({}, {"stages": [{}]}, {"stages": [{"dp_degree": 0, "inner": []}]}, {"stages": [3]}, []):
         with pytest.raises(InstanceError):
             FAMILY.plan_from_json(chain(), broken)

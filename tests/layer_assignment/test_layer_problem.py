@@ -133,8 +133,8 @@ def test_bad_plans_are_named(content: Any) -> None:
 
 def test_overrides() -> None:
     free = replace(BY_HAND, ring_s_per_parameter=(1.0,))
-    told = FAMILY.read(free, "f", {"stages": 3, "microbatches": 9})
-    assert (told.num_stages, told.num_microbatches) == (3, 9)
+    changed = FAMILY.read(free, "f", {"stages": 3, "microbatches": 9})
+    assert (changed.num_stages, changed.num_microbatches) == (3, 9)
     assert FAMILY.read(BY_HAND, "f", {"ignore-all-reduce": True}).ring_s_per_parameter == ()
     with pytest.raises(InstanceError, match="--stages is 3"):
         FAMILY.read(BY_HAND, "f", {"stages": 3})

@@ -181,7 +181,7 @@ def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordere
 
 @BOTH
 def test_stopped_before_it_starts_it_proves_nothing(room: Any) -> None:
-    """A tiling that needs no search may be told."""
+    """A tiling that needs no search may be reported."""
     watch, instance = Watch(), generate()
     watch.stop(Stop.INTERRUPTED)
     answer = room.solve(instance, Limits(), watch)

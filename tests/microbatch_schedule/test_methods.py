@@ -163,13 +163,13 @@ def test_a_late_schedule_that_tolerances_let_in_is_no_solution(monkeypatch: pyte
 
 
 def test_bounds_that_the_exact_model_was_given_are_not_its_own() -> None:
-    heard: list[float] = []
+    received: list[float] = []
     for instance, own in ((chain(3, 4), False), (generate(4, 8, tight=0.5, seed=2), True)):
         built = exact_model.build(PassGraph(instance))
-        found = built.run(LIMITS, Watch(), lambda _: None, heard.append)
+        found = built.run(LIMITS, Watch(), lambda _: None, received.append)
         assert built.least is not None and found.objective is not None
         assert (found.bound is not None) is own is (found.objective > built.least)
-        assert all(bound > built.least for bound in heard)
+        assert all(bound > built.least for bound in received)
 
 
 @pytest.mark.parametrize("resource", ["cap", "cumulative"])
@@ -238,7 +238,7 @@ def test_a_schedule_exists_exactly_if_precedences_form_no_cycle(cases: int) -> N
 
 
 @pytest.mark.parametrize(("stages", "batch"), [(1, 3), (2, 16), (5, 8), (8, 16)])
-def test_equal_stages_in_a_row_take_m_plus_n_minus_1_turns(stages: int, batch: int) -> None:
+def test_a_chain_of_equal_stages_takes_m_plus_n_minus_1_turns(stages: int, batch: int) -> None:
     instance = chain(stages, batch)
     for name in ("greedy", "1f1b", "cpsat"):
         capped = chain(stages, batch) if name != "greedy" else chain(stages, batch, in_flight=stages)

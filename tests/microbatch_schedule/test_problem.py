@@ -74,7 +74,7 @@ def test_the_earliest_schedule_keeps_all_rules() -> None:
         ("passes", ((5, [7, "B", 1, 12.5, 14.5]),)),
     ],
 )
-def test_a_plan_that_breaks_a_rule_is_told_so(rule: str, moved: tuple[tuple[int, list[Any]], ...]) -> None:
+def test_a_plan_that_breaks_a_rule_is_rejected_by_its_name(rule: str, moved: tuple[tuple[int, list[Any]], ...]) -> None:
     assert rule in _broken(_instance(), _plan(*moved))
     if rule not in ("passes", "order") and len(moved) == 1:
         assert _broken(_instance(), _plan(*moved)) == {rule}

@@ -16,7 +16,7 @@ BY_NAME = {method.name: method for method in METHODS}
 
 
 def _tight(number: int, batch: int) -> ScheduleInstance:
-    """Four to seven unequal stages with less room than their depth asks for."""
+    """Four to seven unequal stages with less room than their depth needs."""
     rng = random.Random(number)
     tight, mixed, delays = rng.choice([0.25, 0.5, 0.5, 0.75, 1.0]), rng.random() < 0.3, rng.random() < 0.3
     return generate(rng.randint(4, 7), batch, tight=tight, mixed=mixed, delays=delays, seed=number)
@@ -50,7 +50,7 @@ def test_best_of_is_within_a_percent_on_300_graphs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("delays", "late"), [(False, 0), (True, 2)])
 def test_exact_proves_12_stages_with_32_microbatches_in_10_seconds(delays: bool, late: int) -> None:
-    """With as much room as the depth asks for; seconds of this process, as others may run beside it.
+    """With as much room as the depth needs; seconds of this process, as others may run beside it.
 
     Where links take time that room is tight: one or two of 20 take longer, or are not proved in a minute.
     """

@@ -11,7 +11,7 @@ from formulations.operator_partitioning import FAMILY
 from formulations.operator_partitioning.settings import read
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
 
-#: Three operators of 1 s in a row; a sends one tensor of 2 s to both others, b one of 1 s to c.
+#: A chain of three operators of 1 s; a sends one tensor of 2 s to both others, b one of 1 s to c.
 SHARED = OperatorInstance(
     "shared",
     *ordered(

@@ -133,8 +133,8 @@ def test_definition_agrees_with_the_oracle(cases: int) -> None:
 @given(st.integers(0, 10**6))
 def test_json_round_trips(seed: int) -> None:
     instance = random_instance(random.Random(seed))
-    told = json.loads(json.dumps(FAMILY.to_json(instance)))
-    again = read(told, "again", {})
+    shown = json.loads(json.dumps(FAMILY.to_json(instance)))
+    again = read(shown, "again", {})
     assert replace(again, options={}) == replace(instance, options={})
 
 
@@ -290,10 +290,10 @@ def test_overrides_shape_the_pipeline() -> None:
 
 
 def test_plans_round_trip_and_bad_ones_are_one_line() -> None:
-    told = FAMILY.plan_to_json(DIAMOND, plan("ab", "cd"))
-    assert told == {"stages": [["a", "b"], ["c", "d"]], "replicas": [1, 1]}
-    assert FAMILY.plan_from_json(DIAMOND, told) == plan("ab", "cd")
-    assert FAMILY.plan_from_json(DIAMOND, {"stages": told["stages"]}) == plan("ab", "cd")
+    shown = FAMILY.plan_to_json(DIAMOND, plan("ab", "cd"))
+    assert shown == {"stages": [["a", "b"], ["c", "d"]], "replicas": [1, 1]}
+    assert FAMILY.plan_from_json(DIAMOND, shown) == plan("ab", "cd")
+    assert FAMILY.plan_from_json(DIAMOND, {"stages": shown["stages"]}) == plan("ab", "cd")
     for content, message in (
         ({}, "stages is missing"),
         ({"stages": "ab"}, "stages is 'ab'"),

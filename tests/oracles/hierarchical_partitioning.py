@@ -102,7 +102,7 @@ class BruteForce:
 
 
 def tight_chain(seed: int) -> HierarchicalInstance:
-    """Four to eight nodes in a row on machines of up to four devices whose memory is short: what fits depends on s."""
+    """Four to eight nodes, a chain, on machines of up to four devices with little memory: what fits depends on s."""
     rng = random.Random(seed)
 
     def tmpcs(t: int) -> tuple[Tmpc, ...]:
@@ -124,7 +124,7 @@ def tight_chain(seed: int) -> HierarchicalInstance:
 def tight_graph(seed: int) -> HierarchicalInstance:
     """Two to six nodes with edges that skip some, and the memory that one stage of a random plan needs to the byte."""
     rng = random.Random(seed)
-    count, longest, alike = rng.randint(2, 6), rng.choice([1, 2, 3]), rng.random() < 0.6
+    count, longest, identical = rng.randint(2, 6), rng.choice([1, 2, 3]), rng.random() < 0.6
     ends = [(u, v) for u in range(count) for v in range(u + 1, min(count, u + longest + 1)) if rng.random() < 0.8]
 
     def tmpcs(node: int, t: int) -> tuple[Tmpc, ...]:
@@ -140,7 +140,7 @@ def tight_graph(seed: int) -> HierarchicalInstance:
         keep = Tmpc("keep", rng.randint(0, 9) / t, activation_bytes=a, static_bytes=b, **shared())
         recompute = replace(keep, id="recompute", time=1.4 * keep.time + 0.2, activation_bytes=a // 3)
         found = (keep, recompute) if rng.random() < 0.6 else (keep,)
-        return found if alike else tuple(replace(x, **shared()) for x in found)
+        return found if identical else tuple(replace(x, **shared()) for x in found)
 
     degrees = rng.choice([(1,), (1, 2), (1, 3)])
     layers = [Layer(v, {t: tmpcs(v, t) for t in degrees if t == 1 or rng.random() < 0.7}) for v in range(count)]
@@ -153,7 +153,7 @@ def tight_graph(seed: int) -> HierarchicalInstance:
 
 
 def _needed(rng: random.Random, layers: list[Layer], K1: int, K2: int, N: int, model: MemoryModel) -> float:
-    """Bytes of the largest stage of a random plan of the nodes in a row at t = 1."""
+    """Bytes of the largest stage of a random plan of the chain at t = 1."""
     most = s = at = 0
     behind = layers[::-1]
     while at < len(behind):

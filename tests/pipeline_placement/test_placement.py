@@ -95,7 +95,7 @@ def test_decoupling_costs_what_the_joint_model_says() -> None:
 
 
 def chain() -> PlacementInstance:
-    """Four operators in a row in two stages of two replicas, on two machines of two devices."""
+    """A chain of four operators in two stages of two replicas, on two machines of two devices."""
     operators = tuple(Operator(v, 1.0, 8.0) for v in "abcd")
     tensors = tuple(Tensor(v, (v + 1,), 4.0) for v in range(3))
     graph = OperatorInstance("chain", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=2.0)

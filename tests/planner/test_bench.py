@@ -93,7 +93,7 @@ def test_compare_from_the_command_line(tmp_path: Path, capsys: Any) -> None:
     assert main(["bench", "--compare", str(tmp_path / "a.jsonl"), str(tmp_path / "none")]) == 2
 
 
-def test_a_broken_row_is_told() -> None:
+def test_a_broken_row_is_reported() -> None:
     with pytest.raises(UsageError, match="No such file"):
         folders.rows_of("none.jsonl")
 
@@ -105,8 +105,8 @@ def test_the_suite_of_everything_is_the_catalog() -> None:
 
 
 def test_rows_and_tables_say_whose_proof_it_is() -> None:
-    told = replace(ROW, proved_by="bounds").to_json()
-    assert Row.from_json(json.loads(json.dumps(told))).proved_by == "bounds"
+    shown = replace(ROW, proved_by="bounds").to_json()
+    assert Row.from_json(json.loads(json.dumps(shown))).proved_by == "bounds"
     assert "optimal by bounds" in folders.markdown([replace(ROW, proved_by="bounds")])
     older = {name: value for name, value in ROW.to_json().items() if name != "proved_by"}
     assert Row.from_json(json.loads(json.dumps(older))).proved_by is None

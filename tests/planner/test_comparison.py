@@ -127,7 +127,7 @@ def test_named_methods_that_do_not_fit_are_left_out_aloud() -> None:
         ("bad-plan", "bad-plan returned a plan that breaks: target"),
     ],
 )
-def test_contradictions_are_told_and_can_be_reproduced(liar: str, words: str, tmp_path: Path) -> None:
+def test_contradictions_are_reported_and_can_be_reproduced(liar: str, words: str, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "reproducers"
     report = planner.crosscheck(FEASIBLE, methods=["exact", liar], reproducers=str(folder))
     assert not report.agree and words in report.contradictions[0]

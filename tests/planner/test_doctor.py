@@ -18,7 +18,7 @@ from solvers.canary import Canary
 from solvers.outcome import Run, Stop
 
 
-def ill(findings: Any) -> list[str]:
+def failing(findings: Any) -> list[str]:
     return [found.name for found in findings if not found.healthy]
 
 
@@ -26,27 +26,27 @@ def test_this_installation_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     installed = tuple(family for family in formulations.FAMILIES if family.name != "counting")  # other processes look
     monkeypatch.setattr(formulations, "FAMILIES", installed)
     assert main(["doctor", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    names = [found["name"] for found in told["findings"]]
-    assert told["healthy"] is True
+    output = json.loads(capsys.readouterr().out)
+    names = [found["name"] for found in output["findings"]]
+    assert output["healthy"] is True
     assert {"versions", "solver pair", "origin", "owners", "solver cpsat", "solver highs", "kernel cache"} <= set(names)
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "told"),
+    ("name", "version", "failed"),
     [("highspy", "1.14.0", ["solver pair"]), ("ortools", "9.14.0", ["solver pair"]), ("numba", "absent", ["versions"])],
 )
-def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, told: list[str]) -> None:
+def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, failed: list[str]) -> None:
     found = {**examine.versions(), name: version}
     monkeypatch.setattr(examine, "versions", lambda: found)
-    assert ill(examine._versions()) == told
+    assert failing(examine._versions()) == failed
 
 
 def test_a_package_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine.metadata, "packages_distributions", lambda: {"solvers": ["dnn-planner", "solvers"]})
-    assert ill(examine._origins()) == ["owners"]
+    assert failing(examine._origins()) == ["owners"]
     monkeypatch.setattr(examine, "PACKAGES", (*examine.PACKAGES, "json.decoder"))
-    assert ill(examine._origins()) == ["origin", "owners"]
+    assert failing(examine._origins()) == ["origin", "owners"]
 
 
 def test_a_library_that_dies_on_import(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_methods_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     look = kernels.look(family.name)
     assert look.broken == (("x", "RuntimeError: no compiler"),)
     monkeypatch.setattr(examine, "look_at_all", lambda: {family.name: look})
-    assert ill(examine._kernels())[:2] == [f"kernels {family.name}/x", f"kernels {family.name}"]
+    assert failing(examine._kernels())[:2] == [f"kernels {family.name}/x", f"kernels {family.name}"]
 
 
 def test_kernels_in_folders_of_a_room_are_among_its_modules() -> None:
@@ -125,7 +125,7 @@ def test_looking_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_no_folder_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     look = kernels.Look(kernels=("formulations.x.k",), missing=("formulations.x.k",), folders=frozenset({None}))
     monkeypatch.setattr(examine, "look_at_all", lambda: {"x": look})
-    assert ill(examine._kernels()) == ["kernel cache"]
+    assert failing(examine._kernels()) == ["kernel cache"]
 
 
 def test_compiling_prepares_every_family_also_after_one_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,15 +17,15 @@ from planner.events import Event, EventFile, read_events
 
 @pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
 def test_incumbents_fall_and_bounds_rise_until_they_meet(method: str) -> None:
-    heard: list[Event] = []
-    result = planner.solve(planner.load("chain8", memory="40MB"), method=method, listen=heard.append)
-    assert heard and {event.method for event in heard} == {method}
-    for sooner, later in itertools.pairwise(heard):
+    received: list[Event] = []
+    result = planner.solve(planner.load("chain8", memory="40MB"), method=method, listen=received.append)
+    assert received and {event.method for event in received} == {method}
+    for sooner, later in itertools.pairwise(received):
         assert sooner.seconds <= later.seconds
         assert sooner.objective is None or (later.objective is not None and later.objective <= sooner.objective)
         assert sooner.bound is None or (later.bound is not None and later.bound >= sooner.bound)
-    assert heard[-1].objective == pytest.approx(result.objective)
-    assert heard[-1].gap is not None and heard[-1].gap <= 1e-6
+    assert received[-1].objective == pytest.approx(result.objective)
+    assert received[-1].gap is not None and received[-1].gap <= 1e-6
 
 
 def test_solve_writes_a_line_for_every_event_and_the_verified_end(tmp_path: Path, capsys: Any) -> None:
@@ -50,10 +50,10 @@ def test_crosscheck_names_the_method_of_every_event(tmp_path: Path) -> None:
 
 
 def test_who_else_listens_hears_the_same() -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
     event = Event("p", "i", "m", 0.5, 2.0, 1.0)
-    EventFile(None, heard.append).listen(event)
-    assert heard == [event] and event.gap == 0.5
+    EventFile(None, received.append).listen(event)
+    assert received == [event] and event.gap == 0.5
 
 
 def test_a_file_that_cannot_be_written_or_read(tmp_path: Path, capsys: Any) -> None:

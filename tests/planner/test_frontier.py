@@ -68,8 +68,8 @@ def test_no_matplotlib_no_picture(
 )
 def test_refusals(capsys: pytest.CaptureFixture[str], arguments: list[str], word: str) -> None:
     assert main(["frontier", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert word in told and told.count("\n") == 1
+    output = capsys.readouterr().err
+    assert word in output and output.count("\n") == 1
 
 
 def test_a_limit_leaves_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_what_a_graph_lacks_is_one_line(change: Any, settings: dict[str, Any], e
         (by_hand(), None, {"memry": 1}, "--memry"),
     ],
 )
-def test_wrong_use_is_told(graph: Any, problem: str | None, settings: dict[str, Any], error: str) -> None:
+def test_wrong_use_is_reported(graph: Any, problem: str | None, settings: dict[str, Any], error: str) -> None:
     with pytest.raises(UsageError, match=error):
         from_networkx(graph, problem, **settings)
 

@@ -17,7 +17,7 @@ import pytest
 from counting import Counting
 from numba import njit
 
-import formulations.compiled  # noqa: F401 - hears what Numba compiles
+import formulations.compiled  # noqa: F401 - records what Numba compiles
 import planner
 from formulations.family import Answer, lazy
 from formulations.size import SizeError
@@ -46,7 +46,7 @@ def test_optimal_is_derived_from_plan_and_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heard", "answer", "expected"),
+    ("received", "answer", "expected"),
     [
         ({}, Answer(bound=1.0), "search"),
         ({"bounds": 1.0}, Answer(bound=1.0), "bounds"),
@@ -60,11 +60,11 @@ def test_optimal_is_derived_from_plan_and_bound() -> None:
         ({}, Answer(), None),
     ],
 )
-def test_a_proof_is_whose_bound_closes_the_gap(heard: dict[str, float], answer: Answer[Any], expected: str) -> None:
+def test_a_proof_is_whose_bound_closes_the_gap(received: dict[str, float], answer: Answer[Any], expected: str) -> None:
     watch = Watch()
-    for by, value in heard.items():
+    for by, value in received.items():
         watch.bound(value, by)
-    bound = max([*heard.values(), *([] if answer.bound is None else [answer.bound])], default=None)
+    bound = max([*received.values(), *([] if answer.bound is None else [answer.bound])], default=None)
     assert prover(answer, watch, 1.0, None if bound is None else min(bound, 1.0)) == expected
 
 
@@ -123,8 +123,8 @@ def test_a_method_that_hangs_is_left_behind_with_its_plan(limit: float) -> None:
     assert result.stats["left_behind"] is True
 
 
-def test_a_method_that_was_left_behind_tells_of_nothing_any_more() -> None:
-    go_on, heard = threading.Event(), []
+def test_a_method_that_was_left_behind_reports_nothing_any_more() -> None:
+    go_on, received = threading.Event(), []
 
     def late(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
         watch.plan(counting.everything(instance), float(len(instance.numbers)))
@@ -133,12 +133,12 @@ def test_a_method_that_was_left_behind_tells_of_nothing_any_more() -> None:
         return Answer()
 
     method = replace(counting.FAMILY.method("exact"), solve=late)
-    result = run(counting.FAMILY, method, FEASIBLE, Limits(time_s=0.1), {}, listen=heard.append)
-    assert result.stats["left_behind"] is True and len(heard) == 1
+    result = run(counting.FAMILY, method, FEASIBLE, Limits(time_s=0.1), {}, listen=received.append)
+    assert result.stats["left_behind"] is True and len(received) == 1
     go_on.set()
     while any_left_behind():
         time.sleep(0.01)
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_what_a_choice_imports_counts_neither_as_seconds_nor_against_the_limit(
     monkeypatch.setattr("planner.run.family_of", lambda _: family)
     limits: list[float | None] = []
 
-    def told(*arguments: Any) -> Any:
+    def recorded(*arguments: Any) -> Any:
         limits.append(arguments[3].time_s)
         return run(*arguments)
 
-    monkeypatch.setattr("planner.run.run", told)
+    monkeypatch.setattr("planner.run.run", recorded)
     assert planner.solve(FEASIBLE, limits=Limits(time_s=0.3)).status is Status.OPTIMAL
     assert limits[0] is not None and limits[0] > 0.2
 
@@ -240,10 +240,10 @@ def test_ctrl_c_gives_the_best_so_far(method: str) -> None:
     timer.join()
     assert (result.stop, result.objective, result.signal) == (Stop.INTERRUPTED, 4.0, signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-    assert planner.solve(FEASIBLE, method="exact").signal is None  # what was heard is not heard again
+    assert planner.solve(FEASIBLE, method="exact").signal is None  # a signal counts once
 
 
-def test_ctrl_c_is_heard_during_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_counts_during_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     timer = signalled(signal.SIGINT, 0.1)
     result = planner.solve(FEASIBLE, method="compiled")
     timer.join()
@@ -310,12 +310,12 @@ def test_options_reach_the_method_and_the_result() -> None:
     assert planner.solve(FEASIBLE, method="greedy", options={"extra": "7"}).options["extra"] == 7
 
 
-def test_improvements_are_heard() -> None:
-    heard: list[tuple[float | None, float | None]] = []
+def test_improvements_are_reported() -> None:
+    received: list[tuple[float | None, float | None]] = []
     planner.solve(
         FEASIBLE,
         method="patient",
         limits=Limits(time_s=0.05),
-        listen=lambda event: heard.append((event.objective, event.bound)),
+        listen=lambda event: received.append((event.objective, event.bound)),
     )
-    assert heard == [(4.0, None), (4.0, 1.0)]
+    assert received == [(4.0, None), (4.0, 1.0)]

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else, tells the truth about the runs, and works in a browser."""
+"""The report: one page that needs nothing else, shows the runs as they were, and works in a browser."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_page_is_whole_and_needs_no_network(path: Path) -> None:
     assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")
 
 
-def test_the_page_tells_what_the_methods_found(path: Path) -> None:
+def test_the_page_shows_what_the_methods_found(path: Path) -> None:
     text = path.read_text()
     page = Page(text)
     assert "Proved optimal: 0.0273 s." in text

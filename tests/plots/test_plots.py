@@ -36,7 +36,7 @@ def axes() -> Any:
 
 
 def greys(axes: Any) -> None:
-    """Every fill and line is grey: red, green and blue alike."""
+    """Every fill and line is grey: red, green and blue are equal."""
     from matplotlib.colors import to_rgb
 
     for patch in axes.patches:

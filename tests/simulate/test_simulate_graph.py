@@ -12,7 +12,7 @@ from formulations.simulate_graph import PassGraph, kfkb, run
 from instances.microbatch_schedule import chain
 
 
-def test_idle_time_by_phase_of_equal_stages_in_a_row() -> None:
+def test_idle_time_by_phase_of_a_chain_of_equal_stages() -> None:
     """Stage s waits s forward and as many backward passes, and the passes back and forth below it while it fills."""
     graph = PassGraph(chain(3, 6), (3, 2, 1))
     trace = run(graph)
@@ -45,8 +45,8 @@ def test_orders_are_run_as_early_as_they_can(cases: int) -> None:
         assert bool(trace.stuck) == (expected is None)
         if expected is None:
             stuck += 1
-            mended = run(graph, orders, repair=True)
-            assert not mended.stuck and len(mended.passes) == instance.num_passes
+            repaired = run(graph, orders, repair=True)
+            assert not repaired.stuck and len(repaired.passes) == instance.num_passes
         else:
             assert math.isclose(trace.iteration_s, expected)
             assert run(graph, orders, repair=True) == trace

@@ -176,10 +176,10 @@ def test_states_do_not_grow_with_equal_branches() -> None:
     assert sizes[1] - sizes[0] == 4  # one state more for each branch side by side
 
 
-def test_equal_branches_with_unlike_tensors_are_not_exchanged() -> None:
+def test_equal_branches_with_different_tensors_are_not_exchanged() -> None:
     instance = candle_uno(3, 2, devices=4)
-    unlike = replace(instance, edges=(*instance.edges[:-1], replace(instance.edges[-1], bytes_per_sample=1.0)))
-    labels = [[leaf.label for leaf in branch] for branch in decompose(Costs(unlike)).segment[0].branches]
+    different = replace(instance, edges=(*instance.edges[:-1], replace(instance.edges[-1], bytes_per_sample=1.0)))
+    labels = [[leaf.label for leaf in branch] for branch in decompose(Costs(different)).segment[0].branches]
     assert len({tuple(each) for each in labels}) == 2
     assert (
         len(
@@ -226,7 +226,7 @@ def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
     assert run(paper.solve_pipedream, instance).stats["depth"] == 8
 
 
-def test_sequential_models_do_as_well_in_a_row() -> None:
+def test_sequential_models_do_as_well_as_a_chain() -> None:
     instance = sequential_transformer(devices=4)
     one, other = (run(solve, instance) for solve in (paper.solve_graphpipe, paper.solve_pipedream))
     assert one.stats["quickest_iteration"] == other.stats["quickest_iteration"]
@@ -280,7 +280,7 @@ def test_shapes_of_the_models() -> None:
         assert FAMILY.read(FAMILY.to_json(instance), "x", {}) == instance
 
 
-def test_searches_stop_when_told() -> None:
+def test_searches_stop_on_request() -> None:
     instance = mmt(devices=16)
     for solve in (paper.solve_graphpipe, paper.solve_pipedream, wide.solve, baselines.solve):
         watch = Watch(Limits(time_s=0.05))

@@ -177,7 +177,7 @@ def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture)
     check_stopped_builds(lambda watch: columns.build(long_chain(4, 4), 500.0, watch), caplog)
 
 
-def test_it_stops_when_it_is_told_to() -> None:
+def test_it_stops_on_request() -> None:
     check_stops(columns.solve, long_chain(60, 64))
 
 

@@ -24,7 +24,7 @@ from solvers.outcome import Limits, Stop, Watch
 
 
 def tiny() -> StageInstance:
-    """Three nodes in a row, two TMPCs each."""
+    """A chain of three nodes, two TMPCs each."""
     layers = tuple(
         Layer(v, {1: (Tmpc("fast", 1.0, 1.0, 2.0, 1.0), Tmpc("light", 2.0, 1.0, 1.0, 1.0 + v))}) for v in range(3)
     )
@@ -65,7 +65,7 @@ def test_entry_by_entry_is_the_same_table(cases: int, monkeypatch: pytest.Monkey
         entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4))
 
 
-def test_weights_too_unlike_for_running_sums(cases: int) -> None:
+def test_weights_too_different_for_running_sums(cases: int) -> None:
     for seed in (37, *range(cases // 4)):
         flat = random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4)
         entries_agree(with_wide_weights(flat, random.Random(seed), 12))
@@ -106,7 +106,7 @@ def test_more_never_hurts(cases: int) -> None:
 
 
 def chain(length: int, devices: int, microbatches: int) -> StageInstance:
-    """Layers with two configurations each at two degrees, alike but for their times."""
+    """Layers with two configurations each at two degrees, identical but for their times."""
 
     def tmpcs(t: int, v: int) -> tuple[Tmpc, ...]:
         time = (8.0 + v) / t
@@ -157,11 +157,11 @@ def test_corners_say_all_the_table_says() -> None:
     found = frontier.frontier(chain(5, 12, 8), Watch())
     assert found is not None
     rebuilt = np.full_like(found.times, np.inf)
-    told = frontier.corners(found.times)
-    for k, s, time in told:
+    found_corners = frontier.corners(found.times)
+    for k, s, time in found_corners:
         rebuilt[k:, s:] = np.minimum(rebuilt[k:, s:], time)
     assert (rebuilt == found.times).all()
-    for corner, other in product(told, repeat=2):  # and none says what another one has said
+    for corner, other in product(found_corners, repeat=2):  # and none is implied by another
         assert corner == other or any(x < y for x, y in zip(corner, other, strict=True))
 
 

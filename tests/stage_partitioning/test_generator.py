@@ -174,7 +174,7 @@ def test_every_entry_is_feasible_as_it_is(name: str):
 @pytest.mark.parametrize("devices", [8, 64, 512])
 @pytest.mark.parametrize("memory", ["8GiB", "80GiB"])
 def test_the_optimum_is_near_that_of_the_published_profile(published: Path, devices: int, memory: str):
-    # 20 % is asked for; instances/transformer.py states 5.4 % at most.
+    # 20 % is required; instances/transformer.py states 5.4 % at most.
     overrides = {
         "devices": devices,
         "memory": memory,

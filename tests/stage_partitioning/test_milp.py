@@ -136,17 +136,17 @@ def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture)
     check_stopped_builds(lambda watch: milp.build(long_chain(4, 4), watch=watch), caplog)
 
 
-def test_it_stops_when_it_is_told_to() -> None:
+def test_it_stops_on_request() -> None:
     check_stops(milp.solve, long_chain())
 
 
-def test_plans_are_told_while_the_search_goes_on() -> None:
-    heard: list[tuple[float | None, float | None]] = []
+def test_plans_are_reported_while_the_search_goes_on() -> None:
+    received: list[tuple[float | None, float | None]] = []
     limits = Limits(time_s=3)
-    watch = Watch(limits, lambda _, objective, bound: heard.append((objective, bound)))
+    watch = Watch(limits, lambda _, objective, bound: received.append((objective, bound)))
     answer = milp.solve(long_chain(8, 6), limits, watch)
-    assert len(heard) > 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
-    assert all(bound <= objective for objective, bound in heard if objective is not None and bound is not None)
+    assert len(received) > 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
+    assert all(bound <= objective for objective, bound in received if objective is not None and bound is not None)
 
 
 @pytest.mark.paper

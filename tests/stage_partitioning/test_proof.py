@@ -102,7 +102,7 @@ def test_a_limit_after_a_plan_that_does_not_fit_leaves_what_was_found() -> None:
     assert answer.stats["rounds"] == 2
 
 
-def test_bounds_are_told_as_they_are_found() -> None:
+def test_bounds_are_reported_as_they_are_found() -> None:
     answer = prove(INSTANCE, lambda: Scripted(iter([Run(stop=Stop.TIME_LIMIT)])), Limits(), Watch())
     assert (answer.bound, answer.stop) == (0.25, Stop.TIME_LIMIT)
 

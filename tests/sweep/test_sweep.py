@@ -80,7 +80,7 @@ def test_what_cannot_be_swept_is_refused() -> None:
             parse_counts("--grad-accum", wrong)
 
 
-def test_warnings_are_told_once(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_are_printed_once(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = planner.load("chain8")
     content = {**family_of(instance).to_json(instance), "warnings": ["mind the gap"]}
     file = tmp_path / "warned.json"
@@ -118,27 +118,27 @@ def result(status: Status, objective: float | None, bound: float | None, **given
 def test_a_sweep_is_proved_as_a_whole(results, expected, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([result(*one) for one in results])
     monkeypatch.setattr("planner.studies.sweep.solve", lambda *_args, **_given: next(answers))
-    told, _, rows = sweep("bert", 2, [1], [1, 2], overrides=SMALL)
+    swept, _, rows = sweep("bert", 2, [1], [1, 2], overrides=SMALL)
     status, stop, objective, bound = expected
-    assert (told.status, told.stop, told.objective) == (status, stop, objective)
-    assert told.bound == bound and told.seconds == 2.0 and len(rows) == 2
+    assert (swept.status, swept.stop, swept.objective) == (status, stop, objective)
+    assert swept.bound == bound and swept.seconds == 2.0 and len(rows) == 2
     if objective is not None:
-        assert told.options["grad-accum"] == 1 and told.options["microbatch-sizes"] == 2
+        assert swept.options["grad-accum"] == 1 and swept.options["microbatch-sizes"] == 2
 
 
 def test_a_signal_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([result(Status.OPTIMAL, 4.0, 4.0), result(Status.FEASIBLE, 6.0, 1.0, signal=2)])
     monkeypatch.setattr("planner.studies.sweep.solve", lambda *_args, **_given: next(answers))
-    told, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
-    assert len(rows) == 2 and told.signal == 2 and told.objective == 4.0
-    assert told.status is Status.FEASIBLE and told.bound is None  # the third one was never asked
+    swept, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
+    assert len(rows) == 2 and swept.signal == 2 and swept.objective == 4.0
+    assert swept.status is Status.FEASIBLE and swept.bound is None  # the third one was never run
 
 
 def test_what_was_not_asked_may_have_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([result(Status.INFEASIBLE, None, None), result(Status.INFEASIBLE, None, None, signal=15)])
     monkeypatch.setattr("planner.studies.sweep.solve", lambda *_args, **_given: next(answers))
-    told, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
-    assert len(rows) == 2 and told.status is Status.UNKNOWN and told.signal == 15
+    swept, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
+    assert len(rows) == 2 and swept.status is Status.UNKNOWN and swept.signal == 15
 
 
 def test_a_profile_is_read_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +171,8 @@ def test_batches_of_too_many_micro_batches_are_refused(capsys: pytest.CaptureFix
         ("3000003", ["--grad-accum", "5,3"], "3000002"),
     ):
         assert main(["solve", "chain8", "--batch-size", batch, *more]) == 2
-        told = capsys.readouterr().err
-        assert f"--batch-size is {batch}; expected at most {most}: " in told and told.count("\n") == 1
+        output = capsys.readouterr().err
+        assert f"--batch-size is {batch}; expected at most {most}: " in output and output.count("\n") == 1
     _, _, rows = sweep("chain8", 3_000_002, [3], overrides={"devices": 2})
     assert rows[0].microbatches == 1_000_000
     assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "1000001"]) == 2
@@ -194,12 +194,12 @@ def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["solve", "chain8", "--batch-size", "8", "--grad-accum", "1,2"]
     assert main([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["microbatches"] for row in told["stats"]["sweep"]] == [8, 4] and told["verified"]
+    output = json.loads(capsys.readouterr().out)
+    assert [row["microbatches"] for row in output["stats"]["sweep"]] == [8, 4] and output["verified"]
     assert main(arguments) == 0
-    told = capsys.readouterr().out
-    assert "gradient accumulation" in told and "grad-accum 1" in told
-    assert "grad_accum" not in told  # the rows are shown once
+    output = capsys.readouterr().out
+    assert "gradient accumulation" in output and "grad-accum 1" in output
+    assert "grad_accum" not in output  # the rows are shown once
     assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "4,1", "--devices", "8"]) == 0
     lines = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [int(line[1]) for line in lines] == [1, 4]  # best first

@@ -124,7 +124,7 @@ def test_what_the_definition_forgives_fits(room: ModuleType) -> None:
 
 
 @ROOMS
-def test_what_it_finds_is_told_while_it_runs(room: ModuleType) -> None:
+def test_what_it_finds_is_reported_while_it_runs(room: ModuleType) -> None:
     watch = Watch(SECONDS)
     instance = generate(12, 3, kind="uncorrelated", seed=1)
     answer = room.solve(instance, SECONDS, watch)
