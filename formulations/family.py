@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from formulations.breakdown import Breakdown
+from instances.parameters import Setting
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 Instance = TypeVar("Instance")
@@ -61,22 +62,6 @@ class Answer(Generic[Plan]):
 def infeasible_by_counting(reason: str) -> Answer[Any]:
     """The answer to an instance that has no plan for a reason that needs no search; all methods share such proofs."""
     return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.BOUNDS, reason=reason)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """An override of an instance or an option of a method: ``--name``, how its text is read, and its help line.
-
-    ``parse`` turns the command line's text (or a Python value) into the value, raising ``ValueError`` with the rule
-    it breaks. ``is_flag`` settings are given without a value. ``default`` is for the help text.
-    """
-
-    name: str
-    parse: Callable[[Any], Any]
-    help: str
-    is_flag: bool = False
-    metavar: str = "TEXT"
-    default: str = ""
 
 
 def no_preparation() -> None:

@@ -19,7 +19,7 @@ from instances.first_looks import ENTRIES as _FIRST_LOOKS
 from instances.layer_assignment import LayerAssignmentInstance
 from instances.mapping_catalog import ENTRIES as _MAPPING_ENTRIES
 from instances.operator_catalog import ENTRIES as _OPERATOR_ENTRIES
-from instances.parameters import Parameter, one_of, parse_amount, parse_count, parse_flag, parse_seed
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, parse_seed
 from instances.stage_edits import MAX_LAYERS
 from instances.stage_graph import StageGraph
 from instances.stage_partitioning import StageInstance
@@ -44,26 +44,26 @@ def _dimension(value: Any) -> int:
     return parse_count(value)
 
 
-def _parameters(model: Architecture) -> tuple[Parameter, ...]:
+def _parameters(model: Architecture) -> tuple[Setting, ...]:
     return (
-        Parameter("layers", _layer_count, "transformer layers", str(model.num_layers), metavar="L"),
-        Parameter("hidden-size", _dimension, "width of the residual stream", str(model.hidden_size), metavar="H"),
-        Parameter("heads", _dimension, "attention heads", str(model.num_heads), metavar="HEADS"),
-        Parameter("sequence-length", _dimension, "tokens of a sequence", str(model.sequence_length), metavar="S"),
-        Parameter("vocabulary", parse_count, "size of the vocabulary", str(model.vocabulary_size), metavar="V"),
-        Parameter("microbatch-size", _dimension, "sequences of a micro-batch", str(model.microbatch_size), metavar="B"),
-        Parameter("parameter-bytes", parse_amount, "bytes of a weight", "2", metavar="BYTES"),
-        Parameter("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
-        Parameter("optimizer-bytes", parse_amount, "bytes of optimiser state per parameter", "12", metavar="BYTES"),
-        Parameter(
+        Setting("layers", _layer_count, "transformer layers", str(model.num_layers), metavar="L"),
+        Setting("hidden-size", _dimension, "width of the residual stream", str(model.hidden_size), metavar="H"),
+        Setting("heads", _dimension, "attention heads", str(model.num_heads), metavar="HEADS"),
+        Setting("sequence-length", _dimension, "tokens of a sequence", str(model.sequence_length), metavar="S"),
+        Setting("vocabulary", parse_count, "size of the vocabulary", str(model.vocabulary_size), metavar="V"),
+        Setting("microbatch-size", _dimension, "sequences of a micro-batch", str(model.microbatch_size), metavar="B"),
+        Setting("parameter-bytes", parse_amount, "bytes of a weight", "2", metavar="BYTES"),
+        Setting("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
+        Setting("optimizer-bytes", parse_amount, "bytes of optimiser state per parameter", "12", metavar="BYTES"),
+        Setting(
             "memory-scheme",
             one_of("2bw", "pipedream"),
             "2bw: two versions of the weights; pipedream: one for each micro-batch in flight",
             "2bw",
             metavar="2bw|pipedream",
         ),
-        Parameter("forward-only", parse_flag, "inference: no backward pass, nothing to synchronise", is_flag=True),
-        Parameter(
+        Setting("forward-only", parse_flag, "inference: no backward pass, nothing to synchronise", is_flag=True),
+        Setting(
             "published-conventions",
             parse_flag,
             "count memory as Piper's released profile: one byte per parameter, no gradients, no optimiser state",
@@ -171,7 +171,7 @@ def _amp_entry(name: str) -> Entry:
     )
 
 
-_SEED = Parameter("seed", parse_seed, "seed of the random numbers", "0", metavar="N")
+_SEED = Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N")
 _MADE = "made for this project"
 _AMP_ENTRIES = (
     Entry(
@@ -181,10 +181,10 @@ _AMP_ENTRIES = (
         "a random chain of layers, with cuts that cost as much as some layers",
         _MADE,
         (
-            Parameter("layers", _layer_count, "number of layers", "30", metavar="L"),
-            Parameter("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
-            Parameter("microbatches", parse_count, "micro-batches of a training step", "16", metavar="N"),
-            Parameter("all-reduce", parse_flag, "add a data-parallel all-reduce", is_flag=True),
+            Setting("layers", _layer_count, "number of layers", "30", metavar="L"),
+            Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
+            Setting("microbatches", parse_count, "micro-batches of a training step", "16", metavar="N"),
+            Setting("all-reduce", parse_flag, "add a data-parallel all-reduce", is_flag=True),
             _SEED,
         ),
     ),
@@ -195,10 +195,10 @@ _AMP_ENTRIES = (
         "a mesh of heterogeneous nodes to be covered by tiles",
         _MADE,
         (
-            Parameter("rows", _mesh_side, "devices of a node", "4", metavar="M"),
-            Parameter("columns", _mesh_side, "nodes", "4", metavar="N"),
-            Parameter("tp-degree", parse_count, "tensor-parallel degree", "2", metavar="T"),
-            Parameter("dp-degree", parse_count, "data-parallel degree", "1", metavar="D"),
+            Setting("rows", _mesh_side, "devices of a node", "4", metavar="M"),
+            Setting("columns", _mesh_side, "nodes", "4", metavar="N"),
+            Setting("tp-degree", parse_count, "tensor-parallel degree", "2", metavar="T"),
+            Setting("dp-degree", parse_count, "data-parallel degree", "1", metavar="D"),
             _SEED,
         ),
     ),
@@ -213,13 +213,13 @@ _SCHEDULE_ENTRIES = (
         "a random graph of unequal stages with little room for micro-batches in flight",
         _MADE,
         (
-            Parameter("stages", _mesh_side, "number of pipeline stages", "6", metavar="S"),
-            Parameter("minibatch", _dimension, "samples of an iteration (mini-batch)", "16", metavar="B"),
-            Parameter(
+            Setting("stages", _mesh_side, "number of pipeline stages", "6", metavar="S"),
+            Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "16", metavar="B"),
+            Setting(
                 "tight", parse_amount, "memory as a fraction of the depth below a stage; 0: no limit", "1", metavar="T"
             ),
-            Parameter("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
-            Parameter("delays", parse_flag, "add delays of the links", is_flag=True),
+            Setting("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
+            Setting("delays", parse_flag, "add delays of the links", is_flag=True),
             _SEED,
         ),
     ),
@@ -230,8 +230,8 @@ _SCHEDULE_ENTRIES = (
         "a chain of equal stages",
         _MADE,
         (
-            Parameter("stages", _mesh_side, "number of pipeline stages", "4", metavar="S"),
-            Parameter("minibatch", _dimension, "samples of an iteration (mini-batch)", "8", metavar="B"),
+            Setting("stages", _mesh_side, "number of pipeline stages", "4", metavar="S"),
+            Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "8", metavar="B"),
         ),
         (Bound("optimum", 33.0, {}, "(m + n - 1) (f + g)", "2026-11-21"),),
     ),
@@ -241,7 +241,7 @@ _SCHEDULE_ENTRIES = (
         microbatch_schedule.figure_5,
         "three stages with micro-batches of 1, 2 and 4 samples",
         "GraphPipe, Fig. 5",
-        (Parameter("uniform", parse_flag, "micro-batches of 4 samples throughout", is_flag=True),),
+        (Setting("uniform", parse_flag, "micro-batches of 4 samples throughout", is_flag=True),),
     ),
 )
 
@@ -273,12 +273,12 @@ def _branching_entry(
     """An entry whose sizes default to these."""
     defaults = {size.replace("-", "_"): count for size, count in sizes.items()}
     own = tuple(
-        Parameter(size, _mesh_side, _SIZES.get(size, f"number of {size.replace('-', ' ')}"), str(count), metavar="N")
+        Setting(size, _mesh_side, _SIZES.get(size, f"number of {size.replace('-', ' ')}"), str(count), metavar="N")
         for size, count in sizes.items()
     )
     shared = (
-        Parameter("devices", _mesh_side, "number of devices (V100)", "8", metavar="D"),
-        Parameter(
+        Setting("devices", _mesh_side, "number of devices (V100)", "8", metavar="D"),
+        Setting(
             "minibatch",
             parse_count,
             "samples of an iteration (mini-batch)",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from instances.parameters import Parameter
+from instances.parameters import Setting
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,6 @@ class Entry:
     make: Callable[..., Any]
     help: str
     source: str
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[Setting, ...] = ()
     best_known: tuple[Bound, ...] = ()
     published: Published | None = None

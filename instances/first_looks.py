@@ -10,7 +10,7 @@ from instances.entry import Bound, Entry
 from instances.flushed_partitioning import FlushedInstance, flushed
 from instances.hierarchical_partitioning import HierarchicalInstance, on_machines
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.parameters import Parameter, one_of, parse_count, parse_seed
+from instances.parameters import Setting, one_of, parse_count, parse_seed
 from instances.pipeline_placement import PlacementInstance, placed
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.tmpc_knapsack import KnapsackInstance
@@ -92,10 +92,10 @@ ENTRIES = (
         "a random knapsack of a stage",
         _MADE,
         (
-            Parameter("nodes", parse_count, "nodes of the stage", "40", metavar="N"),
-            Parameter("options", parse_count, "configurations of each node", "2", metavar="N"),
-            Parameter("kind", one_of(*tmpc_knapsack.KINDS), "how times depend on sizes", "layers", metavar="KIND"),
-            Parameter("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
+            Setting("nodes", parse_count, "nodes of the stage", "40", metavar="N"),
+            Setting("options", parse_count, "configurations of each node", "2", metavar="N"),
+            Setting("kind", one_of(*tmpc_knapsack.KINDS), "how times depend on sizes", "layers", metavar="KIND"),
+            Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
         ),
     ),
 )

@@ -9,7 +9,7 @@ from instances import topologies
 from instances.device_mapping import DeviceMapping
 from instances.entry import Bound, Entry
 from instances.errors import InstanceError
-from instances.parameters import Parameter, one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count, within
 from instances.stage_graphs import GRAPHS, figure_2, generate
 from instances.units import parse_bandwidth
 
@@ -32,19 +32,17 @@ def _seed(value: Any) -> int:
 
 _BANDWIDTH = within(parse_bandwidth, 1.0)
 _SIZES = {
-    "per_node": Parameter("per-node", parse_count, "two-level: devices of a machine", "4", metavar="G"),
-    "intra": Parameter("intra", _BANDWIDTH, "two-level: bandwidth inside a machine", "12GB/s", metavar="B"),
-    "inter": Parameter("inter", _BANDWIDTH, "two-level: bandwidth between machines", "1.5GB/s", metavar="B"),
-    "sides": Parameter("sides", _sides, "sides of a mesh or torus", "the squarest", metavar="AxB[xC]"),
-    "block": Parameter("block", parse_count, "random-blk-1: devices of a block", "8", metavar="G"),
+    "per_node": Setting("per-node", parse_count, "two-level: devices of a machine", "4", metavar="G"),
+    "intra": Setting("intra", _BANDWIDTH, "two-level: bandwidth inside a machine", "12GB/s", metavar="B"),
+    "inter": Setting("inter", _BANDWIDTH, "two-level: bandwidth between machines", "1.5GB/s", metavar="B"),
+    "sides": Setting("sides", _sides, "sides of a mesh or torus", "the squarest", metavar="AxB[xC]"),
+    "block": Setting("block", parse_count, "random-blk-1: devices of a block", "8", metavar="G"),
 }
 _STAGES = (
-    Parameter("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
-    Parameter("replicas", parse_count, "replicas of each stage", "4", metavar="R"),
-    Parameter(
-        "graph", one_of(*GRAPHS), "a chain of stages, or one with skip connections", "chain", metavar="chain|skip"
-    ),
-    Parameter("seed", _seed, "seed of the random numbers", "0", metavar="N"),
+    Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
+    Setting("replicas", parse_count, "replicas of each stage", "4", metavar="R"),
+    Setting("graph", one_of(*GRAPHS), "a chain of stages, or one with skip connections", "chain", metavar="chain|skip"),
+    Setting("seed", _seed, "seed of the random numbers", "0", metavar="N"),
 )
 _TEXTS = {
     "two-level": "machines of a few devices, fast inside and slow between them",
@@ -85,7 +83,7 @@ def _topology(kind: str = "torus2d", matrix: str | None = None, **given: Any) ->
     return _made("matrix", {**given, "matrix": bandwidth_csv.read(matrix)})
 
 
-def _sizes_of(kind: str) -> tuple[Parameter, ...]:
+def _sizes_of(kind: str) -> tuple[Setting, ...]:
     return tuple(_SIZES[name] for name in topologies.ARGUMENTS.get(kind, ()) if name in _SIZES)
 
 
@@ -97,8 +95,8 @@ ENTRIES = (
         "a stage graph on a network of any kind, or on a matrix of bandwidths in CSV",
         _SOURCE,
         (
-            Parameter("kind", one_of(*_TEXTS), "kind of network", "torus2d", metavar="KIND"),
-            Parameter("matrix", str, "bandwidths in CSV instead of a kind of network", metavar="FILE.csv"),
+            Setting("kind", one_of(*_TEXTS), "kind of network", "torus2d", metavar="KIND"),
+            Setting("matrix", str, "bandwidths in CSV instead of a kind of network", metavar="FILE.csv"),
             *_STAGES,
             *_SIZES.values(),
         ),

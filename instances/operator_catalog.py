@@ -9,7 +9,7 @@ from instances.entry import Entry
 from instances.operator_graphs import DEVICES, resnet, semantic_fpn
 from instances.operator_partitioning import OperatorInstance
 from instances.operator_sequences import bert, gnmt, swin
-from instances.parameters import Parameter, one_of, parse_count
+from instances.parameters import Setting, one_of, parse_count
 
 #: Swin-L is published; of Swin-U only the name is, so its sizes are reconstructed.
 _RESNETS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
@@ -33,20 +33,20 @@ def _image(value: Any) -> int:
     return parse_count(value)
 
 
-_ACCELERATOR = Parameter(
+_ACCELERATOR = Setting(
     "accelerator", one_of(*DEVICES), "accelerator that the times are for", "v100", metavar="|".join(DEVICES)
 )
 
 
-def _batch(size: int) -> Parameter:
-    return Parameter("microbatch-size", _between(1, 4096), "samples of a micro-batch", str(size), metavar="B")
+def _batch(size: int) -> Setting:
+    return Setting("microbatch-size", _between(1, 4096), "samples of a micro-batch", str(size), metavar="B")
 
 
-def _image_size(size: int) -> Parameter:
-    return Parameter("image-size", _image, "height of an image", str(size), metavar="PIXELS")
+def _image_size(size: int) -> Setting:
+    return Setting("image-size", _image, "height of an image", str(size), metavar="PIXELS")
 
 
-def _entry(name: str, build: Callable[..., OperatorInstance], help: str, source: str, *parameters: Parameter) -> Entry:
+def _entry(name: str, build: Callable[..., OperatorInstance], help: str, source: str, *parameters: Setting) -> Entry:
     def make(**given: Any) -> OperatorInstance:
         if "accelerator" in given:
             given["device"] = given.pop("accelerator")
@@ -82,8 +82,8 @@ ENTRIES: tuple[Entry, ...] = (
         bert,
         "BERT-large with its pre-training heads, operator by operator",
         "Devlin et al., section 3",
-        Parameter("layers", _LAYERS, "transformer layers", "24", metavar="L"),
-        Parameter("sequence-length", _between(1, 16384), "tokens of a sequence", "512", metavar="S"),
+        Setting("layers", _LAYERS, "transformer layers", "24", metavar="L"),
+        Setting("sequence-length", _between(1, 16384), "tokens of a sequence", "512", metavar="S"),
         _batch(8),
     ),
     *(
@@ -103,8 +103,8 @@ ENTRIES: tuple[Entry, ...] = (
         gnmt,
         "translation with stacked LSTMs, a sequence to an operator",
         "Wu et al., section 3",
-        Parameter("layers", _between(2, 512), "LSTM layers of the encoder, and of the decoder", "8", metavar="L"),
-        Parameter("sequence-length", _between(1, 16384), "tokens of a sequence", "50", metavar="S"),
+        Setting("layers", _between(2, 512), "LSTM layers of the encoder, and of the decoder", "8", metavar="L"),
+        Setting("sequence-length", _between(1, 16384), "tokens of a sequence", "50", metavar="S"),
         _batch(64),
     ),
 )

@@ -17,8 +17,13 @@ MAX_AMOUNT = 1e30
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of a catalog entry: ``--name``, its parser, its help line and its default (as text, for the help)."""
+class Setting:
+    """A parameter of a catalog entry, an override of an instance, or an option of a method or claim.
+
+    ``--name``, how its text is read, its help line and its default (as text, for the help). ``parse`` turns the command
+    line's text (or a Python value) into the value, raising ``ValueError`` with the rule it breaks. ``is_flag`` settings
+    are given without a value.
+    """
 
     name: str
     parse: Callable[[Any], Any]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from formulations.family import Answer, Claim, Family, Method, Setting, Violation
+from formulations.family import Answer, Claim, Family, Method, Violation
 from instances.errors import InstanceError
-from instances.parameters import parse_count
+from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits, Stop, Watch
 
 

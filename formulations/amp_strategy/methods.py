@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from formulations.amp_strategy.problem import StrategyPlan, strategies
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, program_states
 from instances.amp_strategy import AmpInstance
-from instances.parameters import parse_count
+from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits
 
 #: All tilings are listed; beyond so many devices there are too many.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import OwnJson, Setting
+from formulations.family import OwnJson
 from instances.amp_strategy import PLACEMENTS, AmpInstance
-from instances.parameters import one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count, within
 from instances.units import parse_bandwidth
 
 JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json:read")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.settings import Instance
-from formulations.family import Claim, Method, Setting, lazy
-from instances.parameters import parse_count, parse_search_timeout
+from formulations.family import Claim, Method, lazy
+from instances.parameters import Setting, parse_count, parse_search_timeout
 from solvers.outcome import Limits
 
 #: Up to so many devices a proof is fast enough to be searched for by default.

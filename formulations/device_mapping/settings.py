@@ -6,7 +6,7 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import OwnJson, Setting
+from formulations.family import OwnJson
 from instances.device_mapping import (
     AUTO,
     OBJECTIVES,
@@ -15,7 +15,7 @@ from instances.device_mapping import (
     allreduce_ratio,
     with_objective,
 )
-from instances.parameters import one_of, parse_count
+from instances.parameters import Setting, one_of, parse_count
 
 Instance = DeviceMapping
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from formulations.family import Setting, lazy
+from formulations.family import lazy
 from formulations.stage_partitioning import settings as flat_overrides
 from formulations.stage_partitioning.settings import describe as describe_flat
 from formulations.stage_partitioning.settings import read as read_flat
 from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.parameters import one_of
+from instances.parameters import Setting, one_of
 from instances.stage_partitioning import StageInstance
 
 SCHEDULE = Setting(

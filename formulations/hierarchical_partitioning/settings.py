@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting, lazy
+from formulations.family import lazy
 from formulations.stage_partitioning import settings as flat_overrides
 from formulations.stage_partitioning.settings import read as read_flat
 from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.parameters import one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count, within
 from instances.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 

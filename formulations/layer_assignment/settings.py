@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import OwnJson, Setting
+from formulations.family import OwnJson
 from instances.errors import InstanceError
 from instances.layer_assignment import LayerAssignmentInstance
-from instances.parameters import parse_count, parse_flag
+from instances.parameters import Setting, parse_count, parse_flag
 
 Instance = LayerAssignmentInstance
 

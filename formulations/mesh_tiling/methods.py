@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.mesh_tiling.problem import TilingPlan
 from instances.mesh_tiling import MeshInstance
-from instances.parameters import parse_count
+from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits
 
 #: Beyond these a model takes too long to build: places of tiles, and pairs of places (or of their kinds) where the

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import OwnJson, Setting
+from formulations.family import OwnJson
 from instances.mesh_tiling import MeshInstance
-from instances.parameters import parse_count, parse_flag
+from instances.parameters import Setting, parse_count, parse_flag
 
 JSON = OwnJson("mesh_tiling", MeshInstance, "instances.readers.mesh_tiling_json:read")
 

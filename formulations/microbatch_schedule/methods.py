@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.microbatch_schedule.problem import SchedulePlan
 from instances.microbatch_schedule import ScheduleInstance
-from instances.parameters import one_of
+from instances.parameters import Setting, one_of
 from solvers.outcome import Limits
 
 _ROOM = "formulations.microbatch_schedule"

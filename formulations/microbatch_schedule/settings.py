@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting, lazy
+from formulations.family import lazy
 from instances.microbatch_schedule import ScheduleInstance, bounded, capped
-from instances.parameters import one_of, parse_count
+from instances.parameters import Setting, one_of, parse_count
 from instances.units import parse_bytes, parse_time
 
 OVERRIDES = (

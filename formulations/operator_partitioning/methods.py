@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.operator_partitioning.problem import OperatorPlan
 from instances.operator_partitioning import OperatorInstance
-from instances.parameters import parse_amount, parse_count, parse_flag
+from instances.parameters import Setting, parse_amount, parse_count, parse_flag
 
 _ROOM = "formulations.operator_partitioning"
 

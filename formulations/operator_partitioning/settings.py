@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting, lazy
+from formulations.family import lazy
 from instances.errors import InstanceError
 from instances.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, per_pair
-from instances.parameters import one_of, parse_amount, parse_count, parse_flag, within
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, within
 from instances.units import parse_bandwidth, parse_bytes
 
 OVERRIDES: tuple[Setting, ...] = (

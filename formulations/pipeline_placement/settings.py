@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import OwnJson, Setting
+from formulations.family import OwnJson
 from instances.device_mapping import OBJECTIVES, RINGS
-from instances.parameters import one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count, within
 from instances.pipeline_placement import PlacementInstance
 from instances.units import parse_bytes
 

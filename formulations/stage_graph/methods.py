@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.stage_graph.problem import StagePlan
-from instances.parameters import one_of, parse_count, parse_flag
+from instances.parameters import Setting, one_of, parse_count, parse_flag
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Watch
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting, lazy
-from instances.parameters import one_of, parse_count, parse_degrees
+from formulations.family import lazy
+from instances.parameters import Setting, one_of, parse_count, parse_degrees
 from instances.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.stage_partitioning.models.size import (
     assignment_effort,
     assignment_supports,
@@ -10,7 +10,7 @@ from formulations.stage_partitioning.models.size import (
     columns_supports,
 )
 from formulations.stage_partitioning.problem import StagePlan
-from instances.parameters import one_of
+from instances.parameters import Setting, one_of
 from instances.stage_partitioning import StageInstance
 
 _ROOM = "formulations.stage_partitioning"

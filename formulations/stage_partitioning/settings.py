@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting, lazy
+from formulations.family import lazy
 from instances import stage_edits
 from instances.errors import InstanceError, closest
-from instances.parameters import one_of, parse_count, parse_degrees, parse_flag, parse_names, within
+from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names, within
 from instances.published import UNIT_WARNING
 from instances.stage_partitioning import CostModel, StageInstance
 from instances.units import parse_bandwidth, parse_bytes

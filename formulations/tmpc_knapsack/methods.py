@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, Setting, lazy
+from formulations.family import Claim, Method, lazy
 from formulations.tmpc_knapsack.problem import KnapsackPlan
 from formulations.tmpc_knapsack.settings import num_options
-from instances.parameters import one_of
+from instances.parameters import Setting, one_of
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits
 

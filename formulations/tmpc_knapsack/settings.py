@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Setting, lazy
+from formulations.family import lazy
 from instances.errors import InstanceError
-from instances.parameters import within
+from instances.parameters import Setting, within
 from instances.tmpc_knapsack import KnapsackInstance
 from instances.units import parse_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulations.family import Setting
+from instances.parameters import Setting
 from planner.result import Result
 from planner.run import solve
 from solvers.outcome import Limits, Status

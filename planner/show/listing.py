@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import formulations
-from formulations.family import Family, Method, Setting
+from formulations.family import Family, Method
+from instances.parameters import Setting
 from planner.errors import UsageError
 from planner.inputs import choices
 from planner.show.terminal import bold, console

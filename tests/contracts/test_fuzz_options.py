@@ -13,9 +13,10 @@ from fuzzing import VALUES, assert_one_line, documented
 
 import planner
 from formulations import FAMILIES
-from formulations.family import Family, Setting
+from formulations.family import Family
 from instances.catalog import CATALOG
 from instances.errors import InstanceError
+from instances.parameters import Setting
 from planner.cli.app import main
 from planner.inputs.settings import method_options, parse
 

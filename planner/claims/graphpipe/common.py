@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.family import Setting, lazy
-from instances.parameters import one_of, parse_amount, parse_count, parse_degrees
+from formulations.family import lazy
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees
 from instances.units import parse_bytes
 from planner.claims.claim import Claim
 from planner.claims.graphpipe.plans import methods, models

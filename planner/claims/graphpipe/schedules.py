@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.family import Setting, lazy
-from instances.parameters import parse_count, parse_flag
+from formulations.family import lazy
+from instances.parameters import Setting, parse_count, parse_flag
+from instances.stage_graph import parse_ratio
 from planner.claims.claim import Claim, Evidence, Note
 from solvers.outcome import Limits
 
 #: The smallest examples are small: the scheduler takes far less.
 _LIMITS = Limits(time_s=60.0)
 _LARGEST = 32
-
-
-def parse_ratio(value: Any) -> tuple[int, int]:
-    """Forward to backward time, as in "1:2".
-
-    >>> parse_ratio("1:2")
-    (1, 2)
-    """
-    parts = value.split(":") if isinstance(value, str) else value
-    try:
-        forward, backward = (parse_count(part) for part in parts)
-    except (TypeError, ValueError):
-        raise ValueError("two positive integers such as 1:2") from None
-    return forward, backward
 
 
 def _largest(value: Any) -> int:

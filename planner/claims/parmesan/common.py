@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.family import Setting, lazy
-from instances.parameters import one_of, parse_amount, parse_degrees
+from formulations.family import lazy
+from instances.parameters import Setting, one_of, parse_amount, parse_degrees
 from planner.claims.claim import Claim
 
 _NETWORKS = ("mesh2d", "torus2d", "mesh3d", "torus3d", "random-blk-1", "random-blk-2", "uniform-dist")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from formulations.family import Setting, lazy
-from instances.parameters import one_of, parse_amount, parse_count
+from formulations.family import lazy
+from instances.parameters import Setting, one_of, parse_amount, parse_count
 from planner.claims.claim import Claim
 
 _PAPER = "Piper"
