@@ -170,7 +170,7 @@ class _Searcher:
 
 
 class _clock:  # noqa: N801 (read as a statement)
-    """Raises a search's flag when its time is up or the watch says so; looks in short intervals."""
+    """Raises a search's flag when its time is up or the watch says so; checks in short intervals."""
 
     def __init__(self, timeout: float | None, watch: Watch, flag: Any) -> None:
         self._timeout, self._watch, self._flag = timeout, watch, flag

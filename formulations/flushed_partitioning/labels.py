@@ -19,7 +19,7 @@ from formulations.family import Answer
 from formulations.flushed_partitioning.arrays import Pool, Slots
 from formulations.flushed_partitioning.depth_slots import MAX_SLOTS, find_slots
 from formulations.flushed_partitioning.kernels import depth
-from formulations.flushed_partitioning.pareto_scan import Found, scan
+from formulations.flushed_partitioning.pareto_scan import Found, scan_pareto_set
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
 from formulations.size import SizeError, demand
 from formulations.stage_partitioning.downsets import all_downsets, too_many
@@ -164,7 +164,7 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
         return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MAX_DOWNSETS))
     try:
         search = Search(instance, downsets, watch)
-        infeasible = scan(search, watch, limits.gap)
+        infeasible = scan_pareto_set(search, watch, limits.gap)
     except SizeError as error:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
     pairs, relaxed, searches, labels = search.counts.tolist()

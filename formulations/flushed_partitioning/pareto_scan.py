@@ -60,7 +60,7 @@ class Passes(Protocol):
         """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped."""
 
 
-def scan(search: Passes, watch: Watch, gap: float) -> bool:
+def scan_pareto_set(search: Passes, watch: Watch, gap: float) -> bool:
     """Hand the best plan and the bound to ``watch``; whether it is proved that there is no plan.
 
     ``gap``: stop when the bound is that close, relatively.

@@ -55,8 +55,8 @@ class Model(cpsat.Runnable):
         self.max_s = most_in_flight(instance)
         self.configs = [(t, d) for t, d in terms.configs if t * d <= K1]
         self.d1s, self.d2s = sorted({d for _, d in self.configs}), range(1, min(K2, self.max_s) + 1)
-        self.supers, self.slots = range(min(n, K2, self.max_s)), range(min(n, K1, self.max_s))
-        self.places = [(p, r) for p in self.supers for r in self.slots]
+        self.supers, self.inner = range(min(n, K2, self.max_s)), range(min(n, K1, self.max_s))
+        self.places = [(p, r) for p in self.supers for r in self.inner]
         #: The numbers y of micro-batches that a stage may have in flight; none is counted where memory is unlimited.
         self.flights = range(1, 1 if instance.memory_model is MemoryModel.NONE else self.max_s + 1)
         upper = self._largest_time()
@@ -69,7 +69,7 @@ class Model(cpsat.Runnable):
         self._nodes()
         for p in self.supers:
             self._link(p)
-            for r in self.slots:
+            for r in self.inner:
                 self._memory(p, r)
                 self._boundary(p, r)
                 self._stage_time(p, r)
@@ -124,7 +124,7 @@ class Model(cpsat.Runnable):
             machines = [self.machines[p, d] for d in self.d2s]
             cp.add_exactly_one([*machines, ~self.used[p, 0]]).with_name(f"one_number_of_machines[{p}]")
             # The stages of a machine take at most K_1 devices:  sum over r of t d_1 <= K_1
-            taken = [(self.degrees[p, r, t, d], t * d) for r in self.slots for t, d in self.configs]
+            taken = [(self.degrees[p, r, t, d], t * d) for r in self.inner for t, d in self.configs]
             cp.add(_weighted(*_columns(taken)) <= instance.devices_per_machine).with_name(f"devices[{p}]")
             # s_p = s_(p+1) + d_2 sum over r of d_1
             for d2 in self.d2s:
@@ -137,7 +137,7 @@ class Model(cpsat.Runnable):
 
     def _behind(self, p: int, r: int) -> Any:
         """Degrees d_1 of stage r of superstage p and of all later ones in its machine, summed."""
-        return _weighted(*_columns([(self.has_d[p, i, d], d) for i in self.slots if i >= r for d in self.d1s]))
+        return _weighted(*_columns([(self.has_d[p, i, d], d) for i in self.inner if i >= r for d in self.d1s]))
 
     def _nodes(self) -> None:
         """Nodes of the stages and their TMPCs."""
@@ -231,7 +231,7 @@ class Model(cpsat.Runnable):
         cp, flat, floor, B2 = self.model, self.instance.flat, self.costs.floor, self.instance.outer_bandwidth
         held = [self.in_superstage[v, p] for v in self.terms.nodes]
         for v, here in enumerate(held):
-            cp.add(_sum([self.holds[v, p, r] for r in self.slots]) == here).with_name(f"held_inside[{v},{p}]")
+            cp.add(_sum([self.holds[v, p, r] for r in self.inner]) == here).with_name(f"held_inside[{v},{p}]")
         crossed = []
         for e, ((u, v), edge) in enumerate(zip(flat.edge_indices, flat.edges, strict=True)):
             # An edge crosses the boundary where the superstage holds one end only.
@@ -254,7 +254,7 @@ class Model(cpsat.Runnable):
         for p in self.supers:
             inner = [
                 Chosen(t, d, tuple(o for o in range(len(self.terms.options)) if values[self.choice[o, p, r]]))
-                for r in self.slots
+                for r in self.inner
                 for t, d in self.configs
                 if values[self.degrees[p, r, t, d]]
             ]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from formulations.stage_partitioning.studies.subproblems import Calls, Options, Origin
+from formulations.stage_partitioning.studies.subproblems import Options, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.stage_partitioning import StageInstance
 from planner.census.run import chunks_of, sampled
@@ -34,7 +34,7 @@ _BLOCK = 20_000
 class Sink(Protocol):
     """Where rows go."""
 
-    def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
+    def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
         """Append the instances that arise there."""
 
 
@@ -70,7 +70,7 @@ def extract(
     if not out.endswith(SUFFIXES):
         raise UsageError.at("--out", out, f"a name that ends in {' or '.join(SUFFIXES)}")
     try:
-        calls = Calls(instance)
+        calls = Subproblems(instance)
     except ValueError as error:
         raise UsageError(f"{instance.name}: {error}") from None
     written = 0
@@ -84,7 +84,7 @@ def extract(
     return written
 
 
-def _blocks(calls: Calls, sample: int | None, seed: int, nontrivial: bool) -> Iterator[list[Origin]]:
+def _blocks(calls: Subproblems, sample: int | None, seed: int, nontrivial: bool) -> Iterator[list[Origin]]:
     """The requested origins, in the order of the walk."""
     ranges = chunks_of(calls.num_downsets)
     counts = [calls.count(*each, nontrivial=nontrivial) for each in ranges]
@@ -98,9 +98,9 @@ def _blocks(calls: Calls, sample: int | None, seed: int, nontrivial: bool) -> It
 
 
 @contextmanager
-def _json_lines(compressed: bool, draft: Path, _: Calls) -> Iterator[Sink]:
+def _json_lines(compressed: bool, draft: Path, _: Subproblems) -> Iterator[Sink]:
     class Lines:
-        def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
+        def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
             file.writelines(as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n" for origin in origins)
 
     with gzip.open(draft, "wt", encoding="utf-8") if compressed else draft.open("w", encoding="utf-8") as file:
@@ -108,7 +108,7 @@ def _json_lines(compressed: bool, draft: Path, _: Calls) -> Iterator[Sink]:
 
 
 @contextmanager
-def _parquet(draft: Path, calls: Calls) -> Iterator[Sink]:
+def _parquet(draft: Path, calls: Subproblems) -> Iterator[Sink]:
     arrow = pyarrow()
     numbered = all(isinstance(layer.id, int) for layer in calls.instance.layers)
     node = arrow.int64() if numbered else arrow.string()
@@ -121,7 +121,7 @@ def _parquet(draft: Path, calls: Calls) -> Iterator[Sink]:
     schema = arrow.schema(list(kinds.items()), metadata={"problem": KNAPSACK.name, "schema_version": "1"})
 
     class Columns:
-        def write(self, calls: Calls, origins: Sequence[Origin]) -> None:
+        def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
             rows = _columns(arrow, calls, origins, node)
             writer.write_table(arrow.table([rows[name] for name in kinds], schema=schema))
 
@@ -129,7 +129,7 @@ def _parquet(draft: Path, calls: Calls) -> Iterator[Sink]:
         yield Columns()
 
 
-def _columns(arrow: Any, calls: Calls, origins: Sequence[Origin], node: Any) -> Mapping[str, Any]:
+def _columns(arrow: Any, calls: Subproblems, origins: Sequence[Origin], node: Any) -> Mapping[str, Any]:
     """Columns of a block of rows; what the rows of one call share is worked out once."""
     groups = [
         (calls.options(first), [first, *rest]) for _, (first, *rest) in groupby(origins, key=lambda each: each[:4])

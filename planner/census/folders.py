@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from formulations.stage_partitioning.studies.subproblems import EDGES, Calls, Origin
+from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.errors import InstanceError
 from planner.errors import UsageError
@@ -84,7 +84,7 @@ class Folder:
         if self._titled:
             self._write(self._chunk(number), as_json({"digest": _digest(record), **record}) + "\n")
 
-    def write_worst(self, calls: Calls, rule: str, worst: Sequence[tuple[float, Origin]]) -> list[str]:
+    def write_worst(self, calls: Subproblems, rule: str, worst: Sequence[tuple[float, Origin]]) -> list[str]:
         """The worst instances of one variant as files; the paths of those that could be written."""
         paths = []
         for rank, (_, origin) in enumerate(worst, start=1):

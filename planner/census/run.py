@@ -21,7 +21,7 @@ from typing import Any
 
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.appendix_d import appendix_d
-from formulations.stage_partitioning.studies.subproblems import EDGES, Calls, Origin
+from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
 from instances.stage_partitioning import StageInstance
 from planner.census.folders import WORST, Folder
 from planner.comparison import crosscheck
@@ -168,7 +168,7 @@ def census(
     opened = place(jobs, dask)
     began = time.perf_counter()
     try:
-        calls = Calls(instance)
+        calls = Subproblems(instance)
     except ValueError as error:
         raise UsageError(f"{instance.name}: {error}") from None
     calls.survey(1, 1)  # loads or compiles the kernels
@@ -224,8 +224,8 @@ def survey_chunk(text: str, first: int, last: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _calls(text: str) -> Calls:
-    return Calls(FAMILY.read(json.loads(text), "census", {}))
+def _calls(text: str) -> Subproblems:
+    return Subproblems(FAMILY.read(json.loads(text), "census", {}))
 
 
 def _fill(
@@ -276,7 +276,13 @@ def _own_variant(instance: StageInstance) -> str:
 
 
 def sampled(
-    calls: Calls, ranges: Sequence[tuple[int, int]], counts: Sequence[int], sample: int, seed: int, *, nontrivial: bool
+    calls: Subproblems,
+    ranges: Sequence[tuple[int, int]],
+    counts: Sequence[int],
+    sample: int,
+    seed: int,
+    *,
+    nontrivial: bool,
 ) -> Iterator[Origin]:
     """A uniform sample without repetition, in the order of the walk; ``counts`` are the instances of every range."""
     seen = [0, *accumulate(counts)]
@@ -289,7 +295,7 @@ def sampled(
 
 
 def _crosscheck(
-    calls: Calls,
+    calls: Subproblems,
     ranges: Sequence[tuple[int, int]],
     records: Sequence[dict[str, Any]],
     sample: int,

@@ -16,7 +16,7 @@ from strategies import random_stage_instance
 import planner
 from formulations.stage_partitioning.appendix_d import appendix_d
 from formulations.stage_partitioning.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
-from formulations.stage_partitioning.studies.subproblems import RULES, Calls, Origin
+from formulations.stage_partitioning.studies.subproblems import RULES, Origin, Subproblems
 from formulations.tmpc_knapsack import paper as heuristics
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory
 from instances.stage_partitioning import CostModel, Edge, StageInstance
@@ -60,7 +60,7 @@ def fits(instance: StageInstance, stage: frozenset, t: int, d: int, y: int) -> b
     return sum(min(x.activation_bytes * y + x.static_bytes for x in found) for found in tmpcs) <= instance.memory_bytes
 
 
-def origins(calls: Calls, nontrivial: bool = False) -> list[Origin]:
+def origins(calls: Subproblems, nontrivial: bool = False) -> list[Origin]:
     last = calls.num_downsets
     return calls.pick(1, last, range(calls.count(1, last, nontrivial=nontrivial)), nontrivial=nontrivial)
 
@@ -68,7 +68,7 @@ def origins(calls: Calls, nontrivial: bool = False) -> list[Origin]:
 def test_counts_by_definition(cases: int) -> None:
     for seed in range(cases // 4):
         instance = random_stage_instance(seed, **SMALL)
-        survey = Calls(instance).survey(1, len(downsets(instance)))
+        survey = Subproblems(instance).survey(1, len(downsets(instance)))
         found = list(calls_by_definition(instance))
         instances = [(outer - inner, t, d, y) for outer, inner, t, d in found for y in in_flight(instance, d)]
         S = min(instance.num_microbatches, instance.num_devices)
@@ -84,14 +84,15 @@ def test_the_release_tabulates_one_more_where_d_divides_s() -> None:
     """One layer on two devices: by the paper y = 1, 2 for d = 1 and y = 1 for d = 2; the release has one more each."""
     chain = planner.load("chain8", devices=2, microbatches=4, tp="1")
     counted = {
-        model: Calls(replace(chain, cost_model=model)).survey(1, 2) for model in (CostModel.PAPER, CostModel.RELEASED)
+        model: Subproblems(replace(chain, cost_model=model)).survey(1, 2)
+        for model in (CostModel.PAPER, CostModel.RELEASED)
     }
     assert {model: (found.calls, found.instances, found.reachable) for model, found in counted.items()} == {
         CostModel.PAPER: (2, 3, 3),
         CostModel.RELEASED: (2, 5, 3),
     }
     odd = replace(chain, num_devices=3, cost_model=CostModel.RELEASED)  # d = 2 does not divide S = 3
-    found = Calls(odd).survey(1, 2)
+    found = Subproblems(odd).survey(1, 2)
     assert (found.calls, found.instances, found.reachable) == (2, 4 + 2, 3 + 2)
 
 
@@ -99,7 +100,7 @@ def test_instances_are_stages(cases: int) -> None:
     """A choice's time and memory are those of the stage with these TMPCs: time per sample, and bytes on a device."""
     for seed in range(cases // 2):
         instance = random_stage_instance(seed, **SMALL)
-        calls = Calls(instance)
+        calls = Subproblems(instance)
         for origin in origins(calls)[:: 3 + seed % 7]:
             knapsack, facts = calls.knapsack(origin), calls.facts(origin)
             members = {v for v in range(len(instance.layers)) if int(facts["outer"], 16) >> v & 1}
@@ -117,7 +118,7 @@ def test_tallies_are_what_the_methods_say(cases: int) -> None:
     compared = 0
     for seed in range(cases // 2):
         instance = random_stage_instance(seed, **SMALL, memory="tight" if seed % 2 else "planted")
-        calls = Calls(instance)
+        calls = Subproblems(instance)
         survey = calls.survey(1, calls.num_downsets, worst=1)
         nontrivial = origins(calls, nontrivial=True)
         assert len(nontrivial) == survey.nontrivial
@@ -141,7 +142,7 @@ def test_tallies_are_what_the_methods_say(cases: int) -> None:
 
 def test_trivial_means_that_the_fastest_fit() -> None:
     for seed in range(30):
-        calls = Calls(random_stage_instance(seed, **SMALL, memory="tight"))
+        calls = Subproblems(random_stage_instance(seed, **SMALL, memory="tight"))
         chosen = set(origins(calls, nontrivial=True))
         for origin in origins(calls):
             knapsack = calls.knapsack(origin)
@@ -152,7 +153,7 @@ def test_trivial_means_that_the_fastest_fit() -> None:
 
 def test_numbers_go_through_ranges() -> None:
     """Picking by number gives the same instances however the walk is cut."""
-    calls = Calls(random_stage_instance(7, max_nodes=5, memory="planted"))
+    calls = Subproblems(random_stage_instance(7, max_nodes=5, memory="planted"))
     whole, last = origins(calls), calls.num_downsets
     assert len(set(whole)) == len(whole)
     cut = last // 2
@@ -162,7 +163,7 @@ def test_numbers_go_through_ranges() -> None:
 
 
 def test_surveys_add_up() -> None:
-    calls = Calls(random_stage_instance(11, max_nodes=5, memory="planted"))
+    calls = Subproblems(random_stage_instance(11, max_nodes=5, memory="planted"))
     last = calls.num_downsets
     parts = [calls.survey(j, j + 1) for j in range(1, last)]
     whole = calls.survey(1, last)
@@ -177,7 +178,7 @@ def test_only_usable_instances_can_be_in_a_plan(model: CostModel) -> None:
     beyond = 0
     for seed in range(60):
         instance = replace(random_stage_instance(seed, **SMALL, memory="tight"), max_dp_degree=None, cost_model=model)
-        calls = Calls(instance)
+        calls = Subproblems(instance)
         survey = calls.survey(1, calls.num_downsets, worst=10_000)
         S = min(instance.num_microbatches, instance.num_devices)
         for tally in survey.rules.values():
@@ -189,20 +190,20 @@ def test_only_usable_instances_can_be_in_a_plan(model: CostModel) -> None:
 
 def test_sort_once_needs_pairs() -> None:
     instance = random_stage_instance(3, max_tmpcs=2)
-    assert Calls(instance).rules == RULES
+    assert Subproblems(instance).rules == RULES
     several = next(
         found
         for found in (random_stage_instance(seed) for seed in range(50))
         if any(len(tmpcs) > 2 for layer in found.layers for tmpcs in layer.tmpcs.values())
     )
-    assert Calls(several).rules == ("rerank", "truncating")
+    assert Subproblems(several).rules == ("rerank", "truncating")
 
 
 def test_operations_of_appendix_d(cases: int) -> None:
     """The formulas, summed one by one; a run that prunes stays below them."""
     for seed in range(cases // 4):
         instance = random_stage_instance(seed, **SMALL)
-        calls = Calls(instance)
+        calls = Subproblems(instance)
         formula = appendix_d(calls.profile, calls.num_downsets)
         K, N = instance.num_devices, min(instance.num_microbatches, instance.num_devices)
         degrees = [(t, d) for t, d in product(instance.tp_degrees, allowed_dp_degrees(instance)) if t * d <= K]
@@ -224,15 +225,15 @@ def repeated(seed: int) -> StageInstance:
 
 def test_equal_stages_are_solved_once(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same survey as without looking for them, also where there is no room for all instances at first."""
-    chains = [Calls(repeated(seed)) for seed in range(cases // 2)]
+    chains = [Subproblems(repeated(seed)) for seed in range(cases // 2)]
     found = [calls.survey(1, calls.num_downsets) for calls in chains]
     twins = 0
     for calls in chains:
         every = np.array(origins(calls, nontrivial=True), np.int64).reshape(-1, 5)
         twins += int((calls._groups(every)[:, 1] >= 0).sum())
     assert twins > cases
-    alone = Calls._groups
-    monkeypatch.setattr(Calls, "_groups", lambda calls, every: np.where([[False, True]], -1, alone(calls, every)))
+    alone = Subproblems._groups
+    monkeypatch.setattr(Subproblems, "_groups", lambda calls, every: np.where([[False, True]], -1, alone(calls, every)))
     monkeypatch.setattr("formulations.stage_partitioning.studies.subproblems._AT_ONCE", 3)
     assert [calls.survey(1, calls.num_downsets) for calls in chains] == found
 
@@ -244,7 +245,7 @@ def test_bert_of_appendix_c(published: Path, bandwidth: str, worst: float) -> No
         published / "piper" / "bert32a100.json", devices=512, memory="8GiB", microbatches=512, bandwidth=bandwidth,
         cost_model=CostModel.RELEASED,
     )  # fmt: skip
-    calls = Calls(instance)
+    calls = Subproblems(instance)
     survey = calls.survey(1, calls.num_downsets)
     assert (survey.calls, survey.instances, survey.reachable) == (30_260, 3_662_350, 3_632_090)
     assert (survey.all_fastest_feasible, survey.infeasible, survey.nontrivial) == (246_104, 3_169_484, 246_762)
@@ -260,7 +261,7 @@ def test_bert_where_degrees_do_not_divide(published: Path) -> None:
         published / "piper" / "bert32a100.json", devices=512, memory="8GiB", microbatches=1920, bandwidth="25GiB/s",
         cost_model=CostModel.RELEASED,
     )  # fmt: skip
-    calls = Calls(instance)
+    calls = Subproblems(instance)
     survey = calls.survey(1, calls.num_downsets)
     assert (survey.calls, survey.instances, survey.nontrivial) == (86_330, 5_823_270, 570_126)
     assert survey.rules["sort-once"].suboptimal == survey.rules["rerank"].suboptimal == 828

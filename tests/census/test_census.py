@@ -23,7 +23,7 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.studies.subproblems import EDGES, Calls
+from formulations.stage_partitioning.studies.subproblems import EDGES, Subproblems
 from instances.stage_partitioning import StageInstance
 from planner.census import folders
 from planner.census.folders import WORST
@@ -46,7 +46,7 @@ def instance() -> StageInstance:
 
 
 def _fails(instance: StageInstance) -> bool:
-    calls = Calls(instance)
+    calls = Subproblems(instance)
     rules = calls.survey(1, calls.num_downsets).rules
     failed = rules["sort-once"].suboptimal > 3 and rules["truncating"].suboptimal > 3
     return calls.num_downsets > 15 and failed and len({gap for gap, _ in rules["rerank"].worst}) > 1
@@ -91,7 +91,7 @@ def test_in_process(whole: Census, instance: StageInstance) -> None:
 
 
 def test_the_worst_of_all_chunks_are_kept(whole: Census, instance: StageInstance) -> None:
-    calls = Calls(instance)
+    calls = Subproblems(instance)
     for name, tally in calls.survey(1, calls.num_downsets, worst=WORST).rules.items():
         assert [gap for gap, _ in whole.variants[name].worst] == [gap for gap, _ in tally.worst]
         assert whole.variants[name].worst_gap == tally.worst[0][0] > tally.worst[-1][0]

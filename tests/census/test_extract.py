@@ -12,7 +12,7 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.studies.subproblems import Calls
+from formulations.stage_partitioning.studies.subproblems import Subproblems
 from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
 from planner.census.extract import extract
@@ -39,13 +39,13 @@ def instance(request: pytest.FixtureRequest) -> StageInstance:
 
 
 def _count(instance: StageInstance, nontrivial: bool) -> int:
-    calls = Calls(instance)
+    calls = Subproblems(instance)
     return calls.count(1, calls.num_downsets, nontrivial=nontrivial)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES, indirect=True)
 def test_rows_are_the_instances(instance: StageInstance, suffix: str, tmp_path: Path) -> None:
-    calls, out = Calls(instance), str(tmp_path / f"all.{suffix}")
+    calls, out = Subproblems(instance), str(tmp_path / f"all.{suffix}")
     for nontrivial in (False, True):
         last = calls.num_downsets
         count = calls.count(1, last, nontrivial=nontrivial)
@@ -90,7 +90,7 @@ def test_files_are_as_readable_as_others(tmp_path: Path) -> None:
 
 
 def test_every_instance_has_the_same_chance(instance: StageInstance) -> None:
-    calls = Calls(instance)
+    calls = Subproblems(instance)
     ranges = chunks_of(calls.num_downsets)
     counts = [calls.count(*each, nontrivial=True) for each in ranges]
     half, tries = sum(counts) // 2, 200

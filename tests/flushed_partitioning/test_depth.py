@@ -263,7 +263,7 @@ def test_a_stopped_scan_has_a_true_bound(schedule: Schedule) -> None:
             return passes(T, most_sync, plain=plain)
 
         search.labels_at = counted
-        assert labels.scan(search, watch, 0.0) is False
+        assert labels.scan_pareto_set(search, watch, 0.0) is False
         assert watch.best_bound <= best * (1 + 1e-12)
         assert watch.best_objective is None or watch.best_objective >= best * (1 - 1e-12)
 

@@ -243,7 +243,7 @@ def test_the_bound_that_all_share_is_not_put_down_to_a_method(monkeypatch: pytes
     optimum = value(instance, levels.solve(instance, Limits(), Watch()))
     size = cpsat._Search.size
     monkeypatch.setattr(cpsat._Search, "size", lambda search, number: size(search, number) and 0.0)  # plans, no proof
-    monkeypatch.setattr(cpsat._Search, "worth", lambda *_: True)
+    monkeypatch.setattr(cpsat._Search, "may_improve", lambda *_: True)
     monkeypatch.setattr(cpsat, "simple_bound", lambda _: optimum)
     assert planner.solve(instance, method="cpsat").proved_by == "bounds"
     time = AffineTime(0.0, 1.0)

@@ -19,7 +19,7 @@ from formulations.device_mapping.models.level import Places
 
 #: Best cycles are searched for in groups up to this size.
 _SEARCHED = 10
-#: Groups with more places than this say little and cost much.
+#: Models with more groups than this refute little and take long.
 MAX_GROUPS = 40
 #: So many ways to group devices are tried, those where the bandwidth between groups is clearly lower.
 _GROUPINGS, _CLEAR = 3, 1.25

@@ -22,7 +22,7 @@ class Partition(Protocol):
 
     instance: StageGraph
     model: cp_model.CpModel
-    slots: range
+    stages: range
     degrees: range
     within: dict[tuple[int, int], Any]
     inner: dict[tuple[int, int], Any]
@@ -67,7 +67,7 @@ def link_devices(built: Partition) -> Links:
     #: Bandwidth in the slower direction, as gradients go back; 0 for no link.
     rate = {(u, v): min(links[u][v], links[v][u]) for u, v in itertools.combinations(devices, 2)}
     bandwidths = sorted({each for each in rate.values() if each}, reverse=True) or [1.0]
-    owns = {(s, u): built.model.new_bool_var(f"owns[{s},{u}]") for s in built.slots for u in devices}
+    owns = {(s, u): built.model.new_bool_var(f"owns[{s},{u}]") for s in built.stages for u in devices}
     found = Links(owns, bandwidths)
     _dealt(built, found, rate)
     _sent(built, found, rate)
@@ -78,8 +78,8 @@ def _dealt(built: Partition, links: Links, rate: dict[tuple[int, int], float]) -
     """C3: the D_s are disjoint, and |D_s| is the stage's degree; links inside a stage bound its all-reduce."""
     model, owns, devices = built.model, links.owns, range(built.instance.num_devices)
     for u in devices:
-        model.add_at_most_one([owns[s, u] for s in built.slots]).with_name(f"one_owner[{u}]")
-    for s in built.slots:
+        model.add_at_most_one([owns[s, u] for s in built.stages]).with_name(f"one_owner[{u}]")
+    for s in built.stages:
         owned, size = sum(owns[s, u] for u in devices), sum(r * built.degree[s, r] for r in built.degrees)
         model.add(owned == size).with_name(f"degree_devices[{s}]")
         over = links.reduces_over
@@ -101,11 +101,11 @@ def _sent(built: Partition, links: Links, rate: dict[tuple[int, int], float]) ->
     devices, classes = range(instance.num_devices), range(1, len(links.bandwidths))
     runs = {(v, u): model.new_bool_var(f"runs[{v},{u}]") for v in range(instance.num_operators) for u in devices}
     for (v, u), literal in runs.items():
-        for s in built.slots:
+        for s in built.stages:
             ran = model.add_bool_or(literal, within[v, s].negated(), links.owns[s, u].negated())
             ran.with_name(f"owner_runs[{v},{u},{s}]")
     for e, edge in enumerate(instance.edges):
-        together = [built.inner[e, s] for s in built.slots]
+        together = [built.inner[e, s] for s in built.stages]
         over = {c: model.new_bool_var(f"sends_over[{e},{c}]") for c in classes}
         for pair, each in rate.items():
             for one, other in (pair, pair[::-1]):
@@ -115,7 +115,7 @@ def _sent(built: Partition, links: Links, rate: dict[tuple[int, int], float]) ->
                 for c in range(1, links.bandwidths.index(each) + 1) if each else ():
                     slow = model.add_bool_or(over[c], *together, *apart)
                     slow.with_name(f"slow_between[{e},{one},{other},{c}]")
-        for s in built.slots:
+        for s in built.stages:
             for c, literal in over.items():
                 both = links.cut_over[e, s, c] = model.new_bool_var(f"cut_over[{e},{s},{c}]")
                 model.add(both >= built.cut[e, s] + literal - 1).with_name(f"cut_and_slow[{e},{s},{c}]")

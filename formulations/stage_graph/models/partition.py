@@ -69,7 +69,7 @@ class Model(cpsat.Runnable):
         """Build it; `formulations.modelled.Stopped` once ``watch`` is stopped."""
         self.instance, self.case, self.scale, self.watch = instance, case, scale, watch or Watch()
         self.model = cp_model.CpModel()
-        self.slots = range(min(instance.num_operators, instance.num_devices))
+        self.stages = range(min(instance.num_operators, instance.num_devices))
         self.degrees = range(1, min(instance.num_devices, max(case.sizes)) + 1)
         self.bottleneck = self.model.new_int_var(0, high, "bottleneck")
         self._partition()
@@ -85,15 +85,15 @@ class Model(cpsat.Runnable):
             self.model.minimize(self.bottleneck)
 
     def _partition(self) -> None:
-        model, nodes, last = self.model, range(self.instance.num_operators), self.slots[-1]
-        within = self.within = {(v, s): model.new_bool_var(f"within[{v},{s}]") for v in nodes for s in self.slots}
-        upto = {(v, s): model.new_bool_var(f"upto[{v},{s}]") for v in nodes for s in self.slots}
+        model, nodes, last = self.model, range(self.instance.num_operators), self.stages[-1]
+        within = self.within = {(v, s): model.new_bool_var(f"within[{v},{s}]") for v in nodes for s in self.stages}
+        upto = {(v, s): model.new_bool_var(f"upto[{v},{s}]") for v in nodes for s in self.stages}
         # C1, G_1, ..., G_|V_S| form a partition: within[v,s] = upto[v,s] - upto[v,s-1] and upto[v,last] = 1, so every v
         # is in one stage.
         for v in nodes:
             go_on(self.watch)
             model.add(upto[v, last] == 1).with_name(f"one_stage[{v}]")
-            for s in self.slots:
+            for s in self.stages:
                 before = upto[v, s - 1] if s else 0
                 model.add(within[v, s] == upto[v, s] - before).with_name(f"within_is_step[{v},{s}]")
         # C2 and the text before it, G_S is acyclic: no edge of the model goes back in the order of the stages. A path
@@ -101,7 +101,7 @@ class Model(cpsat.Runnable):
         self.inner: dict[tuple[int, int], Any] = {}
         for e, edge in enumerate(self.instance.edges):
             go_on(self.watch)
-            for s in self.slots:
+            for s in self.stages:
                 source, target = within[edge.source, s], within[edge.target, s]
                 model.add_implication(upto[edge.target, s], upto[edge.source, s]).with_name(f"edge_forward[{e},{s}]")
                 both = self.inner[e, s] = model.new_bool_var(f"inner[{e},{s}]")
@@ -112,15 +112,15 @@ class Model(cpsat.Runnable):
         self.cut = {
             (e, s): within[edge.source, s] + within[edge.target, s] - 2 * self.inner[e, s]
             for e, edge in enumerate(self.instance.edges)
-            for s in self.slots
+            for s in self.stages
         }
 
     def _degrees(self) -> None:
         """C3: D_1, ..., D_|V_S| are disjoint, one device at least for every stage; here some may stay idle."""
         model, nodes = self.model, range(self.instance.num_operators)
-        self.degree = {(s, r): model.new_bool_var(f"degree[{s},{r}]") for s in self.slots for r in self.degrees}
-        used = [model.new_bool_var(f"used[{s}]") for s in self.slots]
-        for s in self.slots:
+        self.degree = {(s, r): model.new_bool_var(f"degree[{s},{r}]") for s in self.stages for r in self.degrees}
+        used = [model.new_bool_var(f"used[{s}]") for s in self.stages]
+        for s in self.stages:
             inside = [self.within[v, s] for v in nodes]
             # sum_r degree[s,r] = used[s], and a stage is used if and only if it has operators.
             model.add(sum(self.degree[s, r] for r in self.degrees) == used[s]).with_name(f"one_degree[{s}]")
@@ -140,14 +140,14 @@ class Model(cpsat.Runnable):
         """
         instance, model = self.instance, self.model
         case, nodes = self.case, range(instance.num_operators)
-        deepest = 1 if len(case.sizes) > 1 else min(len(self.slots), -(-instance.minibatch // case.sizes[0]))
+        deepest = 1 if len(case.sizes) > 1 else min(len(self.stages), -(-instance.minibatch // case.sizes[0]))
         self.depths = range(1, deepest + 1)
-        self.deep = {(s, d): model.new_bool_var(f"deep[{s},{d}]") for s in self.slots for d in self.depths[1:]}
+        self.deep = {(s, d): model.new_bool_var(f"deep[{s},{d}]") for s in self.stages for d in self.depths[1:]}
         behind = {(v, d): model.new_bool_var(f"behind[{v},{d}]") for v in nodes for d in self.depths[1:]}
         # Along an edge (v, w): behind[v,d] if behind[w,d], and also if behind[w,d-1] and the edge leaves the stage.
         for e, edge in enumerate(instance.edges):
             go_on(self.watch)
-            together = sum(self.inner[e, s] for s in self.slots)
+            together = sum(self.inner[e, s] for s in self.stages)
             for d in self.depths[1:]:
                 after = behind[edge.target, d - 1] if d > 2 else 1
                 model.add(behind[edge.source, d] >= after - together).with_name(f"one_deeper[{e},{d}]")
@@ -173,7 +173,7 @@ class Model(cpsat.Runnable):
             passes = [self.case.least(self._passes(v), r) for v in nodes]
             sending = [self._sending(e, r) for e in range(len(instance.edges))]
             waiting = scale.floor(2 * r * instance.latency_s / instance.minibatch if r > 1 else 0.0)
-            for s in self.slots:
+            for s in self.stages:
                 go_on(self.watch)
                 inside = [self.within[v, s] for v in nodes]
                 sent = sum(self._sent(e, s, units) for e, units in enumerate(sending))
@@ -232,7 +232,7 @@ class Model(cpsat.Runnable):
         for e, edge in enumerate(instance.edges):
             size = edge.bytes_per_sample
             sent = self.case.least(lambda b, n, size=size: 4 * (instance.latency_s + size * n / fastest) / b, 1)
-            total += self.scale.floor(sent) * (1 - sum(self.inner[e, s] for s in self.slots))
+            total += self.scale.floor(sent) * (1 - sum(self.inner[e, s] for s in self.stages))
         for (_, r), each in self.degree.items():
             waited = 2 * r * r * instance.latency_s / instance.minibatch if r > 1 else 0.0
             total += self.scale.floor(waited) * each
@@ -246,8 +246,8 @@ class Model(cpsat.Runnable):
         to s.
         """
         model, nodes = self.model, range(self.instance.num_operators)
-        begun = {(s, v): model.new_bool_var(f"begun[{s},{v}]") for s in self.slots for v in nodes}
-        for s in self.slots:
+        begun = {(s, v): model.new_bool_var(f"begun[{s},{v}]") for s in self.stages for v in nodes}
+        for s in self.stages:
             go_on(self.watch)
             for v in nodes:
                 inside, before = self.within[v, s], [begun[s, v - 1]] if v else []
@@ -255,7 +255,7 @@ class Model(cpsat.Runnable):
                 for each in before:
                     model.add_implication(each, begun[s, v]).with_name(f"begun_before[{s},{v}]")
                 model.add_bool_or(inside, begun[s, v].negated(), *before).with_name(f"begun_by_none_else[{s},{v}]")
-        for s in self.slots[1:]:
+        for s in self.stages[1:]:
             go_on(self.watch)
             crossing = []
             for e, edge in enumerate(self.instance.edges):
@@ -286,7 +286,7 @@ class Model(cpsat.Runnable):
                     continue
                 own = [unit.floor(copies[v]) + held * unit.floor(kept[v]) for v in nodes]
                 incoming = [held * unit.floor(each) for each in sent]
-                for s in self.slots:
+                for s in self.stages:
                     go_on(self.watch)
                     total = weighted_sum([self.within[v, s] for v in nodes], own) + sum(
                         size * (self.within[edge.target, s] - self.inner[e, s])
@@ -308,7 +308,7 @@ class Model(cpsat.Runnable):
     def hint(self, plan: StagePlan) -> None:
         """Begin with the partition and degrees of a plan."""
         order = sorted(range(len(plan.stages)), key=lambda stage: _place(plan, stage))
-        for s in self.slots:
+        for s in self.stages:
             stage = plan.stages[order[s]] if s < len(order) else None
             for v in range(self.instance.num_operators):
                 self.model.add_hint(self.within[v, s], stage is not None and v in stage.nodes)
@@ -319,7 +319,7 @@ class Model(cpsat.Runnable):
         """The plan of a solution, with the least in flight."""
         instance, size = self.instance, self.case.sizes[0]
         stages = []
-        for s in self.slots:
+        for s in self.stages:
             nodes = tuple(v for v in range(instance.num_operators) if values[self.within[v, s]])
             ids = self.links.devices(values, s) if self.links is not None else ()
             if nodes:

@@ -82,7 +82,7 @@ class Proof:
 def prove(
     costs: Costs, relaxation: Relaxation, watch: Watch, known: Proof, gap: float = OPTIMAL_GAP, by: str = Prover.SEARCH
 ) -> Proof:
-    """Raise the bound and improve the plan until they meet, the relaxation has no more to say, or the watch stops.
+    """Raise the bound and improve the plan until they meet, the relaxation excludes no more, or the watch stops.
 
     ``by``: whose proof is reported to the watch.
     """

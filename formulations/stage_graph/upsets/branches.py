@@ -131,7 +131,7 @@ class Downsets:
         self._flag = np.frombuffer(watch.flag, np.uint8)
 
     def _lay_out(self) -> None:
-        """Upsets in the order of their ranks, and sums over them that know nothing of times."""
+        """Upsets in the order of their ranks, and sums over them that do not depend on times."""
         shape, costs = self.shape, self.costs
         branches = shape.branches
         longest = max(map(len, branches))

@@ -102,7 +102,7 @@ def work_bound(instance: StageInstance) -> float:
 
 
 def row_of(instance: StageInstance) -> Row:
-    """The model as a row of counted layers with what stands before and after them."""
+    """The model as a chain of counted layers with what comes before and after them."""
     n, edges = len(instance.layers), instance.edge_indices
     order = lifo_order(n, edges)
     counted = [v for v in order if _LAYER in instance.layers[v].name.lower()]

@@ -43,7 +43,7 @@ def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[Stag
     try:
         free = replace(with_degrees(instance, (1,)), memory_bytes=math.inf)
     except ValueError:
-        return Answer(bound=bound, reason="PipeDream knows no tensor parallelism, and some node needs it")
+        return Answer(bound=bound, reason="PipeDream has no tensor parallelism, and some node needs it")
     profile = build_profile(free, prune=True)
     n = len(free.layers)
     if (n + 1) * (profile.max_s + 1) > MAX_LABELS:

@@ -88,7 +88,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
 def _is_blurred(profile: Profile, lattice: Lattice) -> bool:
     """Whether weights differ so much in size that differences of their running sums are not to be trusted.
 
-    A test at a fixed time cuts them to what matters there (`costs.heaviest`); the table knows no such time.
+    A test at a fixed time cuts them to what matters there (`costs.heaviest`); the table has no such time.
     """
     seconds = float(lattice.weight[:, -1].max(initial=0.0)) * float(
         (profile.resync / profile.dp_degrees).max(initial=0.0)

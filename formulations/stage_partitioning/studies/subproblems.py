@@ -93,7 +93,7 @@ class Survey:
     rules: dict[str, RuleTally]
 
 
-class Calls:
+class Subproblems:
     """All knapsack subproblems of one instance; threads may share it.
 
     Raises
