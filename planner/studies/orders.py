@@ -14,7 +14,8 @@ from typing import Any
 from planner.inputs.loading import load
 from planner.result import Result
 from planner.run import solve
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
+from planner.studies.union import union
+from solvers.outcome import Limits, Status
 
 _SETTING = "linearize"
 #: Figures of what would make an infeasible instance feasible.
@@ -75,32 +76,15 @@ def _united(results: Mapping[str, Result], *, whole: bool) -> Result:
     """One result for the union of the orders; ``whole``: every order was run."""
     every = list(results.values())
     order, best = min(results.items(), key=lambda item: _height(item[1].objective))
-    bounds = [result.bound for result in every if result.status is not Status.INFEASIBLE]
-    known = [bound for bound in bounds if bound is not None]
-    bound = min(known) if whole and known and len(known) == len(bounds) else None
-    gap = relative_gap(best.objective, bound)
-    status, stop = best.status, next((r.stop for r in every if r.stop is not Stop.PROVED), Stop.PROVED)
-    if best.objective is not None:
-        status = Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
-    elif status is Status.INFEASIBLE and not (whole and all(r.status is Status.INFEASIBLE for r in every)):
-        status = Status.UNKNOWN
-    if status in (Status.OPTIMAL, Status.INFEASIBLE):
-        stop = Stop.PROVED
-    return replace(
+    figures = _figures(every) if best.objective is None else {}
+    return union(
         best,
-        status=status,
-        stop=stop,
-        bound=bound,
-        gap=gap,
-        seconds=sum(result.seconds for result in every),
+        every,
+        [result.bound for result in every if result.status is not Status.INFEASIBLE],
+        is_whole=whole,
         reason=_reason(results, order),
         options={**best.options, _SETTING: ",".join(results)},
-        stats={
-            **best.stats,
-            **(_figures(every) if best.objective is None else {}),
-            "orders": {name: result.objective for name, result in results.items()},
-        },
-        signal=next((result.signal for result in every if result.signal), None),
+        stats={**best.stats, **figures, "orders": {name: result.objective for name, result in results.items()}},
     )
 
 

@@ -21,7 +21,8 @@ from planner.inputs import settings
 from planner.inputs.loading import catalog, family_of, load
 from planner.result import Result
 from planner.run import silent, solve
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
+from planner.studies.union import union
+from solvers.outcome import Limits, Status
 
 _SIZE = "{b}"
 
@@ -151,28 +152,15 @@ class _Tried:
 def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
     """The best result with bound, status, seconds and signal of all; ``whole``: all combinations ran."""
     row, every = best.row, [one.result for one in tried]
-    bounds = [one.bound(row.microbatch_size) for one in tried if one.result.status is not Status.INFEASIBLE]
-    known = [bound for bound in bounds if bound is not None]
-    bound = min(known) if whole and known and len(known) == len(bounds) else None
-    gap = relative_gap(best.result.objective, bound)
-    if best.result.objective is not None:
-        status = Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
-    else:
-        proved = whole and all(result.status is Status.INFEASIBLE for result in every)
-        status = Status.INFEASIBLE if proved else Status.UNKNOWN
-    stop = next((result.stop for result in every if result.stop is not Stop.PROVED), Stop.PROVED)
     where = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
-    return replace(
+    return union(
         best.result,
-        status=status,
-        stop=Stop.PROVED if status in (Status.OPTIMAL, Status.INFEASIBLE) else stop,
-        bound=bound,
-        gap=gap,
-        seconds=sum(result.seconds for result in every),
+        every,
+        [one.bound(row.microbatch_size) for one in tried if one.result.status is not Status.INFEASIBLE],
+        is_whole=whole,
         reason="; ".join(part for part in (best.result.reason, where if row.objective is not None else "") if part),
         options={**best.result.options, "grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size},
         stats={**best.result.stats, "sweep": [vars(one.row) for one in tried]},
-        signal=next((result.signal for result in every if result.signal), None),
     )
 
 
