@@ -205,7 +205,7 @@ def _read(file: Path) -> Iterator[tuple[Chunk, Tally]]:
 
 
 def _opened(jobs: int) -> Opened:
-    """Where chunks run. A process that dies is a finding as well: it is said each time that others take its place."""
+    """Where chunks run. A process that dies is a finding as well: it is reported whenever others take its place."""
     opened, again = place(jobs), False
 
     def open_again() -> AbstractContextManager[Executor]:

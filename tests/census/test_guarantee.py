@@ -96,7 +96,7 @@ def test_no_factor_at_all_for_plain_ratios(rule: str, factor: float) -> None:
 
 def test_truncating_is_not_always_better() -> None:
     """The other way round: the plain ratios take the node that saves everything at once."""
-    instance = hard_for_truncating(10, slack=-1e-6)  # now the halves are a trifle dearer
+    instance = hard_for_truncating(10, slack=-1e-6)  # now the halves cost slightly more
     assert heuristic(instance, "truncating") == heuristic(instance, "rerank") == 1.0
     instance = hard_for_truncating(10)
     times = {rule: heuristic(instance, rule) for rule in RULES}

@@ -1,4 +1,4 @@
-"""What docs/findings.md says of Piper's Appendix A: is room for ceil(s/d) micro-batches in flight enough?"""
+"""What docs/findings.md states about Piper's Appendix A: is room for ceil(s/d) micro-batches in flight enough?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small examples of docs/findings.md show what is said of them."""
+"""The small examples of docs/findings.md show what it states about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutated plans given to ``check``: feasible, violations, or one line that says what is no plan; never a traceback."""
+"""Mutated plans given to ``check``: feasible, violations, or one line that names the error; never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every declarative model, as it reaches its solver: nothing in it without a name that says what it is.
+"""Every declarative model, as it reaches its solver: nothing in it without a name for what it is.
 
 A family is found through `FAMILIES`: whatever CP-SAT or HiGHS is given while its exact methods run is looked at.
 """

@@ -102,3 +102,14 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
         assert there.exists(), target
         if anchor:
             assert anchor in {slug(line.lstrip("#")) for line in there.read_text().splitlines() if line.startswith("#")}
+
+
+#: Words that were used here in place of the field's; ``unlike`` as an English preposition is among them.
+DIALECT = re.compile(r"\b(alike|unlike|in a row|asked for|ill|mended|moot|told|heard|tells|hears|sings?)\b")
+
+
+@pytest.mark.parametrize(
+    "page", [*DOCUMENTS, *ROOMS, ROOT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_documents_are_written_in_the_words_of_the_field(page: Path) -> None:
+    assert DIALECT.findall(page.read_text()) == []

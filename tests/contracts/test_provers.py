@@ -1,4 +1,4 @@
-"""Whose proof is it? A model proves alone, whatever becomes of the other methods; others say whose proof they hold.
+"""Whose proof is it? A model proves alone, whatever becomes of the other methods; others name whose proof they hold.
 
 A family is found through `FAMILIES`; what its methods share and no model may lean on is listed in `SHARED`.
 """

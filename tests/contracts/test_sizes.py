@@ -28,7 +28,7 @@ from solvers.scaling import Scale
 TESTS = Path(__file__).parents[1]
 LIMIT = 2**31
 
-#: Every method of an instance under a limit of memory, each in a second; what each said, one to a line.
+#: Every method of an instance under a limit of memory, each in a second; what each reported, one to a line.
 _ALL = """
 import json, os, resource, sys
 import planner

@@ -1,4 +1,4 @@
-"""What is said of an infeasible instance is so: its settings, put back as they are printed, make it feasible by brute
+"""The reason of an infeasible instance is true: its settings, given as they are printed, make it feasible by brute
 force and for the exact method, and one step less of any of them does not.
 """
 
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Settings that are said to do (or not to do), and those of which one step less is said not to."""
+    """Settings that are claimed to suffice (or not), and those of which one step less is claimed not to."""
 
     settings: dict[str, str]
     would_do: bool = True
@@ -157,11 +157,11 @@ CASES = {
     "microbatch_schedule": Case(schedules, lambda each: microbatch_schedule.optimum(each) is not None),
 }
 
-# --- what the sentences say
+# --- what the sentences claim
 
 
 def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
-    """Every part of the sentence as a claim; a part that nobody knows is a failure."""
+    """Every part of the sentence as a claim; an unknown part is a failure."""
     if name in ("stage_partitioning", "flushed_partitioning"):
         flat = instance if name == "stage_partitioning" else instance.flat
         yield from flat_claims(flat, sentence, figures)
@@ -273,7 +273,7 @@ def changed(name: str, instance: Any, settings: Mapping[str, str]) -> Any:
 
 
 def assert_plan(name: str, instance: Any, expected: bool) -> None:
-    """Brute force and the exact method both say whether there is a plan."""
+    """Brute force and the exact method agree on whether there is a plan."""
     known = CASES[name].has_plan(instance)
     assert known in (expected, None), instance
     result = planner.solve(instance, exact=True)
@@ -282,7 +282,7 @@ def assert_plan(name: str, instance: Any, expected: bool) -> None:
 
 
 def examine(name: str, seed: int) -> str | None:
-    """Try what is said of one random instance; which kinds of claims these were, ``None`` if it is feasible."""
+    """Try the claims about one random instance; which kinds of claims these were, ``None`` if it is feasible."""
     instance = CASES[name].make(random.Random(f"{name} {seed}"))
     if CASES[name].has_plan(instance) is not False:
         return None
@@ -301,7 +301,7 @@ def examine(name: str, seed: int) -> str | None:
     return ", ".join(kinds) or "nothing"
 
 
-#: What must have been said at least once.
+#: Claims that must have been made at least once.
 KINDS = {
     "stage_partitioning": {"memory", "memory never", "devices", "devices never"},
     "flushed_partitioning": {"memory", "memory never", "devices", "devices never", "schedule"},
@@ -318,7 +318,7 @@ def test_every_family_that_explains_is_examined() -> None:
     assert {name for name, family in BY_NAME.items() if family.why_infeasible} == CASES.keys() == KINDS.keys()
 
 
-#: Seeds of what is seldom said.
+#: Seeds of rare claims.
 RARE = {"flushed_partitioning": (139,), "hierarchical_partitioning": (64,), "operator_partitioning": (94, 138)}
 
 

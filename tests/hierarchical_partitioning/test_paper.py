@@ -119,7 +119,7 @@ def test_a_stage_whose_tmpcs_differ_in_weight_is_not_listed_for_all_that_may_be_
     heavy, stored = Tmpc("heavy", 3.9, 100.0, 0.0, 0.0), Tmpc("stored", 4.0, 0.0, 5.0, 0.0)
     w, z = {5: (Tmpc("x", 1.8, 0.0, 0.0, 0.0),)}, {t: (Tmpc("x", p, 0.0, 0.0, 0.0),) for t, p in ((1, 7.0), (4, 2.0))}
     layers = (Layer("w", w), Layer("u", {1: (heavy, stored)}), Layer("z", z))
-    flat = StageInstance("unlike", layers, (Edge("w", "u", 0.0), Edge("u", "z", 0.0)), 21, 10.0, 1.0, 21)
+    flat = StageInstance("uneven", layers, (Edge("w", "u", 0.0), Edge("u", "z", 0.0)), 21, 10.0, 1.0, 21)
     instance = on_machines(flat, 7, 3, 1.0, 1.0)
     expected = BruteForce(instance).solve()
     assert expected is not None and expected > 1.0

@@ -1,4 +1,4 @@
-"""What docs/findings.md says of Parmesan's partitioning."""
+"""What docs/findings.md states about Parmesan's partitioning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances as networkx graphs: what goes out comes back, graphs made by hand, and files of graphs."""
+"""Instances as networkx graphs: what goes out comes back, hand-made graphs, and files of graphs."""
 
 from __future__ import annotations
 

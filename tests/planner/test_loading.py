@@ -1,4 +1,4 @@
-"""Files and names: every one is an instance, or one line that says what is wrong."""
+"""Files and names: every one is an instance, or one line that names the error."""
 
 from __future__ import annotations
 

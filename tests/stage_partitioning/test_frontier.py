@@ -71,7 +71,7 @@ def test_weights_too_different_for_running_sums(cases: int) -> None:
         entries_agree(with_wide_weights(flat, random.Random(seed), 12))
     huge = (Layer(v, {1: (Tmpc("only", 1.0, weight, 1.0, 1.0),)}) for v, weight in enumerate((1e18, 1.0)))
     with pytest.raises(SizeError, match="weights differ too much"):
-        frontier.frontier(StageInstance("unlike", tuple(huge), (), 512, 1000.0, 1.0, 512), Watch())
+        frontier.frontier(StageInstance("uneven", tuple(huge), (), 512, 1000.0, 1.0, 512), Watch())
 
 
 def test_entries_are_counted_before_they_are_proved(monkeypatch: pytest.MonkeyPatch) -> None:
