@@ -121,7 +121,7 @@ def _begin_work() -> None:
 
     Workers wait for work on a pipe that their siblings hold open, too: after kill -9 of the parent, forever.
     """
-    warnings.simplefilter("ignore", KernelCacheWarning)  # the parent has said so
+    warnings.simplefilter("ignore", KernelCacheWarning)  # the parent has printed it
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

@@ -72,7 +72,7 @@ class Received:
 
 @contextmanager
 def signals_stop(watch: Watch) -> Iterator[Received]:
-    """Let Ctrl-C and SIGTERM stop the watch instead of raising, where this thread may say so.
+    """Let Ctrl-C and SIGTERM stop the watch instead of raising, where this thread may set signal handlers.
 
     A signal that the program ignores or leaves to the system (SIGTERM, outside the command line) is left alone. One
     that the command line noted before this counts, and the command line learns of those received here.

@@ -34,9 +34,9 @@ class Tables:
 class Evidence:
     """What examining a claim gave.
 
-    ``rows`` all have the same keys, which are the columns; absent numbers are ``None``. ``inputs`` says in words where
-    the instances came from. ``compared`` printed numbers were compared, ``matched`` of them were met to the last
-    printed digit. ``notes`` are sentences below the table. ``tables`` are apart from ``rows``, and so are their counts.
+    ``rows`` all have the same keys, which are the columns; absent numbers are ``None``. ``inputs`` describes where the
+    instances came from. ``compared`` printed numbers were compared, ``matched`` of them were met to the last printed
+    digit. ``notes`` are sentences below the table. ``tables`` are apart from ``rows``, and so are their counts.
     ``figures`` are further keys of the JSON object.
     """
 

@@ -92,7 +92,7 @@ def census_command(
         else:
             show_census(found)
     if found.signal:
-        note(quiet, f"{found.chunks_done} of {found.chunks} chunks lie in {found.out}; the same command goes on")
+        note(quiet, f"{found.chunks_done} of {found.chunks} chunks lie in {found.out}; the same command resumes")
     if not found.agree:
         raise typer.Exit(CONTRADICTION)
     if found.unwritten:

@@ -21,7 +21,7 @@ MODELS = ("mmt", "dlrm", "candle-uno")
 METHODS = ("data-parallel", "pipedream", "piper-dp", "graphpipe", "graphpipe-plus")
 SEQUENTIAL = ("pipedream", "piper-dp")
 DEVICES = (4, 8, 16, 32)
-#: Seconds for each method on each instance where nothing is said.
+#: Seconds for each method on each instance by default.
 TIME_LIMIT_S = 60.0
 #: Branches as Appendix A.2 has them (the catalog's own), and as the text of section 7.2.
 SHAPES: Mapping[str, Mapping[str, Mapping[str, int]]] = {

@@ -10,7 +10,7 @@ from planner.inputs.loading import family_of
 from planner.result import Result
 from solvers.outcome import Limits, relative_gap
 
-#: Seconds for each method on each cell where nothing is said.
+#: Seconds for each method on each cell by default.
 TIME_LIMIT_S = 10.0
 #: What looks for the best plan and bound, the first that the instance admits.
 _BEST = ("exact", "anneal")

@@ -1,4 +1,4 @@
-"""Appendix C: the knapsack heuristic is said to be optimal on 27,000 random instances of a run; here on all of them."""
+"""Appendix C: the knapsack heuristic is claimed optimal on 27,000 random instances of a run; here on all of them."""
 
 from __future__ import annotations
 
