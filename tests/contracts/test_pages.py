@@ -113,3 +113,9 @@ DIALECT = re.compile(r"\b(alike|unlike|in a row|asked for|ill|mended|moot|told|h
 )
 def test_documents_are_written_in_the_words_of_the_field(page: Path) -> None:
     assert DIALECT.findall(page.read_text()) == []
+
+
+@pytest.mark.parametrize("package", ["formulations", "instances", "planner", "solvers"])
+def test_sources_are_written_in_the_words_of_the_field(package: str) -> None:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        assert DIALECT.findall(path.read_text()) == [], path
