@@ -23,7 +23,6 @@ from formulations.family import Answer, lazy
 from formulations.size import SizeError
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.run import prover, run
-from planner.worker import any_left_behind
 from solvers.outcome import Watch
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
@@ -124,20 +123,20 @@ def test_a_method_that_hangs_is_left_behind_with_its_plan(limit: float) -> None:
 
 
 def test_a_method_that_was_left_behind_reports_nothing_any_more() -> None:
-    go_on, received = threading.Event(), []
+    go_on, over, received = threading.Event(), threading.Event(), []
 
     def late(instance: Counting, limits: Limits, watch: Watch) -> Answer[Any]:
         watch.plan(counting.everything(instance), float(len(instance.numbers)))
         go_on.wait(10)
         watch.bound(1.0)
+        over.set()
         return Answer()
 
     method = replace(counting.FAMILY.method("exact"), solve=late)
     result = run(counting.FAMILY, method, FEASIBLE, Limits(time_s=0.1), {}, listen=received.append)
     assert result.stats["left_behind"] is True and len(received) == 1
     go_on.set()
-    while any_left_behind():
-        time.sleep(0.01)
+    assert over.wait(10)
     assert len(received) == 1
 
 
