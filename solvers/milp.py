@@ -27,7 +27,7 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
 from solvers.silence import silent
-from solvers.twice import agreed, reordered
+from solvers.twice import agreed, alone, reordered, weaker
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
 NATURAL = 1e3
@@ -38,7 +38,7 @@ ROOM = 1e-3
 
 #: Coefficients below this, ten times HiGHS's tolerance on rows, count as 0 (`in_units`): it calls feasible models with
 #: them infeasible (tests/stage_partitioning/test_milp.py). Nor is that tolerance made smaller: at 1e-9 HiGHS finds
-#: false optima (tests/operator_partitioning/test_operator_models.py).
+#: false optima (tests/operator_partitioning/test_operator_methods.py).
 SMALLEST = 1e-5
 
 #: HiGHS's tolerances may lift a bound by this much, relatively and absolutely (it looks for nothing that is better than
@@ -137,7 +137,8 @@ def run(
         Pyomo's name of the solver; only ``highs``.
     on_solution, on_bound
         Called for each improving solution (read it through ``values[variable]``) and each improved dual bound, in
-        the model's own objective. An exception they raise ends the search and is raised here.
+        the model's own objective; bounds of models with integers once a run has ended. An exception they raise ends
+        the search and is raised here.
     hint
         Pairs of a variable and its value in a (nearly) feasible solution; may be partial.
     options
@@ -170,16 +171,28 @@ def run(
     if highs.getNumRow() != num_rows:  # Pyomo ignores that HiGHS refused a row
         return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
     _configure(highs, limits, options or {})
-    _hint(highs, {columns[id(variable)]: value for variable, value in hint})
-    first = _once(highs, columns, has_objective, limits, watch, on_solution, on_bound)
-    if first.stop is not Stop.PROVED or not _has_integers(highs):
-        return first
+    known = {columns[id(variable)]: value for variable, value in hint}
+    _hint(highs, known)
+    if not _has_integers(highs):
+        return _once(highs, columns, has_objective, limits, watch, on_solution, on_bound)
+    is_minimum = highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize
+    # Bounds of the first run wait for the second one: a watch does not take back what was reported.
+    first = _once(highs, columns, has_objective, limits, watch, on_solution, None)
+    if first.stop is not Stop.PROVED:
+        return _reported(alone(first, is_minimum=is_minimum), on_bound)
     again, moved = _reordered(highs, limits, options or {})
-    if first.values is not None:
-        _hint(again, {moved[column]: value for column, value in enumerate(highs.getSolution().col_value)})
+    found = dict(enumerate(highs.getSolution().col_value)) if first.values is not None else known
+    _hint(again, {moved[column]: value for column, value in found.items()})
     place = {variable: moved[column] for variable, column in columns.items()}
-    second = _once(again, place, has_objective, limits, watch, on_solution, on_bound)
-    return agreed(first, second, is_minimum=highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize)
+    report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
+    second = _once(again, place, has_objective, limits, watch, on_solution, report)
+    return _reported(agreed(first, second, is_minimum=is_minimum), on_bound)
+
+
+def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
+    if on_bound is not None and run.bound is not None:
+        on_bound(run.bound)
+    return run
 
 
 def _once(
@@ -300,10 +313,8 @@ def _listen(
         event.data_in.user_interrupt = relay.failed or watch.stopped()
 
     def poll_search(event: Any) -> None:
-        found = event.data_out
-        # A bound that would end the search waits for the second run (`solvers.twice`).
-        if math.isfinite(found.mip_dual_bound) and not _closes(found.mip_primal_bound, found.mip_dual_bound):
-            relay.bound(found.mip_dual_bound)
+        if math.isfinite(event.data_out.mip_dual_bound):
+            relay.bound(event.data_out.mip_dual_bound)
         poll(event)
 
     def improve(event: Any) -> None:
@@ -315,11 +326,6 @@ def _listen(
     if on_solution is not None:
         highs.cbMipImprovingSolution.subscribe(improve)
     return relay
-
-
-def _closes(objective: float, bound: float) -> bool:
-    gap = relative_gap(objective, bound) if math.isfinite(objective) else None
-    return gap is not None and abs(gap) <= OPTIMAL_GAP
 
 
 def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:

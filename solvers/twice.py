@@ -1,4 +1,4 @@
-"""Every proof of HiGHS is made twice, the second time with rows and columns in another order.
+"""What HiGHS proves of a model with integers it proves twice, the second time with rows and columns in another order.
 
 HiGHS 1.12 is wrong about one order of rows and columns in some thousands, by rounding errors that none of its options
 prevents (docs/findings.md); hardly ever is it wrong about two in the same way.
@@ -56,9 +56,7 @@ def agreed(first: Run, second: Run, *, is_minimum: bool) -> Run:
         if not reason and found.values is not None:
             reason = "HiGHS contradicts itself: infeasible in one order of rows and columns, and not in another"
         return replace(found, bound=None, stop=_unproved(second.stop), reason=reason)
-    bound = None
-    if first.bound is not None and second.bound is not None:
-        bound = min(first.bound, second.bound) if is_minimum else max(first.bound, second.bound)
+    bound = None if second.bound is None else weaker(second.bound, first.bound, is_minimum)
     best = second if _is_better(second.objective, first.objective, is_minimum) else first
     closed = best.objective is None or (bound is not None and _are_one(best.objective, bound))
     stop = second.stop if closed else _unproved(second.stop)
@@ -68,6 +66,21 @@ def agreed(first: Run, second: Run, *, is_minimum: bool) -> Run:
 def _are_one(objective: float, bound: float) -> bool:
     """Whether they are as close as one run of HiGHS leaves them: absolutely as well, as both may be rounding errors."""
     return abs(objective - bound) <= OPTIMAL_GAP * abs(objective) + 1e-6
+
+
+def alone(run: Run, *, is_minimum: bool) -> Run:
+    """A run that ended without a proof and is not repeated: its bound, weakened so that it closes no gap."""
+    if run.bound is None:
+        return run
+    given_up = 2 * OPTIMAL_GAP * abs(run.bound)
+    return replace(run, bound=run.bound - given_up if is_minimum else run.bound + given_up)
+
+
+def weaker(bound: float, other: float | None, is_minimum: bool) -> float:
+    """The bound that claims less; the first one where there is no other."""
+    if other is None:
+        return bound
+    return min(bound, other) if is_minimum else max(bound, other)
 
 
 def _unproved(stop: Stop) -> Stop:

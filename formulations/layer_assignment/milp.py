@@ -123,7 +123,7 @@ def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages:
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
-    """The best assignment, with a bound some 1e-9 of it below."""
+    """The best assignment, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible

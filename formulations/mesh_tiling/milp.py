@@ -101,7 +101,7 @@ def _add_order(model: Any, instance: MeshInstance, arcs: dict[tuple[int, int], f
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:
-    """The best tiling, with a bound some 1e-7 of it below."""
+    """The best tiling, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
     places = Placements(instance)
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:

@@ -18,6 +18,7 @@ from instances.operator_partitioning import OperatorInstance
 def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
     """Every stage's seconds for a micro-batch, its share of communication, its all-reduce, and its memory."""
     seconds = stage_seconds(instance, plan)
+    shares = plan.replicas if instance.num_stages is not None else (1,) * len(plan.stages)
     rows = []
     for stage, (members, replicas) in enumerate(zip(plan.stages, plan.replicas, strict=True)):
         compute = math.fsum(instance.operators[operator].compute_s for operator in members)
@@ -28,7 +29,7 @@ def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
             {
                 "compute_s": compute,
                 "communication_s": seconds[stage] - compute,
-                "stage_s": seconds[stage] / replicas,
+                "stage_s": seconds[stage] / shares[stage],
                 "all_reduce_s": all_reduce_seconds(instance, members, replicas),
                 "memory_bytes": held,
                 **room,

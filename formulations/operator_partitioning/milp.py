@@ -211,7 +211,7 @@ def build(instance: OperatorInstance, known: float | None = None) -> MilpModel:
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
-    """The best plan, with a bound some 1e-9 of it below."""
+    """The best plan, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
     reason = shortage(instance)
     if reason is not None:
         return infeasible_by_counting(reason)

@@ -44,8 +44,10 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
             "bottleneck": f"stage {slowest(times)}",
             "depth": depth(plan),
             "iteration_s": iteration,
-            "samples_per_s": instance.minibatch / iteration,
-            "bubble_share": 1 - busy / (iteration * sum(stage.devices for stage in plan.stages)),
+            "samples_per_s": instance.minibatch / iteration if iteration > 0 else None,
+            "bubble_share": 1 - busy / (iteration * sum(stage.devices for stage in plan.stages))
+            if iteration > 0
+            else 0.0,
         },
         (
             Stages("Stages", plan.edges, names),

@@ -72,5 +72,5 @@ def build(instance: KnapsackInstance) -> MilpModel:
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
-    """The best choice; the bound is some 1e-12 of the largest extra time per node below it."""
+    """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.trusted`)."""
     return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=shortage(instance))

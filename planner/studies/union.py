@@ -32,14 +32,19 @@ def union(
     else:
         proved = is_whole and all(result.status is Status.INFEASIBLE for result in every)
         status = Status.INFEASIBLE if proved else Status.UNKNOWN
-    stop = next((result.stop for result in every if result.stop is not Stop.PROVED), Stop.PROVED)
+    proved = status in (Status.OPTIMAL, Status.INFEASIBLE)
+    signal = next((result.signal for result in every if result.signal), None)
+    unproved = next((result.stop for result in every if result.stop is not Stop.PROVED), None)
+    stop = unproved or (Stop.INTERRUPTED if signal else Stop.COMPLETED)
+    provers = dict.fromkeys(result.proved_by for result in every if result.proved_by)
     return replace(
         best,
         status=status,
-        stop=Stop.PROVED if status in (Status.OPTIMAL, Status.INFEASIBLE) else stop,
+        stop=Stop.PROVED if proved else stop,
+        proved_by=", ".join(provers) if bound is not None or status is Status.INFEASIBLE else None,
         bound=bound,
         gap=gap,
         seconds=sum(result.seconds for result in every),
-        signal=next((result.signal for result in every if result.signal), None),
+        signal=signal,
         **changes,
     )

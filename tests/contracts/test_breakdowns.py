@@ -9,6 +9,7 @@ import pytest
 from random_instances import LIMITS, warmed
 from small_instances import random_case
 
+import planner
 from formulations import FAMILIES
 from formulations.breakdown import Breakdown
 from planner.run import run
@@ -61,3 +62,39 @@ def test_figures_are_whole_and_say_their_units(name: str) -> None:
                 assert key != "slack_bytes" or value >= -1e-6 * (1 + shown.get("memory_bytes", 0.0)), (key, value)
         if name in OBJECTIVE:
             assert OBJECTIVE[name](instance, found) == pytest.approx(objective, rel=1e-9), name
+
+
+def test_plans_that_take_no_time_have_figures() -> None:
+    """All operators take 0 s: there is no rate of samples, and nobody waits."""
+    instance = planner.load(
+        {
+            "problem": "stage_graph",
+            "schema_version": 1,
+            "name": "free",
+            "num_devices": 1,
+            "memory_bytes": 10.0,
+            "bandwidth_bytes_per_s": 1.0,
+            "latency_s": 0.0,
+            "minibatch": 1,
+            "schedule": "uniform",
+            "pass_ratio": [1, 2],
+            "weight_copies": 4.0,
+            "objective": "tps",
+            "operators": [
+                {
+                    "id": 0,
+                    "name": "free",
+                    "forward": {"fixed_s": 0.0, "per_sample_s": 0.0},
+                    "backward": {"fixed_s": 0.0, "per_sample_s": 0.0},
+                    "weight_bytes": 0.0,
+                    "activation_bytes": 0.0,
+                }
+            ],
+            "edges": [],
+        }
+    )
+    result = planner.solve(instance, exact=True)
+    family = warmed("stage_graph")
+    assert result.objective == 0.0 and family.breakdown is not None
+    figures = family.breakdown(instance, family.plan_from_json(instance, result.plan)).figures
+    assert (figures["samples_per_s"], figures["bubble_share"]) == (None, 0.0)

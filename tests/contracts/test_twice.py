@@ -1,4 +1,4 @@
-"""Every proof of HiGHS is made twice: what two runs prove, and that neither alone proves anything."""
+"""HiGHS proves every model with integers twice: what two runs prove, and that neither alone proves anything."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyomo.environ as pyo
 import pytest
 
 from solvers import milp
-from solvers.outcome import Limits, Run, Stop, Watch
-from solvers.twice import agreed, reordered
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.twice import agreed, alone, reordered
 
 
 def items() -> pyo.ConcreteModel:
@@ -42,9 +42,12 @@ def test_what_two_runs_prove() -> None:
     late = Run(Stop.TIME_LIMIT, values="second", objective=5.0, bound=3.0)
     assert agreed(found, found, is_minimum=True) == found
     assert agreed(found, lower, is_minimum=True) == lower
-    # The bound that both stand for is 4, and the better plan is the first one: its gap is open.
     other = agreed(lower, found, is_minimum=True)
     assert (other.values, other.bound, other.stop) == ("second", 4.0, Stop.PROVED)
+    # Each has closed its own gap; the bound that both stand for leaves one.
+    weak = agreed(found, Run(Stop.PROVED, values="second", objective=5.0, bound=4.5), is_minimum=True)
+    assert (weak.values, weak.bound, weak.stop) == ("first", 4.5, Stop.COMPLETED)
+    assert agreed(found, lower, is_minimum=False).bound == 5.0
     assert agreed(none, none, is_minimum=True).infeasible
     for first, second in ((none, found), (found, none)):
         both = agreed(first, second, is_minimum=True)
@@ -55,17 +58,41 @@ def test_what_two_runs_prove() -> None:
     assert agreed(none, Run(Stop.TIME_LIMIT), is_minimum=True) == Run(Stop.TIME_LIMIT)
 
 
-def test_a_false_proof_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run's model has room for more: the first one's bound is no bound of it."""
+@pytest.mark.parametrize("sense", [pyo.minimize, pyo.maximize])
+def test_a_false_first_proof_is_none(monkeypatch: pytest.MonkeyPatch, sense: Any) -> None:
+    """The second run's model has room for more: no bound of the first one is reported, before or after."""
 
     def larger(lp: Any, seed: int) -> Any:
         found, moved = reordered(lp, seed)
         found.row_upper_ = [2 * each for each in found.row_upper_]
         return found, moved
 
+    sign = 1 if sense == pyo.maximize else -1
+    model = items()
+    model.worth.set_value(sign * model.worth.expr)
+    model.worth.sense = sense
     monkeypatch.setattr(milp, "reordered", larger)
-    run = milp.run(items(), Limits(), Watch())
-    assert run.objective == pytest.approx(24) and run.bound == pytest.approx(24)
     reported: list[float] = []
-    milp.run(items(), Limits(), Watch(), on_bound=reported.append)
-    assert all(bound >= 24 - 1e-6 for bound in reported)
+    run = milp.run(model, Limits(), Watch(), on_bound=reported.append)
+    assert (run.objective, run.bound) == (pytest.approx(sign * 24), pytest.approx(sign * 24))
+    assert all(sign * bound >= 24 - 1e-6 for bound in reported)
+
+
+def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run ends without a word: what the first one proved is a plan and a bound apart from it."""
+    once = milp._once
+    runs: list[Run] = []
+
+    def first_alone(*given: Any) -> Run:
+        runs.append(Run(Stop.TIME_LIMIT) if runs else once(*given))
+        return runs[-1]
+
+    monkeypatch.setattr(milp, "_once", first_alone)
+    reported: list[float] = []
+    run = milp.run(items(), Limits(), Watch(), on_bound=reported.append)
+    assert runs[0].bound == pytest.approx(17) and not reported
+    assert (run.objective, run.bound, run.stop) == (pytest.approx(17), None, Stop.TIME_LIMIT)
+    least = alone(Run(Stop.TIME_LIMIT, objective=17.0, bound=17.0), is_minimum=True).bound
+    most = alone(Run(Stop.TIME_LIMIT, objective=17.0, bound=17.0), is_minimum=False).bound
+    assert least is not None and most is not None
+    assert relative_gap(17.0, least) > OPTIMAL_GAP and most - 17.0 > 17.0 * OPTIMAL_GAP
