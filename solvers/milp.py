@@ -185,7 +185,7 @@ def run(
     _hint(again, {moved[column]: value for column, value in found.items()})
     place = {variable: moved[column] for variable, column in columns.items()}
     report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
-    second = _once(again, place, has_objective, limits, watch, on_solution, report)
+    second = _once(again, place, has_objective, limits, watch, on_solution, report, presolve="off")
     return _reported(agreed(first, second, is_minimum=is_minimum), on_bound)
 
 
@@ -203,9 +203,10 @@ def _once(
     watch: Watch,
     on_solution: Callable[[Values], None] | None,
     on_bound: Callable[[float], None] | None,
+    presolve: str = "choose",
 ) -> Run:
     relay = _listen(highs, columns, watch, on_solution, on_bound)
-    status = _run(highs, watch, limits.seed)
+    status = _run(highs, watch, limits.seed, presolve)
     relay.finish()
     return _read(highs, columns, has_objective, status, limits, watch)
 
@@ -328,7 +329,7 @@ def _listen(
     return relay
 
 
-def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:
+def _run(highs: highspy.Highs, watch: Watch, seed: int, presolve: str) -> Any:
     """Run HiGHS; where it fails, or presolve decides nothing, once more without presolve and with another seed.
 
     It does so in two ways: with "unbounded or infeasible", and, where a hint is optimal and presolve refutes anything
@@ -336,8 +337,8 @@ def _run(highs: highspy.Highs, watch: Watch, seed: int) -> Any:
     tolerances ("Solve error").
     """
     is_integer = _has_integers(highs)
-    for presolve, own_seed in (("choose", seed), ("off", (seed + 1) % 2**31)):
-        highs.setOptionValue("presolve", presolve)
+    for reductions, own_seed in ((presolve, seed), ("off", (seed + 1) % 2**31)):
+        highs.setOptionValue("presolve", reductions)
         highs.setOptionValue("random_seed", own_seed)
         remaining = watch.remaining_s()
         if remaining is not None:

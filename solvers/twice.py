@@ -1,7 +1,7 @@
-"""What HiGHS proves of a model with integers it proves twice, the second time with rows and columns in another order.
+"""What HiGHS proves of a model with integers it proves twice, the second time in another order and without presolve.
 
-HiGHS 1.12 is wrong about one order of rows and columns in some thousands, by rounding errors that none of its options
-prevents (docs/findings.md); hardly ever is it wrong about two in the same way.
+HiGHS 1.12 is wrong about one order of rows and columns in some thousands, and its presolve about some models in most
+orders (docs/findings.md); hardly ever are two searches that differ in both wrong in the same way.
 """
 
 from __future__ import annotations

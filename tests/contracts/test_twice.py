@@ -83,8 +83,8 @@ def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     once = milp._once
     runs: list[Run] = []
 
-    def first_alone(*given: Any) -> Run:
-        runs.append(Run(Stop.TIME_LIMIT) if runs else once(*given))
+    def first_alone(*given: Any, **options: Any) -> Run:
+        runs.append(Run(Stop.TIME_LIMIT) if runs else once(*given, **options))
         return runs[-1]
 
     monkeypatch.setattr(milp, "_once", first_alone)

@@ -20,6 +20,10 @@ def stage_time(instance: OperatorInstance, home: tuple[int, ...], stage: int) ->
     return total
 
 
+#: The definition lets a sum of bytes exceed the memory by this part of it.
+ROUNDING = 1e-12
+
+
 def stage_memory(instance: OperatorInstance, home: tuple[int, ...], stage: int, count: int) -> float:
     """What the stage holds when ``count`` stages are in the pipeline."""
     members = [v for v in range(len(home)) if home[v] == stage]
@@ -81,7 +85,7 @@ def _value(instance: OperatorInstance, home: tuple[int, ...], stages: int, each:
     if each == 0:
         return _spread(instance, times, needs)
     room = (memory or 0.0) * (each if instance.pooled_memory else 1)
-    if any(need > room for need in needs):
+    if any(need > room * (1 + ROUNDING) for need in needs):
         return None
     if instance.num_stages is not None:
         return max(times) / each
@@ -101,7 +105,7 @@ def _spread(instance: OperatorInstance, times: list[float], needs: list[float]) 
         if sum(counts) > devices:
             continue
         rooms = [(instance.memory_bytes or 0.0) * (c if instance.pooled_memory else 1) for c in counts]
-        if any(need > room for need, room in zip(needs, rooms, strict=False)):
+        if any(need > room * (1 + ROUNDING) for need, room in zip(needs, rooms, strict=False)):
             continue
         value = max(time / count for time, count in zip(times, counts, strict=True))
         best = value if best is None else min(best, value)

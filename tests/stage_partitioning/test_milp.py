@@ -117,6 +117,13 @@ def test_no_false_optimum_of_an_order_of_rows(seed: int) -> None:
     assert answer.bound is not None and answer.bound <= 5.0833334
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_false_optimum_of_presolve(seed: int) -> None:
+    """HiGHS 1.12 proves 7 with every seed, and in most orders of rows and columns, unless its presolve is off."""
+    answer = milp.solve(random_case("stage_partitioning", 4, 7624), Limits(seed=seed), Watch())
+    assert answer.bound is not None and answer.bound <= 5.8888889
+
+
 def test_an_optimal_hint_is_proved() -> None:
     """HiGHS 1.12's presolve refutes anything better than the hint here, and then says "optimal" without a bound."""
     check_answer(milp.solve, random_stage_instance(100816, max_nodes=6, max_devices=6))
