@@ -70,7 +70,7 @@ def optimum(instance: ScheduleInstance) -> float | None:
     best = None
     for orders in product(*choices):
         end = finish(instance, orders)
-        if end is None or (instance.deadline_s is not None and end > instance.deadline_s * (1 + 1e-12)):
+        if end is None or (instance.deadline_s is not None and end > instance.deadline_s * (1 + 1e-9)):
             continue
         value = end if instance.objective == "time" else max(map(_held, instance.stages, orders))
         best = value if best is None else min(best, value)
