@@ -133,28 +133,11 @@ def crosscheck(
     instance = admitted(instance)
     family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
-    with compiling(notice):
+    with compiling(notice):  # one notice for all methods
         family.load()
-    chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
-    given = method_options(chosen, options or {})
-    results: list[Result] = []
-    found: list[str] = []
-    for method in chosen:
-        missing = method.supports(instance)
-        if missing:
-            notice(f"{method.name} is left out: {missing}")
-            continue
-        try:
-            results.append(run(family, method, instance, limits, given[method.name], listen=listen, notice=notice))
-        except CrosscheckError as error:
-            found.append(str(error))
-            continue
-        except UsageError as refused:  # a solver of another version than the pinned one
-            notice(f"{method.name} is left out: {refused}")
-            continue
-        ended(results[-1])
-        if results[-1].signal:
-            break
+        chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
+        given = method_options(chosen, options or {})
+        results, found = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
     report = Report(family.name, instance.name, tuple(results), tuple(found), optimum(results))
     if found and reproducers is not None:
@@ -164,6 +147,38 @@ def crosscheck(
         except UsageError as unwritten:
             notice(f"no reproducer: {unwritten}")
     return report
+
+
+def _run_each(
+    family: Family[Any, Any],
+    chosen: Sequence[Method[Any, Any]],
+    instance: Any,
+    limits: Limits,
+    given: Mapping[str, Mapping[str, Any]],
+    listen: Listen | None,
+    notice: Callable[[str], None],
+    ended: Callable[[Result], None],
+) -> tuple[list[Result], list[str]]:
+    """The results of the methods that can run, and what contradicts the definition; a signal ends it."""
+    results: list[Result] = []
+    found: list[str] = []
+    for method in chosen:
+        missing = method.supports(instance)
+        if missing:
+            notice(f"{method.name} is left out: {missing}")
+            continue
+        try:
+            results.append(run(family, method, instance, limits, given[method.name], listen=listen))
+        except CrosscheckError as error:
+            found.append(str(error))
+            continue
+        except UsageError as refused:  # a solver of another version than the pinned one
+            notice(f"{method.name} is left out: {refused}")
+            continue
+        ended(results[-1])
+        if results[-1].signal:
+            break
+    return results, found
 
 
 def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:

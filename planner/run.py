@@ -82,14 +82,14 @@ def solve(
     limits = limits or Limits()
     instance = admitted(instance)
     family = family_of(instance)
-    with compiling(notice):
+    with compiling(notice):  # one notice, whether choosing or solving compiles first
         family.load()
-    began = time.perf_counter()
-    chosen, reason = pick(family, instance, limits, method or AUTO, exact)
-    if limits.time_s is not None:  # choosing counts against the limit
-        limits = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
-    given = method_options([chosen], options or {})[chosen.name]
-    return run(family, chosen, instance, limits, given, reason, listen, notice)
+        began = time.perf_counter()
+        chosen, reason = pick(family, instance, limits, method or AUTO, exact)
+        if limits.time_s is not None:  # choosing counts against the limit
+            limits = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
+        given = method_options([chosen], options or {})[chosen.name]
+        return run(family, chosen, instance, limits, given, reason, listen)
 
 
 def run(
@@ -100,13 +100,12 @@ def run(
     options: Mapping[str, Any],
     reason: str = "",
     listen: Listen | None = None,
-    notice: Callable[[str], None] = silent,
 ) -> Result:
     """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed."""
     watch = Watch(limits, _teller(family, method, instance, listen))
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
-    with signals_stop(watch) as received, compiling(notice) as compiled:
+    with signals_stop(watch) as received, compiling() as compiled:
         returned, answer = _attended(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         plan, objective, bound = _judge(family, method, instance, answer, watch)

@@ -7,13 +7,14 @@ the least of the bounds holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.compilation import compiling
 from planner.inputs.loading import load
 from planner.result import Result
-from planner.run import solve
+from planner.run import silent, solve
 from planner.studies.union import union
 from solvers.outcome import Limits, Status
 
@@ -34,7 +35,13 @@ def load_orders(path_or_name: str | os.PathLike[str], *, inputs: str | None = No
     return {order: load(path_or_name, inputs=inputs, **{**overrides, _SETTING: order}) for order in orders}
 
 
-def solve_orders(instances: Mapping[str, Any], *, limits: Limits | None = None, **arguments: Any) -> Result:
+def solve_orders(
+    instances: Mapping[str, Any],
+    *,
+    limits: Limits | None = None,
+    notice: Callable[[str], None] = silent,
+    **arguments: Any,
+) -> Result:
     """The best result over the instances, one after the other within one time limit.
 
     Parameters
@@ -43,6 +50,8 @@ def solve_orders(instances: Mapping[str, Any], *, limits: Limits | None = None, 
         By the name of their order (`load_orders`); all of the same problem.
     limits
         The time is shared: an order gets what the ones before it left.
+    notice
+        As for `planner.solve`, once for all orders.
     **arguments
         As for `planner.solve`.
 
@@ -54,13 +63,14 @@ def solve_orders(instances: Mapping[str, Any], *, limits: Limits | None = None, 
     """
     left = limits or Limits()
     results: dict[str, Result] = {}
-    for name, instance in instances.items():
-        result = solve(instance, limits=left, **arguments)
-        results[name] = result
-        if result.signal:
-            break
-        if left.time_s is not None:
-            left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+    with compiling(notice):
+        for name, instance in instances.items():
+            result = solve(instance, limits=left, **arguments)
+            results[name] = result
+            if result.signal:
+                break
+            if left.time_s is not None:
+                left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
     return (
         next(iter(results.values())) if len(instances) == 1 else _united(results, whole=len(results) == len(instances))
     )

@@ -10,11 +10,12 @@ its cost model a larger g is never faster. The table shows what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations import FAMILIES
+from formulations.compilation import compiling
 from instances.parameters import MAX_COUNT, parse_count
 from planner.errors import UsageError
 from planner.inputs import settings
@@ -59,6 +60,7 @@ def sweep(
     inputs: str | None = None,
     overrides: dict[str, Any] | None = None,
     limits: Limits | None = None,
+    notice: Callable[[str], None] = silent,
     **arguments: Any,
 ) -> tuple[Result, Any, list[Row]]:
     """Solve an instance for every (g, b').
@@ -72,8 +74,10 @@ def sweep(
         As for `planner.load`, but for the number of micro-batches.
     limits
         The time is shared: a combination gets what the ones before it left.
+    notice
+        Called once with each warning of the instances, and when kernels are being compiled.
     **arguments
-        As for `planner.solve`; ``notice`` is called with each warning of the instances once.
+        As for `planner.solve`.
 
     Returns
     -------
@@ -102,30 +106,30 @@ def sweep(
     left = limits or Limits()
     tried: list[_Tried] = []
     warned: set[str] = set()
-    notice = arguments.get("notice", silent)
     profiles: dict[int, Any] = {}
-    for g, b in fitting:
-        count = batch_size // (g * b)
-        if b not in profiles:
-            taken = _profile(name, b, len(set(microbatch_sizes)) > 1)
-            profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
-        family = family_of(profiles[b])
-        if not family.sweepable:
-            sweepable = ", ".join(family.name for family in FAMILIES if family.sweepable)
-            raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
-        instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
-        for warning in family.warnings(instance):
-            if warning not in warned:
-                warned.add(warning)
-                notice(f"warning: {warning}")
-        result = solve(instance, limits=left, **arguments)
-        time = None if result.objective is None else result.objective / b
-        row = Row(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
-        tried.append(_Tried(row, result, instance))
-        if result.signal:
-            break
-        if left.time_s is not None:
-            left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+    with compiling(notice):
+        for g, b in fitting:
+            count = batch_size // (g * b)
+            if b not in profiles:
+                taken = _profile(name, b, len(set(microbatch_sizes)) > 1)
+                profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+            family = family_of(profiles[b])
+            if not family.sweepable:
+                sweepable = ", ".join(family.name for family in FAMILIES if family.sweepable)
+                raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
+            instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
+            for warning in family.warnings(instance):
+                if warning not in warned:
+                    warned.add(warning)
+                    notice(f"warning: {warning}")
+            result = solve(instance, limits=left, **arguments)
+            time = None if result.objective is None else result.objective / b
+            row = Row(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
+            tried.append(_Tried(row, result, instance))
+            if result.signal:
+                break
+            if left.time_s is not None:
+                left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
     # Without any plan, a result that is still open stands for the sweep.
     best = min(tried, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
     result = _united(best, tried, whole=len(tried) == len(fitting))

@@ -17,9 +17,9 @@ import pytest
 from counting import Counting
 from numba import njit
 
-import formulations.compiled  # noqa: F401 - records what Numba compiles
+import formulations.compiled
 import planner
-from formulations.family import Answer, lazy
+from formulations.family import Answer, Lazy, lazy
 from formulations.size import SizeError
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.run import prover, run
@@ -209,7 +209,15 @@ def test_the_best_of_what_was_reported_and_what_was_returned() -> None:
     assert (result.objective, result.bound, result.status) == (2.0, 2.0, Status.OPTIMAL)
 
 
-def test_compilation_is_announced_once_and_counted_but_slow_imports_are_not() -> None:
+def test_compilation_is_announced_once_and_counted_but_slow_imports_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    @njit
+    def chooses(x: int) -> int:
+        return x - 1
+
+    class Choosing(Lazy):
+        def resolve(self) -> Any:
+            return chooses(1)
+
     @njit
     def inner(x: int) -> int:
         return x + 1
@@ -225,8 +233,11 @@ def test_compilation_is_announced_once_and_counted_but_slow_imports_are_not() ->
     lines: list[str] = []
     result = planner.solve(FEASIBLE, method="compiled", notice=lines.append)
     assert lines == [] and "kernels_compiled" not in result.stats
-    method = replace(counting.FAMILY.method("exact"), solve=compiles)
-    result = run(counting.FAMILY, method, FEASIBLE, Limits(), {}, notice=lines.append)
+    method = replace(counting.FAMILY.method("exact"), name="compiles", solve=compiles)
+    methods = (*counting.FAMILY.methods, method)
+    family = replace(counting.FAMILY, methods=methods, chooses_by=(Choosing("choice:choose"),))
+    monkeypatch.setattr(formulations, "FAMILIES", (family,))
+    result = planner.solve(FEASIBLE, method="compiles", notice=lines.append)
     assert len(lines) == 1 and "compiling" in lines[0]
     assert result.stats["kernels_compiled"] >= 2
 
