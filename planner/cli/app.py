@@ -34,6 +34,7 @@ from planner.cli.tools import (
 )
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs import choices
+from planner.inputs.settings import unknown_option
 from planner.show.terminal import printable
 from planner.versions import versions
 from solvers.pinned import BackendError
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
             _complain(f"contradiction: {error}")
             return CONTRADICTION
         except typer.TyperException as error:
-            return _fail(error.format_message()) if error.format_message() else BAD_INPUT
+            return _fail(_words(error)) if error.format_message() else BAD_INPUT
         except SystemExit as stop:
             return int(stop.code or 0)
         except Exception:
@@ -205,6 +206,14 @@ def _show_warning(otherwise: Callable[..., None]) -> Callable[..., None]:
             _complain(f"warning: {message}")
 
     return show
+
+
+def _words(error: Any) -> str:
+    """What typer found wrong; an unknown option in the words of `planner.inputs.settings`."""
+    if not hasattr(error, "possibilities"):  # only typer's error of an unknown option has them
+        return str(error.format_message())
+    known = [name for param in error.ctx.command.get_params(error.ctx) for name in param.opts if name[:2] == "--"]
+    return unknown_option(error.option_name, known, error.ctx.command_path)
 
 
 def _fail(message: str) -> int:

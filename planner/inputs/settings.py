@@ -15,6 +15,13 @@ from solvers.outcome import Limits
 _LONGEST = 80
 
 
+def unknown_option(option: str, known: Sequence[str], owner: str) -> str:
+    """The one line for an option (with its dashes) that is not among the known ones of ``owner``."""
+    shown = option if option.isprintable() and len(option) <= _LONGEST else reprlib.repr(option.lstrip("-"))
+    rule = f"; expected one of {closest(option, known)}" if known else ", which has none"
+    return f"unknown option {shown} for {owner}{rule}"
+
+
 class UnknownSettingError(UsageError):
     """A setting that is unknown here; ``name`` is its name."""
 
@@ -23,10 +30,7 @@ class UnknownSettingError(UsageError):
     @classmethod
     def of(cls, name: str, known: Iterable[str], owner: str) -> UnknownSettingError:
         """The one line for it; ``owner`` is what has the known settings."""
-        options = [f"--{each}" for each in known]
-        rule = f"; expected one of {closest(f'--{name}', options)}" if options else ", which has none"
-        shown = f"--{name}" if name.isprintable() and len(name) <= _LONGEST else reprlib.repr(name)
-        error = cls(f"unknown option {shown} for {owner}{rule}")
+        error = cls(unknown_option(f"--{name}", [f"--{each}" for each in known], owner))
         error.name = name
         return error
 

@@ -126,7 +126,11 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         (["solve", "FILE", "--out", "FILE"], "expected a file other than the input"),
         (["solve", "FILE", "--out", "."], "not a folder"),
         (["solve"], "Missing"),
-        (["solve", "FILE", "--nonsense"], "--nonsense"),
+        (["solve", "FILE", "--metod", "x"], "unknown option --metod for planner solve; expected one of --method"),
+        (["solve", "FILE", "--timelimit=3"], "unknown option --timelimit for planner solve; expected one of --time-"),
+        (["solve", "FILE", "-x"], "unknown option -x for planner solve; expected one of --"),
+        (["solve", "FILE", f"--{'x' * 99}"], "xx' for planner solve; expected one of --"),
+        (["--versoin"], "unknown option --versoin for planner; expected one of --version"),
         (["sovle"], "sovle"),
         (["check", "FILE", "FILE"], "picked is None"),
         (["check", "FILE", "absent.json"], "absent.json: file is"),
@@ -144,6 +148,13 @@ def test_bad_input_is_one_line(run: Run, problem: Problem, arguments: list[str],
     assert (code, out) == (2, "")
     assert err.count("\n") == 1 and words in err
     assert Path(file).read_bytes() == before
+
+
+@pytest.mark.parametrize("command", app._COMMANDS)
+def test_every_command_answers_an_unknown_option_in_one_line_with_the_closest(run: Run, command: str) -> None:
+    code, out, err = run(command, "--hepl")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith(f"unknown option --hepl for planner {command}; expected one of ") and "--help" in err
 
 
 def test_no_unknown_name_is_answered_with_a_whole_list(run: Run, problem: Problem) -> None:
