@@ -80,6 +80,8 @@ class Method(Generic[Instance, Plan]):
         ``solve(instance, limits, watch, **options) -> Answer``.
     supports
         ``None``, or the reason why this instance cannot be given to the method.
+    limits
+        What ``supports`` lets pass, in words that continue "takes"; empty: every instance.
     effort
         Predicted size of the work (the method's own elementary steps), without building anything.
     prepare
@@ -91,6 +93,7 @@ class Method(Generic[Instance, Plan]):
     source: str
     solve: Callable[..., Answer[Plan]]
     supports: Callable[[Instance], str | None] = lambda _: None
+    limits: str = ""
     effort: Callable[[Instance], float] = lambda _: 0.0
     options: tuple[Setting, ...] = ()
     prepare: Callable[[], None] = no_preparation

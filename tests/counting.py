@@ -166,7 +166,7 @@ def _methods() -> tuple[Method[Counting, tuple[int, ...]], ...]:
     }
     extra = Setting("extra", parse_count, "changes nothing", metavar="N")
     return (
-        Method("exact", Claim.EXACT, "by hand", exact, supports=few),
+        Method("exact", Claim.EXACT, "by hand", exact, supports=few, limits="at most 10 numbers"),
         Method("greedy", Claim.HEURISTIC, "by hand", greedy, options=(extra,)),
         *(Method(name, Claim.EXACT, "by hand", solve, effort=lambda _: math.inf) for name, solve in exact_ones.items()),
         *(Method(name, Claim.HEURISTIC, "", solve, effort=lambda _: math.inf) for name, solve in heuristic.items()),

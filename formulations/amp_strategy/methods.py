@@ -44,20 +44,32 @@ def _programmable(instance: AmpInstance) -> str | None:
     return _listable(instance)
 
 
+#: ``supports`` of a method, and its limits in words.
+_Takes = tuple[Callable[[AmpInstance], str | None], str]
+
+_TILED = f"at most {_TILED_DEVICES} devices unless the placement is megatron's"
+_LISTABLE: _Takes = (_listable, _TILED)
+_EXHAUSTIBLE: _Takes = (_exhaustible, f"at most {JOINT_LAYERS:,} layers, and {_TILED}")
+_PROGRAMMABLE: _Takes = (
+    _programmable,
+    f"at most {PROGRAM_STATES:,.0f} states of the published program (half of stages times layers cubed), and {_TILED}",
+)
+
 _TOP = Setting("top", parse_count, "length of the ranked list of strategies", metavar="N", default="10")
 
 _ITERATIONS = Setting("iterations", parse_count, "number of random tilings or strategies", metavar="N", default="300")
 
 
 def _method(
-    name: str, claim: Claim, source: str, solve: str, supports: Callable[[AmpInstance], str | None], *options: Setting
+    name: str, claim: Claim, source: str, solve: str, takes: _Takes, *options: Setting
 ) -> Method[AmpInstance, StrategyPlan]:
     return Method(
         name=name,
         claim=claim,
         source=source,
         solve=lazy(f"formulations.amp_strategy.search:{solve}"),
-        supports=supports,
+        supports=takes[0],
+        limits=takes[1],
         effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
         options=(_TOP, *options),
     )
@@ -69,12 +81,12 @@ METHODS = (
         Claim.EXACT,
         "all strategies, each with exact-joint, pruned by bounds",
         "solve_exhaustive",
-        _exhaustible,
+        _EXHAUSTIBLE,
     ),
-    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp", _programmable),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp", _PROGRAMMABLE),
     _method(
-        "amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released", _programmable
+        "amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released", _PROGRAMMABLE
     ),
-    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _programmable, _ITERATIONS),
-    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron", _listable),
+    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _PROGRAMMABLE, _ITERATIONS),
+    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron", _LISTABLE),
 )

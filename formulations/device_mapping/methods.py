@@ -84,6 +84,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="Parmesan, Algorithms 1 and 2 as Appendix A.3 proves them optimal: every search comes to its end",
         solve=lazy("formulations.device_mapping.paper:solve_without_timeout"),
         supports=_index_rings,
+        limits="all but free rings of more than three replicas under the full objective",
         options=(_TARGETS,),
     ),
     Method(
@@ -127,6 +128,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="links as flows of one unit, Pyomo and HiGHS",
         solve=lazy("formulations.device_mapping.milp:solve"),
         supports=_fits_milp,
+        limits=f"at most {_MILP_ARCS:,} arcs: links of replicas and devices, times devices squared",
         effort=lambda instance: 1e4 * _milp_arcs(instance),
     ),
 )

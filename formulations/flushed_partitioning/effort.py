@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from formulations.flushed_partitioning.labels import MAX_DOWNSETS, uniform_weights
+from formulations.flushed_partitioning.labels import uniform_weights
+from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import max_sum
 from instances.flushed_partitioning import FlushedInstance

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from formulations.amounts import Least, least_amount
-from formulations.flushed_partitioning.labels import MAX_DOWNSETS, Search
+from formulations.flushed_partitioning.labels import Search
+from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.flushed_partitioning.pareto_scan import Found
 from formulations.size import SizeError
 from formulations.stage_partitioning import infeasible as flat_infeasible

@@ -19,6 +19,7 @@ from formulations.family import Answer
 from formulations.flushed_partitioning.arrays import Pool, Slots
 from formulations.flushed_partitioning.depth_slots import MAX_SLOTS, find_slots
 from formulations.flushed_partitioning.kernels import depth
+from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.flushed_partitioning.pareto_scan import Found, scan_pareto_set
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
 from formulations.size import SizeError, demand
@@ -29,9 +30,6 @@ from formulations.stage_partitioning.tables import Floats, Ints, Words, build_la
 from formulations.stage_partitioning.tables import make_plan as plan_of
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
-
-#: More downsets than this make more pairs than are walked over in minutes.
-MAX_DOWNSETS = 20_000
 
 #: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each slot.
 _POOL, _MAX_BYTES = 1 << 14, 5 << 29

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
+from formulations.stage_partitioning.methods import DIRECT
 from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance
 from solvers.outcome import Limits
 
 _ROOM = "formulations.flushed_partitioning"
+
+
+#: More downsets than this make more pairs than are walked over in minutes.
+MAX_DOWNSETS = 20_000
 
 
 def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
@@ -31,6 +36,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         source="Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
         solve=lazy(f"{_ROOM}.labels:solve"),
         supports=supports,
+        limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
         effort=lazy(f"{_ROOM}.effort:effort"),
     ),
     Method(
@@ -39,6 +45,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         supports=lambda instance: assignment_supports(instance.flat),
+        limits=DIRECT,
         effort=lambda instance: assignment_effort(instance.flat),
     ),
 )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from formulations.hierarchical_partitioning.methods import MAX_LABELS, MAX_TERMS
 from formulations.stage_partitioning.downsets import too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS, downset_count
+from formulations.stage_partitioning.effort import downset_count
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from instances.hierarchical_partitioning import HierarchicalInstance
-
-#: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.
-MAX_LABELS = 40_000_000
-
-#: Larger CP-SAT models prove nothing within minutes.
-MAX_TERMS = 200_000
 
 
 def supports(instance: HierarchicalInstance) -> str | None:

@@ -17,8 +17,8 @@ from formulations.hierarchical_partitioning.paper import Search
 from formulations.hierarchical_partitioning.problem import most_memory
 from formulations.size import SizeError
 from formulations.stage_partitioning.downsets import all_downsets, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.infeasible import counted, known, memory_sentence
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.hierarchical_partitioning import HierarchicalInstance
 from instances.parameters import MAX_AMOUNT

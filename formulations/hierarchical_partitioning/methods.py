@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan
+from formulations.stage_partitioning.methods import LISTED
 from instances.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits
 
 _ROOM = "formulations.hierarchical_partitioning"
+
+
+#: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.
+MAX_LABELS = 40_000_000
+
+#: Larger CP-SAT models prove nothing within minutes.
+MAX_TERMS = 200_000
 
 
 def choose(_instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
@@ -22,6 +30,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         source="Piper, Appendix E: recursion over superstages and their splits inside a machine, exact knapsacks",
         solve=lazy(f"{_ROOM}.paper:solve"),
         supports=lazy(f"{_ROOM}.effort:supports"),
+        limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=lazy(f"{_ROOM}.effort:effort"),
     ),
     Method(
@@ -30,6 +39,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
+        limits=f"instances whose model has at most {MAX_TERMS:,} terms",
         effort=lazy(f"{_ROOM}.effort:model_effort"),
     ),
 )

@@ -21,9 +21,9 @@ from formulations.hierarchical_partitioning.kernels import machines, superstages
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
 from formulations.size import SizeError, demand
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.exact import threshold as flat_exact
 from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import Stage
 from formulations.stage_partitioning.tables import (
     Floats,

@@ -71,6 +71,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="AMP, section 6.4 (optimal where no all-reduce is declared)",
         solve=lazy("formulations.layer_assignment.paper:solve_amp"),
         supports=_fits_program,
+        limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
     ),
     Method(
@@ -79,6 +80,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="AMP's released program, which forgets a cost of the best plan so far (reconstructed)",
         solve=lazy("formulations.layer_assignment.paper:solve_released"),
         supports=_fits_program,
+        limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
     ),
     Method(
@@ -87,6 +89,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="sweep over thresholds with sliding windows, without an all-reduce",
         solve=lazy("formulations.layer_assignment.exact:solve"),
         supports=_plain,
+        limits=f"at most {_EXACT_STEPS:,.0f} pairs of stage and layer, without an all-reduce",
         effort=lambda instance: 100.0 * _stage_layers(instance),
     ),
     Method(
@@ -95,6 +98,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="the same sweep inside one over the all-reduce",
         solve=lazy("formulations.layer_assignment.exact:solve"),
         supports=_joint,
+        limits=f"at most {_EXACT_STEPS:,.0f} pairs of stage and layer; with an all-reduce {JOINT_LAYERS:,} layers",
         effort=lambda instance: 2000.0 * _stage_layers(instance),
     ),
     Method(
@@ -103,6 +107,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="order-encoded cuts, CP-SAT",
         solve=lazy("formulations.layer_assignment.cpsat:solve"),
         supports=_at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans"),
+        limits=f"at most {_MODEL_BOOLEANS:,} Booleans: pairs of stage and layer",
         effort=lambda instance: 1e5 * _stage_layers(instance),
     ),
     Method(
@@ -111,6 +116,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="path of stages, Pyomo and HiGHS",
         solve=lazy("formulations.layer_assignment.milp:solve"),
         supports=_at_most(_arcs, _MODEL_ARCS, "arcs"),
+        limits=f"at most {_MODEL_ARCS:,} arcs: half of stages times layers squared",
         effort=lambda instance: 1e5 * _arcs(instance),
     ),
     Method(
@@ -131,5 +137,6 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         source="stages balanced by parameters",
         solve=lazy("formulations.layer_assignment.paper:solve_parameters"),
         supports=_sized,
+        limits="instances whose layers declare their parameters",
     ),
 )

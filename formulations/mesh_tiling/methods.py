@@ -44,6 +44,10 @@ def _fits(
     return supports
 
 
+def _limits(most_places: int, most_pairs: int, of: str) -> str:
+    return f"at most {most_places:,} places of tiles, and where the order counts {most_pairs:,} pairs of {of}"
+
+
 _cpsat_fits = _fits(_CPSAT_PLACES, _CPSAT_PAIRS, _kinds)
 
 METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
@@ -53,6 +57,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
         solve=lazy("formulations.mesh_tiling.cpsat:solve"),
         supports=_cpsat_fits,
+        limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS, "their kinds"),
         effort=lambda instance: 1e5 * (_places(instance) + (_kinds(instance) ** 2 if instance.ordered else 0)),
     ),
     Method(
@@ -61,6 +66,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         source="exact cover, the order by positions, Pyomo and HiGHS",
         solve=lazy("formulations.mesh_tiling.milp:solve"),
         supports=_fits(_MILP_PLACES, _MILP_PAIRS, _places),
+        limits=_limits(_MILP_PLACES, _MILP_PAIRS, "them"),
         effort=lambda instance: 1e6 * _places(instance) ** (2 if instance.ordered else 1),
     ),
     Method(

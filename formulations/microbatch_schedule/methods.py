@@ -44,6 +44,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         source="bounds of heads and tails, best-of, then CP-SAT for what they leave open; made for this project",
         solve=lazy(f"{_ROOM}.exact:solve"),
         supports=_cpsat_fits,
+        limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
     ),
     Method(
@@ -52,6 +53,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         source="intervals on stages, CP-SAT",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         supports=_cpsat_fits,
+        limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
         options=(
             Setting(
@@ -69,6 +71,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         source="starts and an order for each pair of passes, Pyomo and HiGHS",
         solve=lazy(f"{_ROOM}.milp:solve"),
         supports=_milp_fits,
+        limits=f"at most {_MILP_PAIRS:,} pairs of passes to order",
         effort=lambda instance: 1e6 * _pairs(instance),
     ),
     Method(

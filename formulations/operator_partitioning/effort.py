@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.exact import MAX_DOWNSETS
+from formulations.operator_partitioning.methods import MAX_DOWNSETS, MODEL_BOOLEANS
 from formulations.operator_partitioning.shapes import shaped
 from formulations.stage_partitioning.downsets import too_many
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
-
-#: Beyond these a model takes too long to build.
-_MODEL_BOOLEANS = 60_000
 
 #: Downsets up to which a proof is a matter of seconds.
 _QUICK_DOWNSETS = 20_000
@@ -41,7 +38,7 @@ def model_supports(instance: OperatorInstance) -> str | None:
     if instance.num_stages is None:
         return "the number of stages is free; give --stages"
     size = model_size(instance)
-    return f"{size} Booleans; expected at most {_MODEL_BOOLEANS}" if size > _MODEL_BOOLEANS else None
+    return f"{size} Booleans; expected at most {MODEL_BOOLEANS}" if size > MODEL_BOOLEANS else None
 
 
 def model_size(instance: OperatorInstance) -> int:

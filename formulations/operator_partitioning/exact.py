@@ -16,6 +16,7 @@ from formulations.family import Answer, infeasible_by_counting
 from formulations.operator_partitioning.chains import Found, Search, effort_stats
 from formulations.operator_partitioning.costs import ROUNDING, load_bound
 from formulations.operator_partitioning.downsets import all_downsets
+from formulations.operator_partitioning.methods import MAX_DOWNSETS
 from formulations.operator_partitioning.parmesan.paper import intervals, partition
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
@@ -26,9 +27,6 @@ from formulations.operator_partitioning.problem import (
 from formulations.operator_partitioning.shapes import shaped, shortage, step_bound, step_seconds_per_byte
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits, Stop, Watch
-
-#: More downsets than this are not enumerated.
-MAX_DOWNSETS = 250_000
 
 
 def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

@@ -15,7 +15,7 @@ from formulations.alarm import alarm
 from formulations.amounts import Least, least_amount, printed
 from formulations.operator_partitioning.chains import Search
 from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.exact import MAX_DOWNSETS
+from formulations.operator_partitioning.methods import MAX_DOWNSETS
 from formulations.operator_partitioning.problem import MEMORY_SLACK, most_memory
 from formulations.operator_partitioning.settings import apply
 from formulations.operator_partitioning.shapes import shaped, shortage

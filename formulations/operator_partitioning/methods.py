@@ -9,6 +9,14 @@ from instances.parameters import Setting, parse_amount, parse_count, parse_flag
 
 _ROOM = "formulations.operator_partitioning"
 
+#: More downsets than this are not enumerated.
+MAX_DOWNSETS = 250_000
+
+#: Beyond these a model takes too long to build.
+MODEL_BOOLEANS = 60_000
+
+_MODEL = f"instances with a declared number of stages whose model has at most {MODEL_BOOLEANS:,} Booleans"
+
 ALPHA = Setting("alpha", parse_amount, "weight of communication in clustering", metavar="A", default="0.001")
 
 CLUSTERS = Setting(
@@ -57,6 +65,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="thresholds over chains of all downsets, made for this project (the room's README)",
         solve=lazy(f"{_ROOM}.exact:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
+        limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)",
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
     ),
     Method(
@@ -65,6 +74,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
+        limits=_MODEL,
         effort=lazy(f"{_ROOM}.effort:model_effort"),
     ),
     Method(
@@ -73,6 +83,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="assignment model in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.milp:solve"),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
+        limits=_MODEL,
         effort=lazy(f"{_ROOM}.effort:model_effort"),
     ),
     Method(

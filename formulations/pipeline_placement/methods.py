@@ -11,6 +11,10 @@ _ROOM = "formulations.pipeline_placement"
 
 #: Booleans of the joint model, about; beyond, it finds nothing that phases do not.
 _JOINT_SIZE = 60_000
+_JOINT = (
+    f"instances whose model has at most {_JOINT_SIZE:,} Booleans and clauses, all but free rings of more than three "
+    "replicas under the full objective"
+)
 
 
 def joint_size(instance: PlacementInstance) -> int:
@@ -64,6 +68,7 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
         solve=lazy(f"{_ROOM}.joint:solve"),
         supports=supports_joint,
+        limits=_JOINT,
         effort=lambda instance: 1e4 * joint_size(instance),
     ),
 )

@@ -16,6 +16,11 @@ _OPERATORS = 4_000
 #: A larger CP-SAT model takes more than ten seconds to build.
 _CPSAT_TERMS = 2e6
 
+_IDENTICAL = f"at most {_OPERATORS:,} operators on identical devices (no device graph)"
+_PROVABLE = "with objective tps and schedule uniform"
+_UNIFORM = f"{_IDENTICAL}, {_PROVABLE}"
+_MODEL = f"instances whose model has at most {_CPSAT_TERMS:,.0f} terms, {_PROVABLE}"
+
 #: Up to so many operators all partitions are searched without counting upsets.
 _SMALL = 14
 
@@ -94,6 +99,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="GraphPipe, Algorithm 1 in its default configuration",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_graphpipe"),
         supports=_identical,
+        limits=_IDENTICAL,
         effort=_effort(2),
         options=(
             _ANY_DEGREE,
@@ -119,6 +125,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="all partitions of small models, else the recursion with stages that reach into branches",
         solve=lazy("formulations.stage_graph.wide:solve"),
         supports=_identical,
+        limits=_IDENTICAL,
         effort=_effort(2),
     ),
     Method(
@@ -127,6 +134,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_pipedream"),
         supports=_identical,
+        limits=_IDENTICAL,
         effort=_effort(2),
         options=(_ANY_DEGREE,),
     ),
@@ -136,6 +144,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
         solve=lazy("formulations.stage_graph.baselines:solve"),
         supports=_identical,
+        limits=_IDENTICAL,
         effort=_effort(4),
         options=(
             _ANY_DEGREE,
@@ -154,6 +163,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="a single stage",
         solve=lazy("formulations.stage_graph.graphpipe.paper:solve_data_parallel"),
         supports=_identical,
+        limits=_IDENTICAL,
     ),
     Method(
         name="levels",
@@ -161,6 +171,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="all partitions, level by level of upsets",
         solve=lazy("formulations.stage_graph.upsets.levels:solve"),
         supports=_uniform,
+        limits=_UNIFORM,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
     ),
     Method(
@@ -169,6 +180,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no chains",
         solve=lazy("formulations.stage_graph.downsets:solve_downsets"),
         supports=_uniform,
+        limits=_UNIFORM,
         effort=_effort(4),
     ),
     Method(
@@ -177,6 +189,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="levels or downsets, then cpsat on what they leave open",
         solve=lazy("formulations.stage_graph.exact:solve"),
         supports=_fits_exact,
+        limits=f"{_UNIFORM}; with a device graph {_MODEL}",
         effort=_effort(4),
     ),
     Method(
@@ -185,6 +198,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
         solve=lazy("formulations.stage_graph.cpsat:solve"),
         supports=_fits_cpsat,
+        limits=_MODEL,
         effort=_effort(4),
     ),
     Method(
@@ -193,6 +207,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="HiGHS: a column for each convex set and depth, on the fewest devices",
         solve=lazy("formulations.stage_graph.models.columns:solve"),
         supports=_uniform,
+        limits=_UNIFORM,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,
     ),
 )

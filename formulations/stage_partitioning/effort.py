@@ -6,18 +6,10 @@ Thresholds measured in November 2026 on two shared cores (one thread, numba kern
 from __future__ import annotations
 
 from formulations.stage_partitioning.downsets import all_downsets, too_many
+from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS, MAX_TABLE
 from formulations.stage_partitioning.models import size
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
-
-#: More downsets than this are not enumerated.
-MAX_DOWNSETS = 100_000
-
-#: Most cells of the exact method's label table (downsets times sums of degrees), about 20 bytes each.
-MAX_LABELS = 40_000_000
-
-#: Most entries of the published program's table before pruning (a few percent of them are kept).
-MAX_TABLE = 2_000_000_000
 
 #: Steps of the exact method's inner loop in a second (17,914 downsets of GNMT: 0.15 to 3 s).
 _STEPS_PER_S = 5e8

@@ -16,8 +16,8 @@ import numpy as np
 from formulations.amounts import Least, exactly, least_amount, printed
 from formulations.size import SizeError
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.exact.threshold import Search
+from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.problem import MEMORY_SLACK, stage_memory, suffix_sums
 from formulations.stage_partitioning.tables import build_lattice, build_profile
 from instances.parameters import MAX_AMOUNT, MAX_COUNT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
+from formulations.stage_partitioning.models import size
 from formulations.stage_partitioning.models.size import (
     assignment_effort,
     assignment_supports,
@@ -14,6 +15,19 @@ from instances.parameters import Setting, one_of
 from instances.stage_partitioning import StageInstance
 
 _ROOM = "formulations.stage_partitioning"
+
+#: More downsets than this are not enumerated.
+MAX_DOWNSETS = 100_000
+
+#: Most cells of the exact method's label table (downsets times sums of degrees), about 20 bytes each.
+MAX_LABELS = 40_000_000
+
+#: Most entries of the published program's table before pruning (a few percent of them are kept).
+MAX_TABLE = 2_000_000_000
+
+LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"
+_TABLE = f"{LISTED}, where the table dp[D][k][s] has at most {MAX_TABLE:,} entries before pruning"
+DIRECT = f"instances whose direct model has at most {size.MAX_ASSIGNMENT:,} terms"
 
 _RULES = ("auto", "rerank", "sort-once", "truncating")
 
@@ -33,6 +47,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="Piper, section 4: dynamic program over downsets with a bang-per-buck knapsack",
         solve=lazy(f"{_ROOM}.paper:solve"),
         supports=lazy(f"{_ROOM}.effort:table_supports"),
+        limits=_TABLE,
         effort=lazy(f"{_ROOM}.effort:table_effort"),
         options=(KNAPSACK,),
     ),
@@ -42,6 +57,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="Piper, section 4, with exact knapsacks, which makes it exact (Appendix C)",
         solve=lazy(f"{_ROOM}.paper:solve_exact_knapsack"),
         supports=lazy(f"{_ROOM}.effort:table_supports"),
+        limits=_TABLE,
         effort=lazy(f"{_ROOM}.effort:table_effort"),
     ),
     Method(
@@ -50,6 +66,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="threshold search over downsets, made for this project (the room's README)",
         solve=lazy(f"{_ROOM}.exact.threshold:solve"),
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
+        limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
     ),
     Method(
@@ -58,6 +75,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         supports=assignment_supports,
+        limits=DIRECT,
         effort=assignment_effort,
     ),
     Method(
@@ -66,6 +84,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="direct assignment model in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.milp:solve"),
         supports=assignment_supports,
+        limits=DIRECT,
         effort=assignment_effort,
     ),
     Method(
@@ -74,6 +93,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.models.columns:solve"),
         supports=columns_supports,
+        limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
     ),
     Method(

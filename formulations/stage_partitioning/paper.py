@@ -18,10 +18,10 @@ from formulations.family import Answer
 from formulations.size import SizeError, demand
 from formulations.stage_partitioning.appendix_d import appendix_d
 from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.exact import bisection, threshold
 from formulations.stage_partitioning.kernels import bitsets, labels, published
 from formulations.stage_partitioning.kernels.arrays import SwapOrders
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums
 from formulations.stage_partitioning.tables import (
     Floats,

@@ -61,6 +61,7 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         source="multiple-choice knapsack with integer costs, CP-SAT",
         solve=lazy("formulations.tmpc_knapsack.cpsat:solve"),
         supports=_fits_a_model,
+        limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
         effort=_effort(1e5),
     ),
     Method(
@@ -69,6 +70,7 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         source="multiple-choice knapsack, Pyomo and HiGHS",
         solve=lazy("formulations.tmpc_knapsack.milp:solve"),
         supports=_fits_a_model,
+        limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
         effort=_effort(1e6),
     ),
 )

@@ -123,7 +123,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "solve": (solve_command, _SETTINGS),
     "crosscheck": (crosscheck_command, _SETTINGS),
     "check": (check_command, _OVERRIDES),
-    "list": (list_command, None),
+    "list": (list_command, replace(_OVERRIDES, about=options.of_listed)),
     "make": (
         make_command,
         _Offered(choices.every_parameter, options.of_entry, "Parameters of an instance: planner {} NAME --help."),
@@ -144,6 +144,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
 
 #: Shown at the end of each command's help.
 _EXAMPLES: dict[str, tuple[str, ...]] = {
+    "list": ("planner list stage_partitioning", "planner list bert32 --devices 512"),
     "hierarchy": ("planner hierarchy bert32 --memory 40GiB --num-machines 4",),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",

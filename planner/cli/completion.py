@@ -39,6 +39,11 @@ def problems(incomplete: str) -> list[str]:
     return _starting(incomplete, (family.name for family in FAMILIES))
 
 
+def listed(incomplete: str) -> list[str]:
+    """Names of problems and of catalog instances."""
+    return [*problems(incomplete), *entries(incomplete)]
+
+
 def claims(incomplete: str) -> list[str]:
     """Names of claims."""
     from planner.claims import CLAIMS

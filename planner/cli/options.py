@@ -102,6 +102,13 @@ def of_instances(*, methods: bool = True, reads_as: bool = True) -> About:
     return about
 
 
+def of_listed(values: Mapping[str, Any]) -> list[Choice]:
+    """The overrides of the instance that is named; of a problem, none: it is listed with them."""
+    name = values.get("name")
+    named = [] if name is None or choices.families_named(name) else [name]
+    return of_instances(methods=False)({**values, "instances": named}) if named else []
+
+
 def of_clusters(values: Mapping[str, Any]) -> list[Choice]:
     """The options of a flat instance, and those of the clusters that it is put on."""
     own = of_instances(methods=False, reads_as=False)(values)

@@ -23,26 +23,39 @@ from planner.cli.common import (
     names_of,
 )
 from planner.errors import UsageError
+from planner.inputs import choices
 
 
 def list_command(
-    problem: Annotated[
+    name: Annotated[
         str | None,
-        typer.Argument(metavar="PROBLEM", help="one problem, with its options", autocompletion=completion.problems),
+        typer.Argument(
+            metavar="PROBLEM|INSTANCE",
+            help="one problem, with its options; or which methods take an instance",
+            autocompletion=completion.listed,
+        ),
     ] = None,
     json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
 ) -> None:
-    """List the problems, their methods, the catalog of instances and the versions."""
-    from planner.show.listing import listing, show_listing, show_problem
+    """List problems, methods, instances and versions; of an instance, which methods take it and why others do not."""
+    from planner.inputs.settings import UnknownSettingError
+    from planner.show.listing import listing, listing_of, show_fitting, show_listing, show_problem
+    from planner.show.progress import note
     from planner.show.tables import print_json
 
-    found = listing(catalog_of_all(), problem)
-    if json:
-        print_json(found)
-    elif problem is None:
-        show_listing(found)
+    given = {key: value for key, value in settings.items() if value is not None and value is not False}
+    if name is not None and not choices.families_named(name):
+        found = listing_of(name, inputs=inputs, notice=lambda line: note(quiet, line), **given)
+        show = show_fitting
+    elif given:
+        raise UnknownSettingError.of(next(iter(given)).replace("_", "-"), (), f"planner list {name or ''}".rstrip())
     else:
-        show_problem(found)
+        found = listing(catalog_of_all(), name)
+        show = show_listing if name is None else show_problem
+    print_json(found) if json else show(found)
 
 
 def make_command(

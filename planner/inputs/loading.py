@@ -16,6 +16,11 @@ from planner.inputs import settings
 from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
 from planner.inputs.rows import read_row, split_row
 
+
+class UnknownInstanceError(UsageError):
+    """No entry of the catalog and no file has this name."""
+
+
 #: The folder of published inputs (``--inputs`` goes before it).
 PUBLISHED = "PLANNER_PUBLISHED"
 
@@ -269,4 +274,4 @@ def _find(name: str, inputs: str | None, known: list[str]) -> Path:
         return published
     if fault:
         raise InstanceError.at(name, "file", fault, "a readable file or a name of the catalog")
-    raise UsageError.unknown("INSTANCE", name, known)
+    raise UnknownInstanceError.unknown("INSTANCE", name, known)

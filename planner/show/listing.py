@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import formulations
+from formulations.compilation import compiling
 from formulations.family import Family, Method
 from instances.parameters import Setting
 from planner.errors import UsageError
 from planner.inputs import choices
+from planner.inputs.loading import UnknownInstanceError, catalog, family_of, load
+from planner.run import silent
+from planner.show.tables import facts
 from planner.show.terminal import bold, console
 from planner.versions import versions
 
@@ -18,16 +23,8 @@ _WIDE = 80
 
 
 def listing(catalog: Mapping[str, Any], problem: str | None = None) -> dict[str, Any]:
-    """The object that ``planner list --json`` prints, of one problem or (``None``) of all.
-
-    Raises
-    ------
-    UsageError
-        If there is no such problem.
-    """
+    """The object that ``planner list --json`` prints, of one problem or (``None``) of all."""
     known = {family.name: family for family in formulations.FAMILIES}
-    if problem is not None and problem not in known:
-        raise UsageError.unknown("PROBLEM", problem, known)
     return {
         "families": [_family(family) for family in known.values() if problem in (None, family.name)],
         "catalog": [
@@ -43,6 +40,62 @@ def listing(catalog: Mapping[str, Any], problem: str | None = None) -> dict[str,
         ],
         "versions": versions(),
     }
+
+
+def listing_of(
+    name: str, *, inputs: str | None = None, notice: Callable[[str], None] = silent, **overrides: Any
+) -> dict[str, Any]:
+    """The object that ``planner list INSTANCE --json`` prints: which methods take the instance, and why others do not.
+
+    Parameters
+    ----------
+    name, inputs, overrides
+        As for `planner.load`.
+    notice
+        Called when kernels are being compiled, and with the instance's warnings.
+
+    Raises
+    ------
+    InstanceError, UsageError
+        As of `planner.load`; the names closest to an unknown one may be those of problems.
+    """
+    try:
+        instance = load(name, inputs=inputs, **overrides)
+    except UnknownInstanceError:
+        known = [*(family.name for family in formulations.FAMILIES), *catalog()]
+        raise UsageError.unknown("PROBLEM or INSTANCE", name, known) from None
+    family = family_of(instance)
+    for warning in family.warnings(instance):
+        notice(f"warning: {warning}")
+    with compiling(notice):
+        family.load()
+    return {
+        "problem": family.name,
+        "instance": instance.name,
+        "figures": dict(family.describe(instance)),
+        "methods": [_fitting(method, instance) for method in family.methods],
+    }
+
+
+def _fitting(method: Method[Any, Any], instance: Any) -> dict[str, Any]:
+    """Whether a method takes an instance: the reason if not, else its predicted effort (absent: no prediction)."""
+    refusal = method.supports(instance)
+    effort = 0.0 if refusal else method.effort(instance)
+    predicted = effort if 0.0 < effort < math.inf else None
+    return {"name": method.name, "claim": method.claim.value, "refusal": refusal, "effort": predicted}
+
+
+def show_fitting(found: Mapping[str, Any]) -> None:
+    """Print which methods take an instance, with their predicted effort, and why others do not."""
+    _show(found["instance"], [(found["problem"], facts(found["figures"]))])
+    rows = [(method["name"] + "*" * (method["claim"] == "exact"), _answer(method)) for method in found["methods"]]
+    _show("Methods (*: exact) that take this instance, with the steps that they may need", rows)
+
+
+def _answer(method: Mapping[str, Any]) -> str:
+    if method["refusal"] is not None:
+        return f"does not take it: {method['refusal']}"
+    return "takes it" if method["effort"] is None else f"takes it, {method['effort']:.1e} steps"
 
 
 def show_listing(found: Mapping[str, Any]) -> None:
@@ -100,7 +153,8 @@ def _instances(found: Mapping[str, Any], problem: str) -> Iterable[tuple[str, st
 
 
 def _described(method: Mapping[str, Any]) -> str:
-    return sentence(method["source"]) + (" Does not take every instance." if method["supports"] != _EVERY else "")
+    limits = "" if method["supports"] == _EVERY else f" Takes {method['supports']}."
+    return sentence(method["source"]) + limits
 
 
 def _usage(choice: choices.Choice) -> str:
@@ -120,12 +174,11 @@ _EVERY = "every instance"
 
 
 def _method(method: Method[Any, Any]) -> dict[str, Any]:
-    refuses = method.supports is not Method.__dataclass_fields__["supports"].default
     return {
         "name": method.name,
         "claim": method.claim.value,
         "source": method.source,
-        "supports": "some instances" if refuses else _EVERY,
+        "supports": method.limits or _EVERY,
         "options": [_setting(option) for option in method.options],
     }
 

@@ -367,6 +367,14 @@ def test_instances_survive_being_text(family: Family[Any, Any]) -> None:
 
 
 @ANY_FAMILY
+def test_a_method_that_refuses_instances_says_which_it_takes(family: Family[Any, Any]) -> None:
+    takes_all = Method.__dataclass_fields__["supports"].default
+    for method in family.methods:
+        assert bool(method.limits) == (method.supports is not takes_all), method.name
+        assert not method.limits.endswith("."), method.name
+
+
+@ANY_FAMILY
 def test_names_are_unique_and_sourced(family: Family[Any, Any]) -> None:
     fixed = {name.replace("_", "-") for name in inspect.signature(solve_command).parameters}
     settings = [setting.name for setting in family.overrides]

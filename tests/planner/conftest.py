@@ -11,6 +11,7 @@ import counting
 import pytest
 
 import formulations
+from planner.cli.app import main
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +30,18 @@ def problem(tmp_path: Path) -> Callable[..., str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a command in an empty folder; returns exit code, stdout and stderr."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

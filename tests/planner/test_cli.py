@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import networkx
 import pytest
@@ -17,23 +16,6 @@ import formulations
 from instances.catalog import CATALOG
 from planner.claims import CLAIMS
 from planner.cli import app
-from planner.cli.app import main
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs a command in an empty folder; returns exit code, stdout and stderr."""
-    folder = tmp_path / "cwd"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
 
 Problem = Callable[..., str]
 Run = Callable[..., tuple[int, str, str]]
@@ -228,36 +210,6 @@ def test_a_contradiction_in_solve_leaves_a_reproducer(run: Run, problem: Problem
     content = json.loads(Path(json.loads(out)["reproducer"]).read_text())
     assert code == 5 and err.count("\n") == 1
     assert content["plan"] == {"picked": []} and content["method"] == "bad-plan"
-
-
-def test_list(run: Run) -> None:
-    code, out, _ = run("list", "--json")
-    found = json.loads(out)
-    family = next(family for family in found["families"] if family["name"] == "counting")
-    assert code == 0
-    assert [method["supports"] for method in family["methods"][:2]] == ["some instances", "every instance"]
-    assert family["methods"][1]["options"][0]["name"] == "extra"
-    assert "bert32" in {entry["name"] for entry in found["catalog"]}
-    assert found["versions"]["highspy"] == "1.12.0"
-    out = run("list")[1]
-    assert "counting" in out and max(map(len, out.splitlines())) <= 80
-
-
-def test_list_of_one_problem_has_its_methods_options_and_instances(run: Run) -> None:
-    for family in formulations.FAMILIES:
-        code, out, _ = run("list", family.name)
-        assert code == 0 and max(map(len, out.splitlines())) <= 80 and "None" not in out
-        shown = set(out.split())
-        assert {method.name for method in family.methods} <= shown
-        settings = [*family.overrides, *(option for method in family.methods for option in method.options)]
-        assert {f"--{setting.name}" for setting in settings} <= shown
-    text = " ".join(run("list", "flushed_partitioning")[1].split())
-    assert "chain8-flushed chain8 with a flush after every batch." in text and "bert32" not in text
-    found = json.loads(run("list", "flushed_partitioning", "--json")[1])
-    assert [family["name"] for family in found["families"]] == ["flushed_partitioning"]
-    assert [entry["name"] for entry in found["catalog"]] == ["chain8-flushed"]
-    code, _, err = run("list", "flushed")
-    assert code == 2 and "PROBLEM is 'flushed'; expected one of flushed_partitioning, " in err
 
 
 def test_make_and_load_again(run: Run) -> None:

@@ -18,9 +18,9 @@ import numpy as np
 from formulations.family import Answer
 from formulations.stage_partitioning.baselines.equi import work_bound
 from formulations.stage_partitioning.downsets import chain_downsets
-from formulations.stage_partitioning.effort import MAX_LABELS
 from formulations.stage_partitioning.exact.bisection import minimise
 from formulations.stage_partitioning.exact.threshold import Search, statistics
+from formulations.stage_partitioning.methods import MAX_LABELS
 from formulations.stage_partitioning.problem import StagePlan, stage_memory, suffix_sums, violations
 from formulations.stage_partitioning.tables import build_lattice, build_profile
 from instances.graph import lifo_order

@@ -15,9 +15,9 @@ import numpy as np
 
 from formulations.family import Answer
 from formulations.stage_partitioning.downsets import chain_downsets, linear_orders, random_order
-from formulations.stage_partitioning.effort import MAX_LABELS
 from formulations.stage_partitioning.exact.bisection import minimise
 from formulations.stage_partitioning.exact.threshold import Search, statistics
+from formulations.stage_partitioning.methods import MAX_LABELS
 from formulations.stage_partitioning.problem import StagePlan
 from formulations.stage_partitioning.tables import Words, build_lattice, build_profile
 from instances.stage_partitioning import StageInstance

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from formulations.family import Answer
 from formulations.size import demand
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.kernels.arrays import Scratch
+from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate
 from formulations.stage_partitioning.tables import (
     Floats,

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from formulations.size import SizeError, demand
 from formulations.stage_partitioning.downsets import all_downsets, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.exact import bisection, threshold
 from formulations.stage_partitioning.kernels import frontier_table
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.studies.frontier_entries import entry_by_entry, num_entries
 from formulations.stage_partitioning.tables import Floats, Lattice, Profile, build_lattice, build_profile
 from instances.stage_partitioning import StageInstance

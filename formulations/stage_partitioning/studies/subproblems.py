@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS
 from formulations.stage_partitioning.kernels import walk
 from formulations.stage_partitioning.kernels.arrays import CallScratch
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.tables import Floats, Ints, Lattice, Profile, build_lattice, build_profile
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, StageInstance
