@@ -1,0 +1,125 @@
+"""Solvers that fail, and solvers of another version than the pinned one."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backend_models import ITEMS, WRITTEN, Bench
+
+from solvers import BACKENDS, pinned
+from solvers.outcome import Limits, Stop, Watch
+
+
+class Failing:
+    """Stands in for a solver's call: it fails so many times, then runs."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.seeds: list[int] = []
+
+
+def failing_highs(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
+    import highspy
+
+    from solvers import milp
+
+    failing = Failing(times)
+
+    class Highs(highspy.Highs):  # type: ignore[misc]
+        def run(self) -> Any:
+            failing.seeds.append(self.getOptionValue("random_seed")[1])
+            self.failed = len(failing.seeds) <= failing.times
+            return highspy.HighsStatus.kError if self.failed else super().run()
+
+        def getModelStatus(self) -> Any:  # noqa: N802 - HiGHS's name
+            return highspy.HighsModelStatus.kSolveError if self.failed else super().getModelStatus()
+
+    monkeypatch.setattr(milp.highspy, "Highs", Highs)
+    monkeypatch.setattr(milp, "version", lambda: "HiGHS")
+    return failing
+
+
+def failing_cpsat(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
+    from ortools.sat.python import cp_model
+
+    from solvers import cpsat
+
+    failing = Failing(times)
+
+    class CpSolver(cp_model.CpSolver):  # type: ignore[misc]
+        def solve(self, *arguments: Any) -> Any:
+            failing.seeds.append(self.parameters.random_seed)
+            if len(failing.seeds) <= failing.times:
+                super().solve(cp_model.CpModel())
+                return cp_model.UNKNOWN
+            return super().solve(*arguments)
+
+    monkeypatch.setattr(cpsat.cp_model, "CpSolver", CpSolver)
+    return failing
+
+
+FAILING = {"cpsat": failing_cpsat, "highs": failing_highs}
+
+
+@pytest.mark.parametrize("limits", [Limits(seed=7), Limits(seed=7, time_s=30)], ids=["no limit", "limit"])
+def test_a_solver_that_fails_once_is_run_again(bench: Bench, limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = FAILING[bench.name](monkeypatch, 1)
+    run = bench.run(ITEMS, limits)
+    assert (run.stop, round(run.objective or 0), run.reason) == (Stop.PROVED, 17, "")
+    # A proof of HiGHS is made twice.
+    assert failing.seeds == [7, 8, 7][: len(failing.seeds)] and len(failing.seeds) >= 2
+
+
+@pytest.mark.parametrize("limits", [Limits(seed=7), Limits(seed=7, time_s=30)], ids=["no limit", "limit"])
+def test_a_failure_is_a_result_that_proves_nothing(
+    bench: Bench, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = FAILING[bench.name](monkeypatch, 9)
+    run = bench.run(ITEMS, limits)
+    assert (run.stop, run.infeasible, run.values, run.bound) == (Stop.COMPLETED, False, None, None)
+    assert " failed: " in run.reason and len(failing.seeds) == 2
+
+
+def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = FAILING[bench.name](monkeypatch, 9)
+    watch = Watch()
+    model, _ = WRITTEN[bench.name](ITEMS)
+    backend = BACKENDS[bench.name].load()
+    name = "_run" if bench.name == "highs" else "_stopping"
+    own = getattr(backend, name)
+
+    def stopping(*arguments: Any) -> Any:
+        watch.stop(Stop.INTERRUPTED)
+        return own(*arguments)
+
+    monkeypatch.setattr(backend, name, stopping)
+    assert backend.run(model, Limits(), watch).stop is Stop.INTERRUPTED
+    assert len(failing.seeds) == 1
+
+
+def test_only_the_pinned_version_is_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    distribution = BACKENDS[bench.name].distribution
+    monkeypatch.setattr(pinned, "installed", lambda name: "1.14.0" if name == distribution else pinned.PINNED[name])
+    with pytest.raises(
+        pinned.BackendError, match=f"^{distribution} is 1.14.0; expected .* pip install {distribution}=="
+    ):
+        bench.run(ITEMS)
+    other = next(name for name in BACKENDS if name != bench.name)
+    assert Bench(other).run(ITEMS).stop is Stop.PROVED
+
+
+def test_an_absent_package_is_not_of_the_pinned_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pinned.installed("no-such-package") == "absent"
+    monkeypatch.setitem(pinned.PINNED, "no-such-package", "1.0")
+    with pytest.raises(pinned.BackendError, match=r"^no-such-package is absent; expected 1\.0"):
+        pinned.demand("no-such-package")
+
+
+def test_every_backend_is_pinned_once_and_pyproject_pins_the_same() -> None:
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    exact = dict(line.split("==") for line in project["dependencies"] if "==" in line)
+    assert set(pinned.PINNED) == {backend.distribution for backend in BACKENDS.values()}
+    assert {name: exact[name] for name in pinned.PINNED} == pinned.PINNED
