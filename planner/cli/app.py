@@ -133,7 +133,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "doctor": (doctor_command, None),
     "reproduce": (
         reproduce_command,
-        _Offered(choices.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False),
+        _Offered(options.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False),
     ),
     "extract": (extract_command, replace(_OVERRIDES, about=options.of_instances(methods=False, reads_as=False))),
     "census": (census_command, _OVERRIDES),

@@ -125,6 +125,13 @@ def of_entry(values: Mapping[str, Any]) -> list[Choice]:
     return [*choices.parameters_of([entry]), *choices.overrides_of(choices.families_named(entry.family))]
 
 
+def every_claim_option() -> list[Choice]:
+    """The options of all claims that can be reproduced."""
+    from planner.claims import CLAIMS
+
+    return choices.claim_options(CLAIMS)
+
+
 def of_claim(values: Mapping[str, Any]) -> list[Choice]:
     """The options of the claim that is named."""
     from planner.claims import CLAIMS

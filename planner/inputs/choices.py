@@ -40,13 +40,6 @@ def every_parameter() -> list[Choice]:
     return _distinct([*parameters_of(catalog().values()), *overrides_of(_families())])
 
 
-def every_claim_option() -> list[Choice]:
-    """The options of all claims that can be reproduced."""
-    from planner.claims import CLAIMS
-
-    return claim_options(CLAIMS)
-
-
 def families_named(name: str | None) -> list[Any]:
     """The family of that name in a list; an empty one if there is none."""
     return [family for family in _families() if family.name == name]

@@ -11,8 +11,8 @@ import formulations
 from formulations.family import Family
 from instances.errors import InstanceError
 from planner.errors import UsageError, closest
-from planner.graphs import declared, is_graph, read_graph
 from planner.inputs import settings
+from planner.inputs.graphs import declared, is_graph, read_graph
 from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
 from planner.inputs.rows import read_row, split_row
 

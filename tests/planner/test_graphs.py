@@ -14,7 +14,8 @@ import planner
 from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.errors import UsageError
-from planner.graphs import from_networkx, is_graph, to_networkx
+from planner.graphs import from_networkx, to_networkx
+from planner.inputs.graphs import is_graph
 
 #: An instance of every problem that has a graph; among them edges in another order than the nodes'.
 GRAPHS: list[tuple[str, dict[str, Any]]] = [
