@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.operator_partitioning.costs import ROUNDING, Graph, Rows, Words, graph, memory_rules, plan_of, rows
+from formulations.operator_partitioning.arrays import Graph, Rows, Words
+from formulations.operator_partitioning.costs import ROUNDING, counts, graph, memory_rules, plan_of, rows
 from formulations.operator_partitioning.kernels import labels, published
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
 from formulations.size import demand
@@ -55,8 +56,8 @@ class Search:
         self._instance = instance
         self._stages = instance.num_stages
         self._watch = watch
-        self._table: Graph = graph(instance)
-        self._rows: Rows = rows(instance, self._table, bits)
+        self._graph: Graph = graph(instance)
+        self._rows: Rows = rows(instance, self._graph, bits)
         self._rules = memory_rules(instance)
         self._report = np.zeros(4)
         cells = len(self._rows.bits) * (self._stages + 1)
@@ -96,7 +97,7 @@ class Search:
     def _relax(self, low: float) -> tuple[float, int]:
         """The least slowest stage where a tensor that leaves counts once: Equation 2, up to the plan at hand."""
         ceiling = self._value * (1 - PRECISION)
-        best, before, steps = filled(self._instance, self._table, self._rows, ceiling, self._watch)
+        best, before, steps = filled(self._instance, self._graph, self._rows, ceiling, self._watch)
         self._report[1] += abs(steps)
         if steps < 0:
             return low, int(labels.STOPPED)
@@ -138,24 +139,20 @@ class Search:
         return low, labels.NONE
 
     def _test(self, threshold: float, cap: float, blind: bool) -> tuple[int, OperatorPlan | None]:
-        table, family = self._table, self._rows
         instance, stages = self._instance, self._stages
         free = instance.num_devices is not None
         chain, replicas = np.zeros(stages + 1, np.int64), np.zeros(stages, np.int64)
         self._tests += 1
         self._watch.stopped()
-        status = labels.labels(
-            family.bits, family.compute, family.fixed, family.activation, family.parameters, family.border,
-            family.edge_start, family.edge, family.feed_start, family.feed, table.source, table.start, table.target,
-            table.seconds, table.activation, table.after_start, table.after, stages, 0 if free else instance.replicas,
-            instance.num_devices or 0, instance.at_most, self._rules, threshold, cap, blind or self._single,
-            self._ahead, _MAX_LABELS, chain, replicas, np.frombuffer(self._watch.flag, np.uint8), self._report,
+        status = labels.threshold_test(
+            self._rows, self._graph, counts(instance), self._rules, threshold, cap, blind or self._single, self._ahead,
+            _MAX_LABELS, chain, replicas, self._report, np.frombuffer(self._watch.flag, np.uint8),
         )  # fmt: skip
         if status != labels.FOUND:
             return int(status), None
         count = int(self._report[0])
         each = [int(each) for each in replicas[:count]] if free else [instance.replicas] * count
-        return int(status), plan_of(family.bits, chain[: count + 1].tolist(), each, len(instance.operators))
+        return int(status), plan_of(self._rows.bits, chain[: count + 1].tolist(), each, len(instance.operators))
 
     def _keep(self, plan: OperatorPlan) -> None:
         value = evaluate(self._instance, plan)
@@ -166,7 +163,7 @@ class Search:
 
     def _ceiling(self) -> float:
         """No stage takes longer than this."""
-        table = self._table
+        table = self._graph
         sent = np.diff(table.start) * table.seconds
         return float(table.compute.sum() + 2 * sent.sum()) * 2 + 1.0
 
@@ -201,10 +198,8 @@ def filled(
     shape = (len(family.bits), instance.num_stages + 1)
     best, before = np.empty(shape), np.empty(shape, np.int64)
     steps = published.fill_table(
-        family.bits, family.compute, family.fixed, family.activation, family.border, family.edge_start, family.edge,
-        family.feed_start, family.feed, table.source, table.start, table.target, table.seconds, table.activation,
-        table.after_start, table.after, instance.num_stages, instance.replicas, instance.at_most,
-        memory_rules(instance), ceiling, best, before, np.frombuffer(watch.flag, np.uint8),
+        family, table, counts(instance), memory_rules(instance), ceiling, best, before,
+        np.frombuffer(watch.flag, np.uint8),
     )  # fmt: skip
     return best, before, int(steps)
 

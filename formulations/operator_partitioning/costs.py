@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.operator_partitioning.arrays import Counts, Graph, MemoryRules, Rows, Words
 from formulations.operator_partitioning.kernels import loads
 from formulations.operator_partitioning.problem import MEMORY_SLACK, OperatorPlan
 from instances.graph import adjacency
 from instances.operator_partitioning import OperatorInstance, Tensor, TrainingMemory
 
-Words = NDArray[np.uint64]
-
 #: Sums of floats in another order differ by this much, relatively: a bound gives it up.
 ROUNDING = 1e-10
-
-
-@dataclass(frozen=True)
-class Graph:
-    """What a stage's load and memory are made of; n operators, m tensors.
-
-    ``compute``: seconds, shape (n,). Tensor t goes from ``source[t]`` to ``target[start[t]:start[t + 1]]`` and takes
-    ``seconds[t]`` for one receiver. ``fixed``, ``activation``, ``parameters``: bytes of each operator, shape (n,).
-    ``after_start``, ``after``: successors of each operator, ascending.
-    """
-
-    compute: NDArray[np.float64]
-    source: NDArray[np.int64]
-    start: NDArray[np.int64]
-    target: NDArray[np.int64]
-    seconds: NDArray[np.float64]
-    fixed: NDArray[np.float64]
-    activation: NDArray[np.float64]
-    parameters: NDArray[np.float64]
-    after_start: NDArray[np.int64]
-    after: NDArray[np.int64]
 
 
 def graph(instance: OperatorInstance, tensors: Sequence[Tensor] | None = None) -> Graph:
@@ -65,26 +42,6 @@ def _starts(lengths: Iterable[int]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(list(lengths), np.int64))]).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A family of downsets (sets closed under predecessors), by rising seconds; shape (D, words) and (D,).
-
-    ``edge_start``, ``edge``: the tensors that cross the border of each, ``border`` their seconds; ``feed_start``,
-    ``feed``: the operators in it that feed others outside (only where memory is limited).
-    """
-
-    bits: Words
-    compute: NDArray[np.float64]
-    fixed: NDArray[np.float64]
-    activation: NDArray[np.float64]
-    parameters: NDArray[np.float64]
-    border: NDArray[np.float64]
-    edge_start: NDArray[np.int64]
-    edge: NDArray[np.int64]
-    feed_start: NDArray[np.int64]
-    feed: NDArray[np.int64]
-
-
 def rows(instance: OperatorInstance, table: Graph, bits: Words) -> Rows:
     """The family ``bits``, sorted, with its sums and borders."""
     sums = [loads.sums(bits, each) for each in (table.compute, table.fixed, table.activation, table.parameters)]
@@ -103,19 +60,23 @@ def rows(instance: OperatorInstance, table: Graph, bits: Words) -> Rows:
     return Rows(bits, compute, fixed, activation, parameters, border, edge_start, edge, feed_start, feed)
 
 
-def memory_rules(instance: OperatorInstance) -> NDArray[np.float64]:
-    """Limit, pooled, trains, micro-batches, GPipe, recomputes: numbers for kernels, shape (6,)."""
+def counts(instance: OperatorInstance) -> Counts:
+    """The numbers of stages, replicas and devices of an instance with a given S."""
+    assert instance.num_stages is not None
+    replicas = instance.replicas if instance.num_devices is None else 0
+    return Counts(instance.num_stages, instance.at_most, replicas, instance.num_devices or 0)
+
+
+def memory_rules(instance: OperatorInstance) -> MemoryRules:
+    """The rules of memory; without `training` a stage keeps no inputs."""
     training = instance.training or TrainingMemory()
-    return np.array(
-        [
-            math.inf if instance.memory_bytes is None else instance.memory_bytes * MEMORY_SLACK,
-            instance.pooled_memory,
-            instance.training is not None,
-            training.microbatches,
-            training.schedule == "gpipe",
-            training.recompute,
-        ],
-        np.float64,
+    return MemoryRules(
+        limit=math.inf if instance.memory_bytes is None else float(instance.memory_bytes * MEMORY_SLACK),
+        pooled=bool(instance.pooled_memory),
+        trains=instance.training is not None,
+        microbatches=float(training.microbatches),
+        gpipe=training.schedule == "gpipe",
+        recompute=bool(training.recompute),
     )
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from formulations.operator_partitioning.costs import Words
+from formulations.operator_partitioning.arrays import Words
 from formulations.size import demand
 from formulations.stage_partitioning.downsets import enumerate_all
 from instances.graph import Edges, adjacency, topological_order

@@ -1,6 +1,6 @@
 """The exact search by labels over a family of downsets, compiled.
 
-Rows, tensors and memory rules as in costs.py, stages as in loads.py.
+Stages as in loads.py.
 
 Source: reconstructed.
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, WORDS2, compile_kernels, inner, kernel
+from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.operator_partitioning.arrays import COUNTS, GRAPH, ROWS, RULES
 from formulations.operator_partitioning.kernels.loads import (
     NOISE,
     has,
@@ -18,6 +19,7 @@ from formulations.operator_partitioning.kernels.loads import (
     load_at_least,
     received,
     room_for,
+    stage_memory,
     within,
 )
 from formulations.tmpc_knapsack.kernels.decision import ZERO
@@ -28,50 +30,14 @@ FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 _NEVER = np.int64(1 << 40)
 
 
-@kernel(
-    WORDS2,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    FLOATS,
-    FLOATS,
-    INTS,
-    INTS,
-    INT,
-    INT,
-    INT,
-    TRUTH,
-    FLOATS,
-    FLOAT,
-    FLOAT,
-    TRUTH,
-    FLOATS2,
-    INT,
-    INTS,
-    INTS,
-    FLAG,
-    FLOATS,
-)
-def labels(
-    bits, compute, fixed, activity, parameters, border, edge_start, edge, feed_start, feed, source, start, target,
-    seconds, activation, after_start, after, num_stages, replicas, devices, at_most, rules, threshold, cap, blind,
-    ahead, most_labels, chain, chain_replicas, flag, report
-):  # fmt: skip
+@kernel(ROWS, GRAPH, COUNTS, RULES, FLOAT, FLOAT, TRUTH, FLOATS2, INT, INTS, INTS, FLOATS, FLAG)
+def threshold_test(
+    rows, graph, counts, rules, threshold, cap, blind, ahead, most_labels, chain, chain_replicas, report, flag
+):
     """Look for a plan whose slowest stage takes at most ``threshold``.
 
     Parameters
     ----------
-    replicas, devices
-        Of every stage (``devices`` is not used), or 0: free, with at most ``devices`` together.
     cap
         Most parameter bytes of a stage.
     blind
@@ -85,24 +51,24 @@ def labels(
         side on; ``report[0]`` is the number of stages. ``report[1]`` counts steps, ``report[2]`` labels;
         ``report[3]`` is the least threshold under which anything would have gone otherwise (only if NONE).
 
-    ``border[r]`` are the seconds of all tensors that cross the border of row r.
-
     From the last stage to the first. A label of row F is a way to do all that is outside F: ``uses[label, s]`` devices
     with s stages, and for each tensor across the border the number of stages that take it. A label that needs no more
     of any of these makes another one useless.
     """
+    bits, compute, parameters, edge_start, edge = rows.bits, rows.compute, rows.parameters, rows.edge_start, rows.edge
+    source, start, target, seconds = graph.source, graph.start, graph.target, graph.seconds
+    fixed, computed, feed_start, feed = rows.fixed, rows.activation, rows.feed_start, rows.feed
+    after_start, after, activation = graph.after_start, graph.after, graph.activation
+    num_stages, replicas, devices, limited = counts.stages, counts.replicas, counts.devices, rules.limit < np.inf
+    top = bits.shape[0] - 1
     size = 1024
+    # The labels: those of row r are head[r], follow[head[r]], ... (-1 ends them); takers[place[l]:place[l + 1]] are
+    # the stages that take the tensors across the border of row[l]; parent[l] is what label l was made from.
     head = np.full(bits.shape[0], -1, np.int64)
-    follow = np.empty(size, np.int64)
-    parent = np.empty(size, np.int64)
-    row = np.empty(size, np.int64)
+    follow, parent, row = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     place = np.empty(size + 1, np.int64)
     uses = np.empty((size, num_stages + 1), np.int64)
     takers = np.empty(4096, np.int64)
-    fresh = np.empty(num_stages + 1, np.int64)
-    counts = np.empty(len(source) + 1, np.int64)
-    last = np.empty(len(activation), np.int64)
-    top = bits.shape[0] - 1
     head[top] = 0
     follow[0] = parent[0] = -1
     row[0] = top
@@ -110,22 +76,20 @@ def labels(
     for s in range(num_stages + 1):
         uses[0, s] = 0 if s == 0 else _NEVER
     total = ZERO + 1
+    fresh = np.empty(num_stages + 1, np.int64)
+    fitting = np.ones(num_stages, np.int64)
+    taken = np.empty(len(source) + 1, np.int64)
+    last = np.empty(len(activation), np.int64)
+    # How many replicas add their memory up: from the fewest to the most.
+    fewest = np.int64(max(1, replicas) if rules.pooled else 1)
+    sharing = np.int64(devices) if rules.pooled and replicas == 0 else fewest
     widest = np.float64(replicas) if replicas > 0 else np.float64(devices)
     bound = threshold * (1 + NOISE)
     most = bound * widest
-    least, next_load = np.inf, np.inf  # the least threshold and the least load that were refused
+    useful = np.empty(bits.shape[0], np.int64)
+    count, least = _within_bound(ahead, bound, useful)  # least: the least threshold that was refused
+    next_load = np.inf  # the least load that was refused
     done = False
-    useful = np.empty(bits.shape[0], np.int64)  # rows that can be made up within the threshold, ascending
-    count = ZERO
-    for r in range(bits.shape[0]):
-        soonest = np.inf
-        for s in range(num_stages + 1):
-            soonest = min(soonest, ahead[r, s])
-        if soonest <= bound:
-            useful[count] = r
-            count += 1
-        else:
-            least = min(least, soonest)
     for high in range(top, 0, -1):
         if head[high] < 0:
             continue
@@ -142,21 +106,21 @@ def labels(
             if spent > most:
                 next_load = min(next_load, spent)
                 break
-            at_least = load_at_least(compute, border, low, high)
+            at_least = load_at_least(rows, low, high)
             if at_least > most * (1 + NOISE):
                 next_load = min(next_load, at_least)
                 continue
             if parameters[high] - parameters[low] > cap or not within(bits, low, high):
                 continue
             report[1] += 1
-            spent += received(bits, low, high, edge_start, edge, start, target, seconds)
+            spent += received(rows, graph, low, high)
             if spent > most:
                 next_load = min(next_load, spent)
                 continue
-            room = -2.0
+            weighed = not limited
             width = 0 if blind else edge_start[low + 1] - edge_start[low]
             here = head[high]
-            while here >= 0:
+            while here >= 0 and not done:
                 load = spent
                 offset = place[here] - edge_start[high]
                 for k in range(edge_start[high], edge_start[high + 1]):
@@ -170,65 +134,27 @@ def labels(
                 if replicas == 0 and load > bound:
                     own = np.int64(np.ceil(load / bound))
                     least = min(least, load / (own - 1))
-                any_fresh = False
-                for s in range(num_stages + 1):
-                    fresh[s] = _NEVER
-                for s in range(num_stages):
-                    if uses[here, s] >= _NEVER:
-                        continue
-                    needs = own
-                    if rules[0] < np.inf:
-                        if rules[1] != 0 and replicas == 0:
-                            while needs <= devices:
-                                space = room_for(
-                                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
-                                    feed_start, feed, after_start, after, activation, rules, rules[0] * needs, last,
-                                )  # fmt: skip
-                                if keeps(space, s + 1, rules):
-                                    break
-                                needs += 1
-                        else:
-                            if room == -2.0:
-                                shared = rules[0] * (replicas if rules[1] != 0 else 1)
-                                room = room_for(
-                                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low],
-                                    feed_start, feed, after_start, after, activation, rules, shared, last,
-                                )  # fmt: skip
-                            if not keeps(room, s + 1, rules):
-                                continue
-                    together = uses[here, s] + needs
-                    if replicas > 0:
-                        rest = (num_stages - s - 1) * widest
-                    else:
-                        rest = np.float64(devices - together)
-                        if rest < 0:
-                            continue
-                    if low > 0 and s + 1 == num_stages:
-                        continue
-                    if ahead[low, num_stages - s - 1] > bound:
-                        least = min(least, ahead[low, num_stages - s - 1])
-                        continue
-                    if compute[low] <= rest * bound:
-                        fresh[s + 1] = together
-                        any_fresh = True
-                        done = done or (low == 0 and (at_most or s + 1 == num_stages))
-                    elif rest > 0:
-                        least = min(least, compute[low] / rest)
-                if not any_fresh:
+                if not weighed:
+                    few, held = fewest, fixed[high] - fixed[low]
+                    while few < sharing and held > rules.limit * few:
+                        few += 1
+                    memory = stage_memory(
+                        bits, low, high, held, computed[high] - computed[low], feed_start, feed, after_start, after,
+                        activation, rules, rules.limit * few, last,
+                    )  # fmt: skip
+                    _fit(memory, rules, few, sharing, replicas, fitting)
+                    weighed = True
+                found, refused = _put(
+                    uses, here, own, fitting, ahead, low, compute[low], replicas, devices, bound, fresh
+                )
+                least = min(least, refused)
+                if found == 0:
                     here = follow[here]
                     continue
+                done = low == 0 and (counts.at_most or fresh[num_stages] < _NEVER)
                 if not blind:
-                    j = edge_start[high]
-                    for k in range(width):
-                        t = edge[edge_start[low] + k]
-                        while j < edge_start[high + 1] and edge[j] < t:
-                            j += 1
-                        counts[k] = 0
-                        if j < edge_start[high + 1] and edge[j] == t:
-                            counts[k] = takers[offset + j]
-                        if lands(bits, low, high, start, target, t):
-                            counts[k] += 1
-                if _useful(head[low], follow, place, takers, uses, counts, width, fresh):
+                    _take(bits, low, high, start, target, edge_start, edge, takers, offset, taken)
+                if _useful(head[low], follow, place, takers, uses, taken, width, fresh):
                     if total == most_labels:
                         return TOO_MANY
                     if total == size:
@@ -238,15 +164,13 @@ def labels(
                     while place[total] + width > len(takers):
                         takers = _longer(takers, 2 * len(takers))
                     for k in range(width):
-                        takers[place[total] + k] = counts[k]
+                        takers[place[total] + k] = taken[k]
                     place[total + 1] = place[total] + width
                     for s in range(num_stages + 1):
                         uses[total, s] = fresh[s]
                     follow[total], parent[total], row[total] = head[low], here, low
                     head[low] = total
                     total += 1
-                if done:
-                    break
                 here = follow[here]
             if done:
                 break
@@ -254,7 +178,7 @@ def labels(
             break
     report[3] = min(least, next_load / widest)
     report[2] = max(report[2], np.float64(total))
-    label, stages = _finish(head[0], follow, uses, num_stages, at_most)
+    label, stages = _finish(head[0], follow, uses, num_stages, counts.at_most)
     if label < 0:
         return NONE
     report[0] = stages
@@ -265,6 +189,83 @@ def labels(
         chain_replicas[position] = uses[label, stages - position] - uses[above, stages - position - 1]
         label = above
     return FOUND
+
+
+@inner()
+def _within_bound(ahead, bound, useful):
+    """Write the rows that can be made up within the bound, ascending; their number, the least time of the others."""
+    count, least = ZERO, np.inf
+    for r in range(ahead.shape[0]):
+        soonest = np.inf
+        for s in range(ahead.shape[1]):
+            soonest = min(soonest, ahead[r, s])
+        if soonest <= bound:
+            useful[count] = r
+            count += 1
+        else:
+            least = min(least, soonest)
+    return count, least
+
+
+@inner()
+def _fit(memory, rules, few, many, replicas, fitting):
+    """``fitting[s]``: the fewest replicas, from ``few`` to ``many``, with which a stage fits in front of s others.
+
+    _NEVER if none do; 1 where ``replicas`` are given. ``memory`` is the stage's, from `stage_memory`.
+    """
+    least, whole, entering = memory
+    for s in range(len(fitting)):
+        while few <= many and not keeps(room_for(least, whole, entering, rules.limit * few), s + 1, rules):
+            few += 1
+        fitting[s] = _NEVER if few > many else 1 if replicas > 0 else few
+
+
+@inner()
+def _put(uses, here, own, fitting, ahead, low, compute, replicas, devices, bound, fresh):
+    """Write the devices that a label uses with a stage in front, by the number of stages; _NEVER where it cannot be.
+
+    Returns for how many numbers it can, and the least bound under which it could for more. The stage needs ``own``
+    devices for its load and ``fitting[s]`` for its memory; ``compute`` seconds are left in front of it.
+    """
+    num_stages = len(fitting)
+    found, least = ZERO, np.inf
+    fresh[0] = _NEVER
+    for s in range(num_stages):
+        fresh[s + 1] = _NEVER
+        if uses[here, s] >= _NEVER or fitting[s] >= _NEVER:
+            continue
+        together = uses[here, s] + max(own, fitting[s])
+        if replicas > 0:
+            rest = (num_stages - s - 1) * np.float64(replicas)
+        else:
+            rest = np.float64(devices - together)
+            if rest < 0:
+                continue
+        if low > 0 and s + 1 == num_stages:
+            continue
+        if ahead[low, num_stages - s - 1] > bound:
+            least = min(least, ahead[low, num_stages - s - 1])
+        elif compute <= rest * bound:
+            fresh[s + 1] = together
+            found += 1
+        elif rest > 0:
+            least = min(least, compute / rest)
+    return found, least
+
+
+@inner()
+def _take(bits, low, high, start, target, edge_start, edge, takers, offset, taken):
+    """``taken[k]``: stages that take the k-th tensor across the border of row ``low``, with a stage behind it."""
+    j = edge_start[high]
+    for k in range(edge_start[low + 1] - edge_start[low]):
+        t = edge[edge_start[low] + k]
+        while j < edge_start[high + 1] and edge[j] < t:
+            j += 1
+        taken[k] = 0
+        if j < edge_start[high + 1] and edge[j] == t:
+            taken[k] = takers[offset + j]
+        if lands(bits, low, high, start, target, t):
+            taken[k] += 1
 
 
 @inner()
@@ -295,13 +296,13 @@ def _begin(compute, useful, count, high, limit):
 
 
 @inner()
-def _useful(first, follow, place, takers, uses, counts, width, fresh):
+def _useful(first, follow, place, takers, uses, taken, width, fresh):
     """Drop from ``fresh`` what labels of the row do as well; True if something is left."""
     here = first
     while here >= 0:
         covers = True
         for k in range(width):
-            if takers[place[here] + k] > counts[k]:
+            if takers[place[here] + k] > taken[k]:
                 covers = False
                 break
         if covers:

@@ -1,6 +1,6 @@
 """Compiled parts of families of downsets: sums and borders of rows, loads and memory of stages between them.
 
-Rows, tensors and memory rules as in costs.py. A stage is the difference of two rows, ``low`` within ``high``.
+A stage is the difference of two rows, ``low`` within ``high``.
 
 Source: Parmesan, Equation 3; memory: reconstructed.
 """
@@ -81,18 +81,18 @@ def lands(bits, low, high, start, target, t):
 
 
 @inner()
-def load_at_least(compute, border, low, high):
+def load_at_least(rows, low, high):
     """Seconds: a tensor across one of two borders is across the other too, or the stage sends or receives it."""
-    return compute[high] - compute[low] + abs(border[high] - border[low]) * (1 - NOISE)
+    return rows.compute[high] - rows.compute[low] + abs(rows.border[high] - rows.border[low]) * (1 - NOISE)
 
 
 @inner()
-def received(bits, low, high, edge_start, edge, start, target, seconds):
+def received(rows, graph, low, high):
     """Seconds of the tensors that enter the stage."""
     total = 0.0
-    for k in range(edge_start[low], edge_start[low + 1]):
-        if lands(bits, low, high, start, target, edge[k]):
-            total += seconds[edge[k]]
+    for k in range(rows.edge_start[low], rows.edge_start[low + 1]):
+        if lands(rows.bits, low, high, graph.start, graph.target, rows.edge[k]):
+            total += graph.seconds[rows.edge[k]]
     return total
 
 
@@ -128,35 +128,42 @@ def _peak(bits, low, high, after_start, after, activation, last):
 
 
 @inner()
-def room_for(
-    bits, low, high, base, sum_activation, feed_start, feed, after_start, after, activation, rules, capacity, last
+def stage_memory(
+    bits, low, high, least, computed, feed_start, feed, after_start, after, activation, rules, capacity, last
 ):
-    """How many inputs a stage of ``base`` bytes can keep in ``capacity``; -1 if not even its work fits."""
-    trains, microbatches, recompute = rules[2] != 0, rules[3], rules[5] != 0
-    if base > capacity:
-        return -1.0
-    if not trains:
-        return np.inf
+    """Bytes of a stage that keeps no inputs, of one that keeps all of them and all it computes, and of one input.
+
+    ``least`` and ``computed`` are the bytes of its operators, fixed ones and outputs. Where the first result is more
+    than ``capacity`` or the second is not, the rest is not computed; the second is infinite where all is kept anyway.
+    """
+    if not rules.trains or least > capacity:
+        return least, np.inf, 0.0
     entering = _inputs(bits, low, high, feed_start, feed, after_start, after, activation)
-    needed = microbatches * entering
-    if recompute:
-        if base + sum_activation + needed <= capacity:
-            return np.inf
-        base += _peak(bits, low, high, after_start, after, activation, last)
-    else:
-        base += microbatches * sum_activation
-    if base > capacity:
+    if not rules.recompute:
+        return least + rules.microbatches * computed, np.inf, entering
+    whole = least + computed + rules.microbatches * entering
+    if whole > capacity:
+        least += _peak(bits, low, high, after_start, after, activation, last)
+    return least, whole, entering
+
+
+@inner()
+def room_for(least, whole, entering, capacity):
+    """How many inputs a stage with this `stage_memory` can keep in ``capacity``; -1 if not even its work fits."""
+    if whole <= capacity:
+        return np.inf
+    if least > capacity:
         return -1.0
-    return np.inf if entering == 0.0 else (capacity - base) / entering
+    return np.inf if entering == 0.0 else (capacity - least) / entering
 
 
 @inner()
 def keeps(room, from_end, rules):
     """Whether the inputs that the schedule keeps ``from_end`` stages before the end have room."""
-    if rules[2] == 0:
+    if not rules.trains:
         return room >= 0
-    kept = rules[3]
-    if rules[4] == 0 and from_end < kept:
+    kept = rules.microbatches
+    if not rules.gpipe and from_end < kept:
         kept = np.float64(from_end)
     return room >= kept
 

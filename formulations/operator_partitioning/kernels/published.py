@@ -1,6 +1,6 @@
 """The table of Equation 2, compiled.
 
-Rows, tensors and memory rules as in costs.py, stages as in loads.py.
+Stages as in loads.py.
 
 Source: Parmesan, Equations 2 and 3.
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, INTS2, TRUTH, WORDS2, compile_kernels, kernel
+from formulations.compiled import FLAG, FLOAT, FLOATS2, INTS2, compile_kernels, kernel
+from formulations.operator_partitioning.arrays import COUNTS, GRAPH, ROWS, RULES
 from formulations.operator_partitioning.kernels.loads import (
     NOISE,
     has,
@@ -17,41 +18,14 @@ from formulations.operator_partitioning.kernels.loads import (
     load_at_least,
     received,
     room_for,
+    stage_memory,
     within,
 )
 from formulations.tmpc_knapsack.kernels.decision import ZERO
 
 
-@kernel(
-    WORDS2,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    FLOATS,
-    FLOATS,
-    INTS,
-    INTS,
-    INT,
-    INT,
-    TRUTH,
-    FLOATS,
-    FLOAT,
-    FLOATS2,
-    INTS2,
-    FLAG,
-)
-def fill_table(
-    bits, compute, fixed, activity, border, edge_start, edge, feed_start, feed, source, start, target, seconds,
-    activation, after_start, after, num_stages, replicas, at_most, rules, ceiling, best, before, flag
-):  # fmt: skip
+@kernel(ROWS, GRAPH, COUNTS, RULES, FLOAT, FLOATS2, INTS2, FLAG)
+def fill_table(rows, graph, counts, rules, ceiling, best, before, flag):
     """Equation 2 with d - d' = R for every stage.
 
     ``best[F, s]``: least slowest stage of row F in s stages; ``before[F, s]``: the row in front of stage s. Both of
@@ -59,7 +33,11 @@ def fill_table(
     stages it goes to: where tensors have one target, as in Equation 3, that is a matter of the stage alone; elsewhere
     the values are lower bounds. Returns the steps done, negative if the flag ended it.
     """
-    limit = rules[0] * (replicas if rules[1] != 0 else 1)
+    bits, compute, edge_start, edge = rows.bits, rows.compute, rows.edge_start, rows.edge
+    fixed, computed, feed_start, feed = rows.fixed, rows.activation, rows.feed_start, rows.feed
+    after_start, after, activation = graph.after_start, graph.after, graph.activation
+    source, seconds, num_stages, replicas = graph.source, graph.seconds, counts.stages, counts.replicas
+    capacity = rules.limit * (replicas if rules.pooled else 1)
     last = np.empty(len(activation), np.int64)
     steps = ZERO
     reached = np.empty(bits.shape[0], np.int64)  # rows that some stages make up, ascending
@@ -68,7 +46,7 @@ def fill_table(
         for s in range(num_stages + 1):
             best[r, s] = np.inf
             before[r, s] = -1
-    for s in range(num_stages + 1 if at_most else 1):
+    for s in range(num_stages + 1 if counts.at_most else 1):
         best[0, s] = 0.0
     reached[0] = 0
     most = ceiling * replicas * (1 + NOISE)
@@ -83,10 +61,10 @@ def fill_table(
             spent = compute[high] - compute[low]
             if spent > most:
                 break
-            if load_at_least(compute, border, low, high) > most or not within(bits, low, high):
+            if load_at_least(rows, low, high) > most or not within(bits, low, high):
                 continue
             steps += 1
-            load = spent + received(bits, low, high, edge_start, edge, start, target, seconds)
+            load = spent + received(rows, graph, low, high)
             for j in range(sent_start, sent_end):
                 if not has(bits, low, source[edge[j]]):
                     load += seconds[edge[j]]
@@ -94,11 +72,12 @@ def fill_table(
             if load > ceiling:
                 continue
             room = np.inf
-            if limit < np.inf:
-                room = room_for(
-                    bits, low, high, fixed[high] - fixed[low], activity[high] - activity[low], feed_start, feed,
-                    after_start, after, activation, rules, limit, last,
+            if capacity < np.inf:
+                least, whole, entering = stage_memory(
+                    bits, low, high, fixed[high] - fixed[low], computed[high] - computed[low], feed_start, feed,
+                    after_start, after, activation, rules, capacity, last,
                 )  # fmt: skip
+                room = room_for(least, whole, entering, capacity)
             for s in range(1, num_stages + 1):
                 value = max(best[low, s - 1], load)
                 # What is left behind must fit the stages that are left.

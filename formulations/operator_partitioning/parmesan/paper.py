@@ -20,8 +20,9 @@ from typing import Any
 
 from formulations.alarm import alarm
 from formulations.family import Answer
+from formulations.operator_partitioning.arrays import Words
 from formulations.operator_partitioning.chains import Search, chained, filled
-from formulations.operator_partitioning.costs import Words, graph, load_bound, rows
+from formulations.operator_partitioning.costs import graph, load_bound, rows
 from formulations.operator_partitioning.downsets import (
     clustered_downsets,
     membership,

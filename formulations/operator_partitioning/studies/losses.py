@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from formulations.operator_partitioning.arrays import Words
 from formulations.operator_partitioning.chains import Found, Search
-from formulations.operator_partitioning.costs import Words, load_bound
+from formulations.operator_partitioning.costs import load_bound
 from formulations.operator_partitioning.downsets import all_downsets
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate
 from instances.operator_partitioning import OperatorInstance
