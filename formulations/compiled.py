@@ -11,10 +11,13 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import njit, types
 from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
+from numba.core.typing.typeof import typeof_impl
+from numba.np import numpy_support
 
 from formulations import compilation
 
@@ -140,6 +143,18 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
             raise
         compilation.not_kept("there is no folder to write them to")
     return made
+
+
+_numbas_own = typeof_impl.dispatch(np.ndarray)
+
+
+@typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
+def _typeof_array(value: Any, context: Any) -> Any:
+    """The type of an array as Numba finds it, but that masked arrays are not imported to see that it is none."""
+    if type(value) is not np.ndarray:
+        return _numbas_own(value, context)
+    layout = numpy_support.map_layout(value)
+    return types.Array(numpy_support.from_dtype(value.dtype), value.ndim, layout, readonly=not value.flags.writeable)
 
 
 class _Listener(event.Listener):  # type: ignore[misc]

@@ -67,10 +67,12 @@ _MODULES = {"plots": "planner.show.plots"}
 
 def __getattr__(name: str) -> Any:
     """Import a public name from the module that defines it."""
-    from importlib import import_module, metadata
+    from importlib import import_module
 
     if name == "__version__":
-        return metadata.version("dnn-planner")
+        from importlib.metadata import version  # takes longer to import than all of the above
+
+        return version("dnn-planner")
     if name in _MODULES:
         return import_module(_MODULES[name])
     for home, names in _HOMES.items():

@@ -15,7 +15,7 @@ import threading
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 #: Allocations between two garbage collections. With Python's 700, a third of the time of a small instance is spent on
 #: scanning the classes and functions of libraries, which are no garbage.
-_OBJECTS = 50_000
+_OBJECTS = 200_000
 
 
 def main() -> None:

@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import typeof
+from numba.core.errors import NumbaTypeError
 
 import formulations
 from formulations import compiled
@@ -176,6 +179,17 @@ def test_a_damaged_cache_is_written_anew(tmp_path: Path, damage: str) -> None:
     if damage != "unreadable":
         last = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()
         assert last == ["0", *first[1:]]
+
+
+def test_masked_arrays_are_refused_and_others_have_numbas_types() -> None:
+    with pytest.raises(NumbaTypeError, match=r"MaskedArray"):
+        typeof(np.ma.array([1, 2]))
+    for array in (np.zeros((2, 3)), np.zeros((2, 3)).T, np.zeros((4, 4), np.int16)[::2, ::2], np.zeros(2, bool)):
+        array.flags.writeable = array.dtype != bool
+        found = typeof(array)
+        layout = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else "A"
+        assert (found.ndim, found.layout, found.mutable) == (array.ndim, layout, array.flags.writeable)
+        assert str(found.dtype) == str(array.dtype)
 
 
 @pytest.mark.slow

@@ -88,8 +88,18 @@ def test_a_reader_that_leaves_is_no_error(problem: Problem) -> None:
 
 def test_help_imports_no_solver_no_number_library_and_no_room() -> None:
     code = (
-        "import sys; from planner.cli.app import main; main(['--help']);"
+        "import sys; from planner import signals; from planner.cli.app import main; main(['--help']);"
         "found = {'numpy', 'numba', 'pydantic', 'ortools', 'pyomo', 'networkx', 'formulations.stage_partitioning'};"
+        "found |= {'importlib.metadata'}; print(found & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr == "set()\n"
+
+
+def test_a_search_imports_no_solver_and_no_graph_library_and_nothing_to_refuse_masked_arrays() -> None:
+    code = (
+        "import sys; from planner.cli.app import main; main(['solve', 'chain8', '--quiet']);"
+        "found = {'ortools', 'pyomo', 'networkx', 'numpy.ma', 'matplotlib'};"
         "print(found & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
