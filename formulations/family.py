@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from formulations.breakdown import Breakdown
+from formulations.violation import Violation as Violation
+from formulations.vocabulary import Quantity, unknown_to
 from instances.parameters import Setting
 from solvers.outcome import Limits, Prover, Stop, Watch
 
@@ -24,17 +26,6 @@ class Claim(StrEnum):
 
     EXACT = "exact"
     HEURISTIC = "heuristic"
-
-
-@dataclass(frozen=True)
-class Violation:
-    """One broken rule of a problem: the rule's name, and a sentence a person can act on."""
-
-    rule: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +77,12 @@ class Method(Generic[Instance, Plan]):
         Predicted size of the work (the method's own elementary steps), without building anything.
     prepare
         What has to be done once in a process beside importing ``solve``; its time is reported apart.
+    build
+        ``build(instance, watch, complete=False)``: the model of a declarative method (`formulations.modelled.Model`),
+        pruned by the best plan that the watch knows, or that the method begins with; ``complete``: by none.
+    honours
+        Names of the quantities (`Family.vocabulary`) that requirements may speak of; the model of a declarative method
+        expresses these (`Model.quantities`).
     """
 
     name: str
@@ -97,6 +94,12 @@ class Method(Generic[Instance, Plan]):
     effort: Callable[[Instance], float] = lambda _: 0.0
     options: tuple[Setting, ...] = ()
     prepare: Callable[[], None] = no_preparation
+    build: Callable[..., Any] | None = None
+    honours: frozenset[str] = frozenset()
+
+    def refusal(self, instance: Instance) -> str | None:
+        """``None``, or why this instance, with its requirements, cannot be given to the method."""
+        return unknown_to(self.honours, instance) or self.supports(instance)
 
     def load(self) -> None:
         """Import what solving needs, with its kernels, and ``prepare``: what is left for ``solve`` is its own work."""
@@ -127,6 +130,8 @@ class Family(Generic[Instance, Plan]):
         Exchange formats (docs/interface.md).
     evaluate, violations
         The definition: objective of a plan, and the rules it breaks (empty: feasible).
+    vocabulary
+        The quantities of a plan that requirements may speak of; ``violations`` judges them.
     unit
         ``unit(instance)``: the objective's unit.
     choose
@@ -163,6 +168,7 @@ class Family(Generic[Instance, Plan]):
     picture: Callable[[Instance, Plan], str] | None = None
     breakdown: Callable[[Instance, Plan], Breakdown] | None = None
     sweepable: bool = False
+    vocabulary: tuple[Quantity, ...] = ()
     also_reads: Callable[[Any], bool] | None = None
     chooses_by: tuple[Callable[..., Any], ...] = ()
 

@@ -7,10 +7,12 @@ and the model runs again. Every plan goes through the family's definition, and e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from formulations.family import Answer, Violation
+from formulations.vocabulary import Quantity, meant
+from instances.requirements import requirements_of
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch, relative_gap
 
 Instance = TypeVar("Instance")
@@ -54,6 +56,32 @@ class Model(Protocol[Plan]):
 
     def cut_off(self, plan: Plan, values: Any) -> None:
         """Forbid a plan with too many bytes (and any that is no smaller); ``values`` is the solution it came from."""
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """By name of a quantity (`formulations.vocabulary`): the linear expression of it, from its arguments."""
+
+    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+        """Hold an expression (or a number) to ``<=``, ``>=`` or ``==`` an amount."""
+
+
+def require(model: Model[Any], vocabulary: Iterable[Quantity], instance: Any) -> None:
+    """Add the instance's requirements to its model, as constraints ``required[0]``, ``required[1]``, ..."""
+    for number, requirement in enumerate(requirements_of(instance)):
+        quantity, arguments = meant(vocabulary, instance, requirement)
+        expression = model.quantities()[quantity.name](*arguments)
+        model.add_row(f"required[{number}]", expression, requirement.relation, requirement.amount)
+
+
+def begin_with(
+    instance: Instance,
+    plan: Plan | None,
+    evaluate: Callable[[Instance, Plan], float],
+    violations: Callable[[Instance, Plan], tuple[Violation, ...]],
+    watch: Watch,
+) -> None:
+    """Report a heuristic's plan to the watch, if it keeps all rules, the instance's requirements among them."""
+    if plan is not None and not violations(instance, plan):
+        watch.plan(plan, evaluate(instance, plan))
 
 
 class WithoutSizes:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from instances.errors import expect
 from instances.layer_assignment import TiedParameters
-from instances.rules import Amount, Bandwidth, Count, Degree, Flag, Identifier, Index, one_of
+from instances.requirements import declared
+from instances.rules import Amount, Bandwidth, Count, Degree, Flag, Identifier, Index, Requirements, one_of
 
 #: How ranks may be placed on devices.
 MEGATRON, TILING, ORIENTED = "megatron", "tiling", "oriented"
@@ -81,6 +82,7 @@ class AmpInstance:
     released_framing: tuple[Index, Index] | None = None
     placement: Annotated[str, one_of(*PLACEMENTS)] = MEGATRON
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @property
     def num_devices(self) -> int:
@@ -129,6 +131,7 @@ def to_json(instance: AmpInstance) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "amp_strategy",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "nodes": [
             {

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
 from instances.graph import expect_simple
-from instances.rules import MIN_BANDWIDTH, Amount, Count, Identifier, Index, one_of
+from instances.requirements import declared
+from instances.rules import MIN_BANDWIDTH, Amount, Count, Identifier, Index, Requirements, one_of
 
 #: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
 OBJECTIVES = ("p2p", "allreduce", "full")
@@ -74,6 +75,7 @@ class DeviceMapping:
     ring: Annotated[str, one_of(*RINGS)] = "index"
     microbatches: Count = MICROBATCHES
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @property
     def num_stages(self) -> int:
@@ -166,6 +168,7 @@ def to_json(instance: DeviceMapping) -> dict[str, Any]:
     return {
         "problem": "device_mapping",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "objective": instance.objective,
         "ring": instance.ring,

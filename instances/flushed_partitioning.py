@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from instances import stage_partitioning
 from instances.errors import expect
-from instances.rules import member_of
+from instances.requirements import declared, expect_none
+from instances.rules import Requirements, member_of
 from instances.stage_partitioning import StageInstance
 from instances.stage_partitioning import to_json as flat_to_json
 
@@ -31,6 +32,7 @@ class FlushedInstance:
 
     flat: StageInstance
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
+    requirements: Requirements = ()
 
     @property
     def name(self) -> str:
@@ -57,6 +59,7 @@ class FlushedInstance:
 
 def flushed(flat: StageInstance, schedule: Schedule = Schedule.ONE_F_ONE_B, where: str = "instance") -> FlushedInstance:
     """The flushed instance of a flat one; `InstanceError` if that requires degrees that sum to exactly N."""
+    expect_none(flat, where, "flat")
     expect(not flat.exactly, where, "exactly", True, "false: a batch has N micro-batches whatever the degrees")
     return FlushedInstance(flat, schedule)
 
@@ -72,6 +75,7 @@ def to_json(instance: FlushedInstance) -> dict[str, Any]:
     return {
         "problem": "flushed_partitioning",
         "schema_version": 1,
+        **declared(instance),
         "schedule": str(instance.schedule),
         "flat": flat_to_json(instance.flat),
     }

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from instances import stage_partitioning
 from instances.errors import InstanceError, expect
 from instances.parameters import MAX_COUNT
-from instances.rules import Bandwidth, Count, member_of
+from instances.requirements import declared, expect_none
+from instances.rules import Bandwidth, Count, Requirements, member_of
 from instances.stage_partitioning import CostModel, StageInstance
 from instances.stage_partitioning import to_json as flat_to_json
 
@@ -41,6 +42,7 @@ class HierarchicalInstance:
     inner_bandwidth: Bandwidth
     outer_bandwidth: Bandwidth
     memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
+    requirements: Requirements = ()
 
     @property
     def name(self) -> str:
@@ -83,6 +85,7 @@ def on_machines(
         once per batch is not shared among replicas), a sum of degrees of exactly N, a largest data-parallel degree;
         if there are more than ``MAX_COUNT`` devices.
     """
+    expect_none(flat, where, "flat")
     devices = devices_per_machine * num_machines
     expect(devices <= MAX_COUNT, where, "devices_per_machine x num_machines", devices, f"at most {MAX_COUNT} devices")
     if flat.cost_model is not CostModel.PAPER:
@@ -117,6 +120,7 @@ def to_json(instance: HierarchicalInstance) -> dict[str, Any]:
     return {
         "problem": "hierarchical_partitioning",
         "schema_version": 1,
+        **declared(instance),
         "devices_per_machine": instance.devices_per_machine,
         "num_machines": instance.num_machines,
         "inner_bandwidth": instance.inner_bandwidth,

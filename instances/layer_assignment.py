@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances.errors import expect
-from instances.rules import Amount, Count, Identifier, Index
+from instances.requirements import declared
+from instances.rules import Amount, Count, Identifier, Index, Requirements
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class LayerAssignmentInstance:
     head_layers: Index = 0
     tail_layers: Index = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @property
     def num_layers(self) -> int:
@@ -101,6 +103,7 @@ def to_json(instance: LayerAssignmentInstance) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "layer_assignment",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "num_stages": instance.num_stages,
         "num_microbatches": instance.num_microbatches,

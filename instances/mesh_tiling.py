@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances.errors import expect
-from instances.rules import Amount, Bandwidth, Count, Flag, Identifier
+from instances.requirements import declared
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Requirements
 
 #: Devices of the largest mesh.
 MAX_DEVICES = 2**16
@@ -51,6 +52,7 @@ class MeshInstance:
     stage_bytes: Amount = 0.0
     ordered: Flag = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @property
     def columns(self) -> int:
@@ -96,6 +98,7 @@ def to_json(instance: MeshInstance) -> dict[str, Any]:
     return {
         "problem": "mesh_tiling",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         **{name: getattr(instance, name) for name in _NUMBERS},
         "intra_bytes_per_s": list(instance.intra_bytes_per_s),

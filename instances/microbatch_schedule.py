@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
 from instances.graph import expect_simple, topological_order
-from instances.rules import Amount, Bandwidth, Count, Identifier, Index, Seconds, one_of
+from instances.requirements import declared
+from instances.rules import Amount, Bandwidth, Count, Identifier, Index, Requirements, Seconds, one_of
 
 #: The shortest pass, as part of what all passes and delays take together: floats distinguish times down to that.
 SHORTEST = 1e-12
@@ -100,6 +101,7 @@ class ScheduleInstance:
     objective: Annotated[str, one_of("time", "memory")] = "time"
     deadline_s: Amount | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     def num_microbatches(self, stage: int) -> int:
         """Micro-batches of a stage in an iteration."""
@@ -182,6 +184,7 @@ def to_json(instance: ScheduleInstance) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "microbatch_schedule",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "minibatch": instance.minibatch,
         "stages": [_declared(stage) for stage in instance.stages],

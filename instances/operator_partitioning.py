@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect, expect_unique
 from instances.graph import expect_acyclic, topological_order
-from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Index, NodeId, Text, one_of
+from instances.requirements import declared
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Index, NodeId, Requirements, Text, one_of
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -108,6 +109,7 @@ class OperatorInstance:
     at_most: Flag = False
     step_microbatches: Count | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:
@@ -192,6 +194,7 @@ def to_json(instance: OperatorInstance) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "operator_partitioning",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "num_stages": instance.num_stages,
         "replicas": instance.replicas,

@@ -13,7 +13,8 @@ from instances import operator_partitioning
 from instances.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
 from instances.errors import InstanceError
 from instances.operator_partitioning import OperatorInstance
-from instances.rules import Amount, Count, one_of
+from instances.requirements import declared, expect_none
+from instances.rules import Amount, Count, Requirements, one_of
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class PlacementInstance:
     ring: Annotated[str, one_of(*RINGS)] = "index"
     microbatches: Count = MICROBATCHES
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @property
     def name(self) -> str:
@@ -69,6 +71,7 @@ def placed(
     InstanceError
         If the number of stages or of replicas is free, or S R is not the number of devices.
     """
+    expect_none(operators, where, "operators")
     if operators.num_stages is None or operators.num_devices is not None:
         raise InstanceError.at(where, "num_stages", None, "stages and replicas that are both given")
     if operators.at_most:
@@ -92,6 +95,7 @@ def to_json(instance: PlacementInstance) -> dict[str, Any]:
     return {
         "problem": "pipeline_placement",
         "schema_version": 1,
+        **declared(instance),
         "objective": instance.objective,
         "ring": instance.ring,
         "microbatches": instance.microbatches,

@@ -135,3 +135,5 @@ Fact = Annotated[
     ),
 ]
 Flag = Annotated[bool, Rule("true or false", lambda core, _: core.bool_schema(strict=True))]
+#: Requirements of plans, as texts (`instances.requirements`).
+Requirements = tuple[Text, ...]

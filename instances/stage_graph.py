@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from instances.errors import InstanceError, expect, expect_unique
 from instances.graph import expect_simple
 from instances.parameters import parse_count
-from instances.rules import Amount, Bandwidth, Count, Identifier, Index, NodeId, Text, instance_of, one_of
+from instances.requirements import declared
+from instances.rules import Amount, Bandwidth, Count, Identifier, Index, NodeId, Requirements, Text, instance_of, one_of
 
 #: What a plan may choose: one micro-batch size for all stages and 1F1B; one for each stage; kFkB as well.
 Schedule = Literal["uniform", "per-stage", "kfkb"]
@@ -163,6 +164,7 @@ class StageGraph:
     objective: Annotated[Objective, one_of(*OBJECTIVES)] = "tps"
     ids: tuple[NodeId, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
 
     @property
     def num_operators(self) -> int:
@@ -266,6 +268,7 @@ def to_json(instance: StageGraph) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "stage_graph",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "num_devices": instance.num_devices,
         "memory_bytes": instance.memory_bytes,

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect, expect_unique, path
 from instances.graph import expect_acyclic
-from instances.rules import Amount, Bandwidth, Count, Degree, Fact, Flag, Identifier, NodeId, Text, member_of, one_of
+from instances.requirements import declared
+from instances.rules import Amount, Bandwidth, Count, Degree, Fact, Flag, Identifier, NodeId, Requirements, Text, member_of, one_of
 
 
 class CostModel(StrEnum):
@@ -83,6 +84,7 @@ class StageInstance:
     max_dp_degree: Count | None = None
     options: Mapping[str, Fact] = field(default_factory=dict)
     warnings: tuple[Text, ...] = ()
+    requirements: Requirements = ()
 
     @cached_property
     def index(self) -> dict[NodeId, int]:
@@ -171,6 +173,7 @@ def to_json(instance: StageInstance) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "stage_partitioning",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "num_devices": instance.num_devices,
         "memory_bytes": instance.memory_bytes,

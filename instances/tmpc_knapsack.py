@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances.errors import InstanceError, expect_unique
-from instances.rules import Amount, Fact, Identifier, NodeId
+from instances.requirements import declared
+from instances.rules import Amount, Fact, Identifier, NodeId, Requirements
 
 #: Kinds of random instances: see ``generate``.
 KINDS = ("layers", "uncorrelated", "correlated", "subset-sum")
@@ -44,6 +45,7 @@ class KnapsackInstance:
     nodes: tuple[KnapsackNode, ...]
     capacity_bytes: Amount
     origin: Mapping[str, Fact] = field(default_factory=dict)
+    requirements: Requirements = ()
 
 
 def check(instance: KnapsackInstance, where: str) -> None:
@@ -67,6 +69,7 @@ def to_json(instance: KnapsackInstance) -> dict[str, Any]:
     content: dict[str, Any] = {
         "problem": "tmpc_knapsack",
         "schema_version": 1,
+        **declared(instance),
         "name": instance.name,
         "capacity_bytes": instance.capacity_bytes,
         "nodes": [

@@ -8,8 +8,9 @@ searches are interleaved.
 from __future__ import annotations
 
 import math
+import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version as distribution_version
@@ -18,6 +19,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from solvers.canary import Canary
+from solvers.inspection import Sizes
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
@@ -27,6 +29,10 @@ POLL_S = 0.05
 
 #: A limit too small for CP-SAT's clock still has to be a limit.
 SHORTEST_S = 1e-3
+
+
+#: The relations between an expression and an amount.
+RELATIONS: dict[str, Callable[[Any, int], Any]] = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
 
 
 class Values:
@@ -107,6 +113,19 @@ def run(
     return _read(model, solver, status, relay.best_bound, limits, watch)
 
 
+class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped here
+    """CP-SAT's model, with the sentence of each group of its variables and constraints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: By the first part of a name; the source stands in brackets at the end.
+        self.sentences: dict[str, str] = {}
+
+    def says(self, name: str, text: str) -> None:
+        """What the variables or constraints ``name`` or ``name[...]`` mean."""
+        self.sentences[name] = text
+
+
 class Runnable:
     """What holds its CP-SAT model as ``model``, and can be run."""
 
@@ -121,6 +140,41 @@ class Runnable:
     ) -> Run:
         """Run CP-SAT on it (`run`)."""
         return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
+
+    def sizes(self) -> Sizes:
+        """How large the model is, by groups."""
+        from solvers import cpsat_inspection
+
+        return cpsat_inspection.sizes(self.model, getattr(self.model, "sentences", {}))
+
+    def text(self, suffix: str) -> str:
+        """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
+        from solvers import cpsat_inspection
+
+        return cpsat_inspection.text(self.model, suffix)
+
+    def variables(self) -> Mapping[str, Any]:
+        """The variables by their names in such files."""
+        from solvers import cpsat_inspection
+
+        return cpsat_inspection.names(self.model)
+
+    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+        """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount."""
+        held = RELATIONS[relation](expression, amount)
+        if not isinstance(held, bool):
+            self.model.add(held).with_name(name)
+        elif not held:
+            self.model.add_bool_or([]).with_name(name)
+
+    def is_zero(self, name: str, expression: Any) -> Any:
+        """A literal that says whether an expression that is never negative is 0."""
+        if isinstance(expression, int):
+            return int(expression == 0)
+        found = self.model.new_bool_var(name)
+        self.model.add(expression == 0).only_enforce_if(found).with_name(f"if_{name}")
+        self.model.add(expression >= 1).only_enforce_if(~found).with_name(f"unless_{name}")
+        return found
 
 
 def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:

@@ -23,6 +23,7 @@ from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.core.expr import LinearExpression
 
 from solvers.canary import Canary
+from solvers.inspection import Relaxation, Sizes
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
@@ -165,10 +166,10 @@ def run(
     watch = watch or Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
-    highs, columns, has_objective, num_rows = _translate(model, solver)
+    highs, columns, has_objective, rows = translate(model, solver)
     if watch.stopped():
         return Run(stop=watch.why())
-    if highs.getNumRow() != num_rows:  # Pyomo ignores that HiGHS refused a row
+    if highs.getNumRow() != len(rows):  # Pyomo ignores that HiGHS refused a row
         return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
     _configure(highs, limits, options or {})
     known = {columns[id(variable)]: value for variable, value in hint}
@@ -255,9 +256,43 @@ class Runnable:
         """A solution to begin with, or a part of one; none unless a model has one."""
         return ()
 
+    def sizes(self) -> Sizes:
+        """How large the model is, by groups."""
+        from solvers import milp_inspection
 
-def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, dict[int, int], bool, int]:
-    """HiGHS's model, the column of each variable's id, whether it has an objective, and how many rows it should have.
+        return milp_inspection.sizes(self.model)
+
+    def relaxation(self, time_s: float | None = None) -> Relaxation:
+        """The linear relaxation, solved within ``time_s`` seconds."""
+        from solvers import milp_inspection
+
+        return milp_inspection.relaxation(self.model, time_s)
+
+    def text(self, suffix: str) -> str:
+        """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
+        from solvers import milp_inspection
+
+        return milp_inspection.text(self.model, suffix)
+
+    def variables(self) -> Mapping[str, Any]:
+        """The variables by their names in such files."""
+        from solvers import milp_inspection
+
+        return milp_inspection.names(self.model)
+
+    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+        """Hold a linear expression to ``<=``, ``>=`` or ``==`` an amount; ``name`` is ``component[index]``."""
+        component, _, index = name.rstrip("]").partition("[")
+        if self.model.component(component) is None:
+            self.model.add_component(component, pyo.Constraint(pyo.Any))
+        lower, upper = amount if relation != "<=" else None, amount if relation != ">=" else None
+        self.model.component(component)[int(index)] = pyo.inequality(lower, expression, upper)
+
+
+def translate(
+    model: pyo.ConcreteModel, solver: str = "highs"
+) -> tuple[highspy.Highs, dict[int, int], bool, dict[Any, int]]:
+    """HiGHS's model, the column of each variable's id, whether it has an objective, and the row of each constraint.
 
     Uses the persistent interface's own steps without its ``set_instance``, which redirects stdout and stderr.
     """
@@ -273,7 +308,7 @@ def _translate(model: pyo.ConcreteModel, solver: str) -> tuple[highspy.Highs, di
     has_objective = translator._objective is not None
     if not has_objective:
         translator.set_objective(None)
-    return highs, columns, has_objective, len(translator._pyomo_con_to_solver_con_map)
+    return highs, columns, has_objective, translator._pyomo_con_to_solver_con_map
 
 
 def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float | int | str | bool]) -> None:

@@ -8,6 +8,7 @@ from formulations.layer_assignment.methods import METHODS, choose
 from formulations.layer_assignment.plans import plan_from_json, plan_to_json
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.layer_assignment.settings import JSON, OVERRIDES, Instance, describe, read
+from formulations.layer_assignment.vocabulary import VOCABULARY
 from instances.layer_assignment import check, to_json
 
 FAMILY: Family[Instance, LayerPlan] = Family(
@@ -23,6 +24,7 @@ FAMILY: Family[Instance, LayerPlan] = Family(
     violations=violations,
     unit=lambda _: "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     why_infeasible=why_infeasible,

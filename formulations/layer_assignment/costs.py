@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -10,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.family import Answer, infeasible_by_counting
-from formulations.layer_assignment.problem import LayerPlan
+from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
+from formulations.modelled import begin_with
 from formulations.size import demand
 from instances.layer_assignment import LayerAssignmentInstance
+from solvers.outcome import Watch
 
 
 class Tables(NamedTuple):
@@ -110,6 +113,28 @@ def balanced(instance: LayerAssignmentInstance) -> LayerPlan:
         lengths.append(end - back[stage, end])
         end = int(back[stage, end])
     return plan_of(reversed(lengths))
+
+
+#: Where no assignment is known that meets the requirements, costs count up to so many times those of `balanced`.
+_FAR = 1e3
+
+
+def ceiling(
+    instance: LayerAssignmentInstance, watch: Watch, *, complete: bool
+) -> tuple[float | None, float, float]:
+    """What a model needs to know of the size of its costs, in seconds.
+
+    The objective of the best assignment that the watch knows (`balanced` is reported to it; ``None``: none, or
+    ``complete``); what more expensive parts may as well cost; and that of `balanced`, whether or not it meets the
+    requirements: no assignment is better by more than a factor of S + 3.
+    """
+    first = balanced(instance)
+    balanced_s = evaluate(instance, first)
+    if complete:
+        return None, math.inf, balanced_s
+    begin_with(instance, first, evaluate, violations, watch)
+    known = watch.best_objective
+    return known, _FAR * balanced_s if known is None else known, balanced_s
 
 
 def plan_of(lengths: Iterable[int]) -> LayerPlan:

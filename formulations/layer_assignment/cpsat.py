@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.layer_assignment.costs import balanced, infeasible_answer, plan_of
+from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
-from formulations.modelled import WithoutSizes, prove
+from formulations.layer_assignment.vocabulary import VOCABULARY
+from formulations.modelled import WithoutSizes, prove, require
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
@@ -43,13 +45,33 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
         """The plan of a solution."""
         return plan_of(self.lengths(values))
 
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of an assignment, as sums over what has begun."""
+        begun = self.begun
+
+        def stage_of(layer: int) -> Any:
+            return sum(row[layer] for row in begun[1:])
+
+        def same_stage(layer: int, other: int) -> Any:
+            stages_between = stage_of(max(layer, other)) - stage_of(min(layer, other))
+            return self.is_zero(f"together[{layer},{other}]", stages_between)
+
+        return {
+            "layers": lambda stage: sum(begun[stage]) - sum(begun[stage + 1]),
+            "stage_of": stage_of,
+            "same_stage": same_stage,
+        }
+
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
         return (self.constant + self.scale.restore(cpsat.whole(bound))) * (1 - 1e-14)
 
 
-def build(instance: LayerAssignmentInstance) -> CpsatModel:
-    """The model; all costs are rounded down to units. The sum of all stages is a constant and stays outside."""
+def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
+    """The model; all costs are rounded down to units. The sum of all stages is a constant and stays outside.
+
+    Nothing is left out for a known assignment, but costs may be cut off at it (`ceiling`), unless ``complete``.
+    """
     layers, stages = instance.num_layers, instance.num_stages
     model = cp_model.CpModel()
     # Stage j has j layers in front of it at least, and leaves a layer for itself and each later stage.
@@ -66,31 +88,38 @@ def build(instance: LayerAssignmentInstance) -> CpsatModel:
             model.add(begun[j][layer + 1] <= begun[j - 1][layer]).with_name(f"not_empty[{j - 1},{layer}]")
 
     # Whatever costs more than a known assignment may as well cost that much.
-    ceiling = evaluate(instance, balanced(instance))
-    scale = _scale(instance, ceiling)
+    _, most_s, balanced_s = ceiling(instance, watch or Watch(), complete=complete)
+    scale = _scale(instance, most_s, balanced_s)
     slowest = _slowest(model, instance, begun, scale)
     sending = [
-        scale.floor(min(instance.cut_cost(layer - 1, j - 1), ceiling)) * (begun[j][layer] - begun[j][layer - 1])
+        scale.floor(min(instance.cut_cost(layer - 1, j - 1), most_s)) * (begun[j][layer] - begun[j][layer - 1])
         for j in range(1, stages)
         for layer in range(1, layers)
     ]
-    all_reduce = _all_reduce(model, instance, begun, scale, ceiling)
+    all_reduce = _all_reduce(model, instance, begun, scale, most_s)
     # Section 6.4 without the sum of t:  (gas - 1) max t + sum of e  (plus the all-reduce, reconstructed)
     model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
-    return CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s))
+    found = CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s))
+    require(found, VOCABULARY, instance)
+    return found
 
 
-def _scale(instance: LayerAssignmentInstance, ceiling: float) -> Scale:
+def _scale(instance: LayerAssignmentInstance, most_s: float, balanced_s: float) -> Scale:
     total = math.fsum(instance.layer_time_s)
     weight, stages = instance.num_microbatches - 1, instance.num_stages
     waiting = weight * max(max(instance.layer_time_s), total / stages)
-    sending = min(math.fsum(max(row, default=0.0) for row in instance.cut_cost_s), ceiling) * stages
-    sizes = math.fsum([*instance.parameters, *(tie.parameters for tie in instance.tied)])
-    most = instance.num_layers + len(instance.tied)
-    syncing = min(sizes * max(instance.ring_s_per_parameter, default=0.0), ceiling * most)
+    sending = min(math.fsum(max(row, default=0.0) for row in instance.cut_cost_s), most_s) * stages
+    syncing = _most_syncing(instance, most_s)
     terms = instance.num_layers * (weight + 2) + stages
-    least = max(total + waiting, ceiling / (stages + 3))  # the known assignment is not farther off than that
+    least = max(total + waiting, balanced_s / (stages + 3))  # `balanced` is not farther off
     return cost_scale(least, terms, (weight + 1) * total + sending + syncing)
+
+
+def _most_syncing(instance: LayerAssignmentInstance, most_s: float) -> float:
+    """What no stage's all-reduce exceeds, if no layer's counts as more than ``most_s``."""
+    sizes = math.fsum([*instance.parameters, *(tie.parameters for tie in instance.tied)])
+    terms = instance.num_layers + len(instance.tied)
+    return min(sizes * max(instance.ring_s_per_parameter, default=0.0), most_s * terms)
 
 
 def _slowest(
@@ -107,17 +136,18 @@ def _slowest(
 
 
 def _all_reduce(
-    model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale, ceiling: float
+    model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale, most_s: float
 ) -> Linear:
     """At least the all-reduce of every stage; 0 if there is none."""
     if not instance.ring_s_per_parameter:
         return 0
-    longest = model.new_int_var(0, scale.ceil(ceiling), "all_reduce")
+    all_reduce_s = _most_syncing(instance, most_s)
+    longest = model.new_int_var(0, scale.ceil(all_reduce_s), "all_reduce")
     for j in range(instance.num_stages):
         ring = instance.ring(j)
         assigned = [begun[j][layer] - begun[j + 1][layer] for layer in range(instance.num_layers)]
         costs = [
-            scale.floor(min(ring * size, ceiling)) * layer
+            scale.floor(min(ring * size, most_s)) * layer
             for size, layer in zip(instance.parameters, assigned, strict=True)
         ]
         for number, tie in enumerate(instance.tied):
@@ -125,7 +155,7 @@ def _all_reduce(
             holds = model.new_bool_var(f"holds[{j},{number}]")
             for layer in tie.layers:
                 model.add(holds >= assigned[layer]).with_name(f"shared[{j},{number},{layer}]")
-            costs.append(scale.floor(min(ring * tie.parameters, ceiling)) * holds)
+            costs.append(scale.floor(min(ring * tie.parameters, most_s)) * holds)
         model.add(longest >= sum(costs)).with_name(f"stage_all_reduce[{j}]")
     return longest
 
@@ -135,6 +165,4 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    first = balanced(instance)
-    watch.plan(first, evaluate(instance, first))
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch)
+    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch, to_scale=True)

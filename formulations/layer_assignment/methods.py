@@ -7,6 +7,8 @@ from collections.abc import Callable
 from formulations.family import Claim, Method, lazy
 from formulations.layer_assignment.problem import LayerPlan
 from formulations.layer_assignment.settings import Instance
+from formulations.layer_assignment.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from solvers.outcome import Limits
 
 #: Beyond these a model takes too long to build, and the published program too much memory.
@@ -106,6 +108,8 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         claim=Claim.EXACT,
         source="order-encoded cuts, CP-SAT",
         solve=lazy("formulations.layer_assignment.cpsat:solve"),
+        build=lazy("formulations.layer_assignment.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=_at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans"),
         limits=f"at most {_MODEL_BOOLEANS:,} Booleans: pairs of stage and layer",
         effort=lambda instance: 1e5 * _stage_layers(instance),
@@ -115,6 +119,8 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         claim=Claim.EXACT,
         source="path of stages, Pyomo and HiGHS",
         solve=lazy("formulations.layer_assignment.milp:solve"),
+        build=lazy("formulations.layer_assignment.milp:build"),
+        honours=names(VOCABULARY),
         supports=_at_most(_arcs, _MODEL_ARCS, "arcs"),
         limits=f"at most {_MODEL_ARCS:,} arcs: half of stages times layers squared",
         effort=lambda instance: 1e5 * _arcs(instance),

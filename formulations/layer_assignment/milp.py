@@ -9,15 +9,17 @@ tighter than one about single layers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.layer_assignment.costs import Tables, balanced, infeasible_answer, plan_of, tables
+from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answer, plan_of, tables
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
-from formulations.modelled import WithoutSizes, prove
+from formulations.layer_assignment.vocabulary import VOCABULARY
+from formulations.modelled import WithoutSizes, prove, require
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
@@ -44,23 +46,38 @@ class MilpModel(milp.Runnable, WithoutSizes):
         """The plan of a solution."""
         return plan_of(self.lengths(values))
 
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of an assignment, as sums over the arcs."""
+
+        def carried(factor: Callable[[int, int, int], float]) -> Any:
+            return milp.weighted_sum((factor(*arc), variable) for arc, variable in self.model.carries.items())
+
+        return {
+            "layers": lambda stage: carried(lambda j, start, end: (end - start) * (j == stage)),
+            "stage_of": lambda layer: carried(lambda j, start, end: j * (start <= layer < end)),
+            "same_stage": lambda layer, other: carried(
+                lambda _, start, end: float(start <= min(layer, other) and max(layer, other) < end)
+            ),
+        }
+
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return self.constant + milp.trusted(bound) * self.unit
 
 
-def build(instance: LayerAssignmentInstance) -> MilpModel:
+def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
     """The model; its numbers are those of the instance but for their scale.
 
-    Stages that alone cost more than a known assignment are left out: the others' costs span few enough magnitudes for
-    HiGHS, whose bounds are wrong beside numbers that are far too large.
+    Stages that alone cost more than a known assignment are left out, unless ``complete``, and where none is known
+    (`ceiling`) they count as no dearer than that: the others' costs span few enough magnitudes for HiGHS, whose bounds
+    are wrong beside numbers that are far too large.
     """
     layers, stages = instance.num_layers, instance.num_stages
     table = tables(instance)
     constant = math.fsum(instance.layer_time_s)
-    known = evaluate(instance, balanced(instance))
-    unit = known / milp.NATURAL or 1.0
-    most = (known - constant) + _MARGIN * known
+    known, most_s, balanced_s = ceiling(instance, watch or Watch(), complete=complete)
+    unit = (balanced_s if known is None else known) / milp.NATURAL or 1.0
+    most = math.inf if known is None else (known - constant) + _MARGIN * known
     arcs = [
         (j, start, end)
         for j in range(stages)
@@ -76,24 +93,29 @@ def build(instance: LayerAssignmentInstance) -> MilpModel:
     _add_path(model, arcs, layers, stages)
     weight = instance.num_microbatches - 1
 
+    def cost(seconds: float) -> float:
+        return milp.in_units(min(seconds, most_s), unit)
+
     # (gas - 1) max t of section 6.4: waiting for the slowest stage takes at least as long as for every stage.
     def stage_time(m: Any, j: int) -> Any:
-        times = {arc: milp.in_units(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]]), unit) for arc in own[j]}
+        times = {arc: cost(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]])) for arc in own[j]}
         return m.waiting >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
 
     # Its all-reduce as well (reconstructed).
     def stage_all_reduce(m: Any, j: int) -> Any:
-        times = {arc: milp.in_units(table.ring[j] * table.held[arc[1], arc[2]], unit) for arc in own[j]}
+        times = {arc: cost(table.ring[j] * table.held[arc[1], arc[2]]) for arc in own[j]}
         return m.all_reduce >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
 
     model.stage_time = pyo.Constraint(range(stages), rule=stage_time)
     model.stage_all_reduce = pyo.Constraint(range(stages if len(table.ring) else 0), rule=stage_all_reduce)
     # Sum of e: a stage that begins at a layer pays for the cut before it.
     sending = pyo.quicksum(
-        milp.in_units(table.cut[start, j], unit) * model.carries[j, start, end] for j, start, end in arcs if j
+        cost(table.cut[start, j]) * model.carries[j, start, end] for j, start, end in arcs if j
     )
     model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
-    return MilpModel(model, stages, unit, constant)
+    found = MilpModel(model, stages, unit, constant)
+    require(found, VOCABULARY, instance)
+    return found
 
 
 def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> float:
@@ -127,6 +149,4 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    first = balanced(instance)
-    watch.plan(first, evaluate(instance, first))
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch)
+    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch, to_scale=True)

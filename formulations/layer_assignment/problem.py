@@ -10,7 +10,9 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from formulations.family import Violation
+from formulations.layer_assignment.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.layer_assignment import LayerAssignmentInstance
 
 
@@ -73,14 +75,23 @@ def evaluate(instance: LayerAssignmentInstance, plan: LayerPlan) -> float:
     ------
     AMP, Equation 4: (gas - 1) max T + sum of e + sum of T; plus the all-reduce, reconstructed.
     """
-    if violations(instance, plan):
-        raise ValueError("; ".join(map(str, violations(instance, plan))))
+    if _structure(instance, plan):
+        raise ValueError("; ".join(map(str, _structure(instance, plan))))
     found = terms(instance, plan)
     return math.fsum([found.waiting, found.filling, found.sending, found.all_reduce])
 
 
 def violations(instance: LayerAssignmentInstance, plan: LayerPlan) -> tuple[Violation, ...]:
-    """The rules that a plan breaks: ``stages`` (as many as declared), ``empty`` (no such stage), ``layers`` (all)."""
+    """The rules that a plan breaks.
+
+    Rules: ``stages`` (as many as declared), ``empty`` (no such stage), ``layers`` (all), ``required`` (what the instance
+    requires beyond).
+    """
+    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
+
+
+def _structure(instance: LayerAssignmentInstance, plan: LayerPlan) -> tuple[Violation, ...]:
+    """What keeps a plan from being an assignment of all layers."""
     found = []
     if len(plan.lengths) != instance.num_stages:
         found.append(Violation("stages", f"{len(plan.lengths)} stages; expected {instance.num_stages}"))

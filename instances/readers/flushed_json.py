@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.rules import Version, member_of, one_of
+from instances.rules import Requirements, Version, member_of, one_of
 from instances.stage_partitioning import StageInstance
 from instances.validation import validated
 
@@ -19,6 +20,7 @@ class _InstanceRecord(BaseModel):
     schema_version: Version
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
     flat: dict[str, Any]
+    requirements: Requirements = ()
 
 
 def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance]) -> FlushedInstance:
@@ -30,4 +32,5 @@ def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance
         One line that names the field, its value and the rule.
     """
     record = validated(_InstanceRecord, content, where)
-    return flushed(read_flat(record.flat, f"{where}: flat"), record.schedule, where)
+    instance = flushed(read_flat(record.flat, f"{where}: flat"), record.schedule, where)
+    return replace(instance, requirements=record.requirements)

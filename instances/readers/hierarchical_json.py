@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.rules import Bandwidth, Count, Version, member_of, one_of
+from instances.rules import Bandwidth, Count, Requirements, Version, member_of, one_of
 from instances.stage_partitioning import StageInstance
 from instances.validation import validated
 
@@ -23,6 +24,7 @@ class _InstanceRecord(BaseModel):
     outer_bandwidth: Bandwidth
     memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
     flat: dict[str, Any]
+    requirements: Requirements = ()
 
 
 def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance]) -> HierarchicalInstance:
@@ -34,7 +36,7 @@ def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance
         One line that names the field, its value and the rule.
     """
     record = validated(_InstanceRecord, content, where)
-    return on_machines(
+    instance = on_machines(
         read_flat(record.flat, f"{where}: flat"),
         record.devices_per_machine,
         record.num_machines,
@@ -43,3 +45,4 @@ def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance
         record.memory_model,
         where,
     )
+    return replace(instance, requirements=record.requirements)

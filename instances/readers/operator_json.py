@@ -17,7 +17,7 @@ from instances.operator_partitioning import (
     check,
     ordered,
 )
-from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Version, one_of
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Requirements, Version, one_of
 from instances.validation import validated
 
 
@@ -44,6 +44,7 @@ class _InstanceRecord(BaseModel):
     training: TrainingMemory | None = None
     operators: list[Operator]
     tensors: list[_TensorRecord] = Field(default_factory=list)
+    requirements: Requirements = ()
 
 
 _FIELDS = (
@@ -56,6 +57,7 @@ _FIELDS = (
     "pooled_memory",
     "at_most",
     "step_microbatches",
+    "requirements",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from instances.device_mapping import MICROBATCHES, OBJECTIVES, RINGS
 from instances.pipeline_placement import PlacementInstance, check, placed
 from instances.readers import operator_json
-from instances.rules import Amount, Count, Version, one_of
+from instances.rules import Amount, Count, Requirements, Version, one_of
 from instances.validation import validated
 
 
@@ -22,6 +23,7 @@ class _Record(BaseModel):
     microbatches: Count = MICROBATCHES
     operators: dict[str, Any]
     bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
+    requirements: Requirements = ()
 
 
 def read(content: Any, where: str) -> PlacementInstance:
@@ -29,6 +31,7 @@ def read(content: Any, where: str) -> PlacementInstance:
     record = validated(_Record, content, where)
     operators = operator_json.read({"problem": "operator_partitioning", **record.operators}, f"{where}: operators")
     more = {"objective": record.objective, "ring": record.ring, "microbatches": record.microbatches}
-    instance = placed(operators, record.bandwidth_bytes_per_s, where, **more)
+    made = placed(operators, record.bandwidth_bytes_per_s, where, **more)
+    instance = replace(made, requirements=record.requirements)
     check(instance, where)
     return instance

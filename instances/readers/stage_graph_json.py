@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instances.errors import InstanceError, closest, expect, expect_unique
 from instances.graph import expect_acyclic, topological_order
-from instances.rules import Amount, Bandwidth, Count, Identifier, NodeId, Text, Version, one_of
+from instances.rules import Amount, Bandwidth, Count, Identifier, NodeId, Requirements, Text, Version, one_of
 from instances.stage_graph import (
     OBJECTIVES,
     SCHEDULES,
@@ -64,6 +64,7 @@ class _InstanceRecord(BaseModel):
     objective: Annotated[Objective, one_of(*OBJECTIVES)] = "tps"
     operators: list[_OperatorRecord]
     edges: list[_EdgeRecord] = Field(default_factory=list)
+    requirements: Requirements = ()
 
 
 _PLAIN = (
@@ -80,6 +81,7 @@ _PLAIN = (
     "weight_copies",
     "objective",
     "device_graph",
+    "requirements",
 )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from instances.readers.stage_records import EdgeRecord, LayerRecord, built
-from instances.rules import Amount, Bandwidth, Count, Fact, Flag, Identifier, Text, Version, member_of, one_of
+from instances.rules import Amount, Bandwidth, Count, Fact, Flag, Identifier, Requirements, Text, Version, member_of, one_of
 from instances.stage_partitioning import CostModel, StageInstance, check
 from instances.validation import validated
 
@@ -29,6 +29,7 @@ class _InstanceRecord(BaseModel):
     edges: list[EdgeRecord] = Field(default_factory=list)
     options: dict[str, Fact] = Field(default_factory=dict)
     warnings: list[Text] = Field(default_factory=list)
+    requirements: Requirements = ()
 
 
 def read(content: Any, where: str) -> StageInstance:
@@ -55,6 +56,7 @@ def read(content: Any, where: str) -> StageInstance:
         max_dp_degree=record.max_dp_degree,
         options=record.options,
         warnings=tuple(record.warnings),
+        requirements=record.requirements,
     )
     check(instance, where)
     return instance

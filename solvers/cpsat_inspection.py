@@ -1,0 +1,64 @@
+"""A CP-SAT model seen from outside: its size, and files that CP-SAT reads."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from solvers.inspection import Group, Range, Sizes, group_of, sentence
+
+#: Suffixes of files that a model can be written to: protocol buffers as text.
+FORMATS = (".pb.txt",)
+
+
+def sizes(model: cp_model.CpModel, says: Mapping[str, str]) -> Sizes:
+    """How large a model is, with a group for each first part of a name; ``says`` has their sentences."""
+    proto = model.proto
+    domains = [list(variable.domain) for variable in proto.variables]
+    free = [domain for domain in domains if len(set(domain)) > 1]  # others are constants of CP-SAT's own making
+    rows = [each.linear for each in proto.constraints if each.has_linear()]
+    extremes = [side for row in rows for side in (row.domain[0], row.domain[-1]) if abs(side) < 2**62]
+    return Sizes(
+        binary=sum(domain == [0, 1] for domain in free),
+        integer=sum(domain != [0, 1] for domain in free),
+        continuous=0,
+        constraints=len(proto.constraints),
+        nonzeros=sum(len(row.vars) for row in rows),
+        matrix=Range.of(coefficient for row in rows for coefficient in row.coeffs),
+        objective=Range.of(proto.objective.coeffs),
+        sides=Range.of(extremes),
+        groups=tuple(_groups(model, says)),
+    )
+
+
+def _groups(model: cp_model.CpModel, says: Mapping[str, str]) -> Iterator[Group]:
+    named = [variable.name for variable in model.proto.variables if len(set(variable.domain)) > 1]
+    for kind, found in (("variable", named), ("constraint", [each.name for each in model.proto.constraints])):
+        for name, count in Counter(map(group_of, found)).items():
+            yield Group(name, kind, count, *sentence(says.get(name)))
+
+
+def text(model: cp_model.CpModel, suffix: str) -> str:
+    """The model as files of this suffix (`FORMATS`) hold it; ``ValueError`` for any other."""
+    if suffix not in FORMATS:
+        raise ValueError(" or ".join(FORMATS))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.txt")  # CP-SAT writes text where the name ends so
+        if not model.export_to_file(str(path)):
+            raise OSError(f"CP-SAT could not write {path}")
+        return path.read_text()
+
+
+def names(model: cp_model.CpModel) -> Mapping[str, Any]:
+    """The variables by name."""
+    proto = model.proto
+    return {
+        variable.name: model.get_int_var_from_proto_index(index)
+        for index, variable in enumerate(proto.variables)
+        if variable.name
+    }

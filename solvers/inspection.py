@@ -1,0 +1,99 @@
+"""What can be seen of a model without running it to the end: its groups, its size, its relaxation.
+
+Standard library only; `solvers.cpsat_inspection` and `solvers.milp_inspection` fill these in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+_SOURCE = re.compile(r"\s*\[([^\[\]]*)\]$")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Variables or constraints of one name, whatever they are said of.
+
+    ``kind`` is ``variable`` or ``constraint``. ``says`` is the sentence that they stand for, ``source`` the paper's
+    section or equation; both may be empty.
+    """
+
+    name: str
+    kind: str
+    count: int
+    says: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The smallest and the largest of some absolute values other than 0; both 0 where there are none."""
+
+    least: float = 0.0
+    most: float = 0.0
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Range:
+        """That of these values."""
+        sizes = [abs(value) for value in values if value]
+        return cls(min(sizes), max(sizes)) if sizes else cls()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a model is.
+
+    ``nonzeros`` counts variables of linear constraints; ``matrix``, ``objective`` and ``sides`` are the ranges of their
+    coefficients, of the objective's, and of right-hand sides.
+    """
+
+    binary: int
+    integer: int
+    continuous: int
+    constraints: int
+    nonzeros: int
+    matrix: Range
+    objective: Range
+    sides: Range
+    groups: tuple[Group, ...]
+
+    @property
+    def variables(self) -> int:
+        """All variables."""
+        return self.binary + self.integer + self.continuous
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The linear relaxation of a model, solved.
+
+    ``bound`` is in the model's own unit (``None``: not solved, as ``reason`` says; ``infeasible``: neither is the
+    model). ``fractional`` are the values of integer variables that are not whole, ``duals`` those of the constraints
+    that are not 0, both by name. ``left_out`` names groups of constraints that the relaxation does not hold.
+    """
+
+    bound: float | None
+    seconds: float
+    infeasible: bool = False
+    reason: str = ""
+    fractional: Mapping[str, float] = field(default_factory=dict)
+    duals: Mapping[str, float] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def group_of(name: str) -> str:
+    """``holds`` for ``holds[5,2]``."""
+    return name.partition("[")[0]
+
+
+def sentence(text: str | None) -> tuple[str, str]:
+    """A sentence and the source in brackets at its end.
+
+    >>> sentence("a stage fits its devices [Piper, section 3.5]")
+    ('a stage fits its devices', 'Piper, section 3.5')
+    """
+    text = " ".join((text or "").split())
+    found = _SOURCE.search(text)
+    return (text[: found.start()], found.group(1)) if found else (text, "")
