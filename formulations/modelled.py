@@ -57,6 +57,10 @@ class Model(Protocol[Plan]):
     def cut_off(self, plan: Plan, values: Any) -> None:
         """Forbid a plan with too many bytes (and any that is no smaller); ``values`` is the solution it came from."""
 
+
+class Extensible(Protocol):
+    """A model that takes requirements."""
+
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """By name of a quantity (`formulations.vocabulary`): the linear expression of it, from its arguments."""
 
@@ -64,7 +68,7 @@ class Model(Protocol[Plan]):
         """Hold an expression (or a number) to ``<=``, ``>=`` or ``==`` an amount."""
 
 
-def require(model: Model[Any], vocabulary: Iterable[Quantity], instance: Any) -> None:
+def require(model: Extensible, vocabulary: Iterable[Quantity], instance: Any) -> None:
     """Add the instance's requirements to its model, as constraints ``required[0]``, ``required[1]``, ..."""
     for number, requirement in enumerate(requirements_of(instance)):
         quantity, arguments = meant(vocabulary, instance, requirement)

@@ -14,7 +14,20 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect, expect_unique, path
 from instances.graph import expect_acyclic
 from instances.requirements import declared
-from instances.rules import Amount, Bandwidth, Count, Degree, Fact, Flag, Identifier, NodeId, Requirements, Text, member_of, one_of
+from instances.rules import (
+    Amount,
+    Bandwidth,
+    Count,
+    Degree,
+    Fact,
+    Flag,
+    Identifier,
+    NodeId,
+    Requirements,
+    Text,
+    member_of,
+    one_of,
+)
 
 
 class CostModel(StrEnum):

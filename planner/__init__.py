@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.errors import CrosscheckError, UsageError
     from planner.graphs import from_networkx, to_networkx
     from planner.inputs.loading import load
+    from planner.open_model import model
     from planner.result import Result
     from planner.run import solve
     from planner.saving import save
@@ -36,6 +37,7 @@ _HOMES = {
     "planner.errors": ("CrosscheckError", "UsageError"),
     "planner.graphs": ("from_networkx", "to_networkx"),
     "planner.inputs.loading": ("load",),
+    "planner.open_model": ("model",),
     "planner.result": ("Result",),
     "planner.run": ("solve",),
     "planner.saving": ("save",),
@@ -55,6 +57,7 @@ __all__ = [
     "crosscheck",
     "from_networkx",
     "load",
+    "model",
     "plots",
     "save",
     "solve",

@@ -163,7 +163,7 @@ def _run_each(
     results: list[Result] = []
     found: list[str] = []
     for method in chosen:
-        missing = method.supports(instance)
+        missing = method.refusal(instance)
         if missing:
             notice(f"{method.name} is left out: {missing}")
             continue
@@ -186,7 +186,7 @@ def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
     return [
         method
         for method in family.methods
-        if method.supports(instance) is None and method.effort(instance) <= SANE_EFFORT
+        if method.refusal(instance) is None and method.effort(instance) <= SANE_EFFORT
     ]
 
 

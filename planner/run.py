@@ -261,6 +261,8 @@ def _explain(
     family: Family[Any, Any], instance: Any, limits: Limits, watch: Watch, received: Received
 ) -> tuple[str, Mapping[str, Any]]:
     """What would make the instance feasible, within what is left of the time limit."""
+    if instance.requirements:
+        return f"infeasible with the requirements {', '.join(instance.requirements)}", {}
     explain = family.why_infeasible
     if explain is None:
         return "", {}

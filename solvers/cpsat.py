@@ -19,7 +19,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from solvers.canary import Canary
-from solvers.inspection import Sizes
+from solvers.inspection import REQUIRED, Sizes
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
@@ -141,11 +141,15 @@ class Runnable:
         """Run CP-SAT on it (`run`)."""
         return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
 
-    def sizes(self) -> Sizes:
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """By name the linear expressions that requirements may speak of; none unless a model has some."""
+        return {}
+
+    def inspected(self) -> Sizes:
         """How large the model is, by groups."""
         from solvers import cpsat_inspection
 
-        return cpsat_inspection.sizes(self.model, getattr(self.model, "sentences", {}))
+        return cpsat_inspection.sizes(self.model, {"required": REQUIRED, **getattr(self.model, "sentences", {})})
 
     def text(self, suffix: str) -> str:
         """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
@@ -158,6 +162,10 @@ class Runnable:
         from solvers import cpsat_inspection
 
         return cpsat_inspection.names(self.model)
+
+    def solution_of(self, values: Mapping[str, float]) -> Values:
+        """A solution, from the values of variables by such names; others are 0."""
+        return Values(lambda variable: round(values.get(variable.name, 0.0)))
 
     def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
         """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount."""
@@ -172,8 +180,8 @@ class Runnable:
         if isinstance(expression, int):
             return int(expression == 0)
         found = self.model.new_bool_var(name)
-        self.model.add(expression == 0).only_enforce_if(found).with_name(f"if_{name}")
-        self.model.add(expression >= 1).only_enforce_if(~found).with_name(f"unless_{name}")
+        self.model.add(expression == 0).only_enforce_if(found).with_name(name.replace("[", "_if[", 1))
+        self.model.add(expression >= 1).only_enforce_if(~found).with_name(name.replace("[", "_unless[", 1))
         return found
 
 

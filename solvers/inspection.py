@@ -9,7 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-_SOURCE = re.compile(r"\s*\[([^\[\]]*)\]$")
+#: In brackets after a space: ``begun[j,l]`` is no source.
+_SOURCE = re.compile(r"\s+\[([^\[\]]*)\]$")
+
+#: The sentence of the group ``required``.
+REQUIRED = "what the instance requires beside the rules of its problem"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.core.expr import LinearExpression
 
 from solvers.canary import Canary
-from solvers.inspection import Relaxation, Sizes
+from solvers.inspection import REQUIRED, Relaxation, Sizes
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
@@ -256,7 +256,11 @@ class Runnable:
         """A solution to begin with, or a part of one; none unless a model has one."""
         return ()
 
-    def sizes(self) -> Sizes:
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """By name the linear expressions that requirements may speak of; none unless a model has some."""
+        return {}
+
+    def inspected(self) -> Sizes:
         """How large the model is, by groups."""
         from solvers import milp_inspection
 
@@ -280,11 +284,17 @@ class Runnable:
 
         return milp_inspection.names(self.model)
 
+    def solution_of(self, values: Mapping[str, float]) -> Values:
+        """A solution, from the values of variables by such names; others are 0."""
+        named = self.variables()
+        places = {id(variable): place for place, variable in enumerate(named.values())}
+        return Values(places, [values.get(name, 0.0) for name in named])
+
     def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
         """Hold a linear expression to ``<=``, ``>=`` or ``==`` an amount; ``name`` is ``component[index]``."""
         component, _, index = name.rstrip("]").partition("[")
         if self.model.component(component) is None:
-            self.model.add_component(component, pyo.Constraint(pyo.Any))
+            self.model.add_component(component, pyo.Constraint(pyo.Any, doc=REQUIRED))
         lower, upper = amount if relation != "<=" else None, amount if relation != ">=" else None
         self.model.component(component)[int(index)] = pyo.inequality(lower, expression, upper)
 

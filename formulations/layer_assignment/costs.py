@@ -119,9 +119,7 @@ def balanced(instance: LayerAssignmentInstance) -> LayerPlan:
 _FAR = 1e3
 
 
-def ceiling(
-    instance: LayerAssignmentInstance, watch: Watch, *, complete: bool
-) -> tuple[float | None, float, float]:
+def ceiling(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> tuple[float | None, float, float]:
     """What a model needs to know of the size of its costs, in seconds.
 
     The objective of the best assignment that the watch knows (`balanced` is reported to it; ``None``: none, or

@@ -73,18 +73,22 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     Nothing is left out for a known assignment, but costs may be cut off at it (`ceiling`), unless ``complete``.
     """
     layers, stages = instance.num_layers, instance.num_stages
-    model = cp_model.CpModel()
+    model = cpsat.SpokenModel()
     # Stage j has j layers in front of it at least, and leaves a layer for itself and each later stage.
     free = [
         [model.new_bool_var(f"begun[{j},{layer}]") for layer in range(j, layers - stages + j)] for j in range(1, stages)
     ]
     middle: list[list[Any]] = [[0] * j + row + [1] * (stages - j) for j, row in enumerate(free, 1)]
     begun = [[1] * layers, *middle, [0] * layers]
+    model.says("begun", "begun[j,l]: stage j begins at layer l or before")
+    model.says("together", "together[l,m]: layers l and m are in one stage, for a requirement")
+    model.says("together_if", "then no stage begins between them")
+    model.says("together_unless", "else some stage does")
+    model.says("stays_begun", "what has begun stays so: begun[j,l] <= begun[j,l+1]")
+    model.says("not_empty", "stage j has a layer before stage j + 1 begins: begun[j+1,l+1] <= begun[j,l]")
     for j in range(1, stages):
         for layer in range(layers - 1):
-            # What has begun stays so.
             model.add(begun[j][layer] <= begun[j][layer + 1]).with_name(f"stays_begun[{j},{layer}]")
-            # Every stage has a layer before the next begins.
             model.add(begun[j][layer + 1] <= begun[j - 1][layer]).with_name(f"not_empty[{j - 1},{layer}]")
 
     # Whatever costs more than a known assignment may as well cost that much.
@@ -123,9 +127,11 @@ def _most_syncing(instance: LayerAssignmentInstance, most_s: float) -> float:
 
 
 def _slowest(
-    model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale
+    model: cpsat.SpokenModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale
 ) -> Linear:
-    """max t of section 6.4: at least the time of every stage."""
+    """max t of section 6.4."""
+    model.says("slowest", "seconds of the slowest stage")
+    model.says("stage_time", "the slowest stage takes as long as every stage: slowest >= t_j [AMP, section 6.4]")
     times = [scale.floor(time) for time in instance.layer_time_s]
     slowest = model.new_int_var(0, sum(times), "slowest")
     for j, (here, after) in enumerate(itertools.pairwise(begun)):
@@ -136,9 +142,13 @@ def _slowest(
 
 
 def _all_reduce(
-    model: cp_model.CpModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale, most_s: float
+    model: cpsat.SpokenModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale, most_s: float
 ) -> Linear:
     """At least the all-reduce of every stage; 0 if there is none."""
+    model.says("all_reduce", "seconds of the slowest all-reduce")
+    model.says("stage_all_reduce", "the slowest all-reduce takes as long as every stage's [reconstructed]")
+    model.says("holds", "holds[j,i]: stage j has a layer with the tied parameters i")
+    model.says("shared", "a stage with any of the tied layers holds what they share: holds[j,i] >= its layers of i")
     if not instance.ring_s_per_parameter:
         return 0
     all_reduce_s = _most_syncing(instance, most_s)
@@ -151,7 +161,6 @@ def _all_reduce(
             for size, layer in zip(instance.parameters, assigned, strict=True)
         ]
         for number, tie in enumerate(instance.tied):
-            # A stage with any of the tied layers holds what they share.
             holds = model.new_bool_var(f"holds[{j},{number}]")
             for layer in tie.layers:
                 model.add(holds >= assigned[layer]).with_name(f"shared[{j},{number},{layer}]")

@@ -86,9 +86,9 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
         if _alone(table, instance.num_microbatches - 1, j, start, end) <= most
     ]
     model = pyo.ConcreteModel()
-    model.carries = pyo.Var(arcs, domain=pyo.Binary)
-    model.waiting = pyo.Var(domain=pyo.NonNegativeReals)
-    model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals)
+    model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[j,a,b]: stage j takes layers a to b - 1")
+    model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of waiting for the slowest stage")
+    model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of the slowest all-reduce")
     own = {j: [arc for arc in arcs if arc[0] == j] for j in range(stages)}
     _add_path(model, arcs, layers, stages)
     weight = instance.num_microbatches - 1
@@ -96,22 +96,26 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     def cost(seconds: float) -> float:
         return milp.in_units(min(seconds, most_s), unit)
 
-    # (gas - 1) max t of section 6.4: waiting for the slowest stage takes at least as long as for every stage.
     def stage_time(m: Any, j: int) -> Any:
         times = {arc: cost(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]])) for arc in own[j]}
         return m.waiting >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
 
-    # Its all-reduce as well (reconstructed).
     def stage_all_reduce(m: Any, j: int) -> Any:
         times = {arc: cost(table.ring[j] * table.held[arc[1], arc[2]]) for arc in own[j]}
         return m.all_reduce >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
 
-    model.stage_time = pyo.Constraint(range(stages), rule=stage_time)
-    model.stage_all_reduce = pyo.Constraint(range(stages if len(table.ring) else 0), rule=stage_all_reduce)
-    # Sum of e: a stage that begins at a layer pays for the cut before it.
-    sending = pyo.quicksum(
-        cost(table.cut[start, j]) * model.carries[j, start, end] for j, start, end in arcs if j
+    model.stage_time = pyo.Constraint(
+        range(stages),
+        rule=stage_time,
+        doc="waiting takes as long as for every stage: waiting >= (gas - 1) t_j [AMP, section 6.4]",
     )
+    model.stage_all_reduce = pyo.Constraint(
+        range(stages if len(table.ring) else 0),
+        rule=stage_all_reduce,
+        doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
+    )
+    # Sum of e: a stage that begins at a layer pays for the cut before it.
+    sending = pyo.quicksum(cost(table.cut[start, j]) * model.carries[j, start, end] for j, start, end in arcs if j)
     model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
     found = MilpModel(model, stages, unit, constant)
     require(found, VOCABULARY, instance)
@@ -132,7 +136,10 @@ def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages:
     for j, start, end in arcs:
         begins.setdefault((j, start), []).append(model.carries[j, start, end])
         ends.setdefault((j, end), []).append(model.carries[j, start, end])
-    model.first = pyo.Constraint(expr=pyo.quicksum(begins.get((0, 0), [])) == 1)
+    model.first = pyo.Constraint(
+        expr=pyo.quicksum(begins.get((0, 0), [])) == 1,
+        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1",
+    )
 
     def follows(_: Any, j: int, layer: int) -> Any:
         ending, beginning = ends.get((j - 1, layer), []), begins.get((j, layer), [])
@@ -141,7 +148,11 @@ def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages:
         return pyo.quicksum(ending) == pyo.quicksum(beginning)
 
     borders = [(j, layer) for j in range(1, stages) for layer in range(j, layers - stages + j + 1)]
-    model.follows = pyo.Constraint(borders, rule=follows)
+    model.follows = pyo.Constraint(
+        borders,
+        rule=follows,
+        doc="stage j begins where stage j - 1 ends: sum of carries[j-1,a,l] over a = sum of carries[j,l,b] over b",
+    )
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:

@@ -84,8 +84,8 @@ def evaluate(instance: LayerAssignmentInstance, plan: LayerPlan) -> float:
 def violations(instance: LayerAssignmentInstance, plan: LayerPlan) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
-    Rules: ``stages`` (as many as declared), ``empty`` (no such stage), ``layers`` (all), ``required`` (what the instance
-    requires beyond).
+    Rules: ``stages`` (as many as declared), ``empty`` (no such stage), ``layers`` (all), ``required`` (what the
+    instance requires beyond).
     """
     return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
 

@@ -7,7 +7,19 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from instances.readers.stage_records import EdgeRecord, LayerRecord, built
-from instances.rules import Amount, Bandwidth, Count, Fact, Flag, Identifier, Requirements, Text, Version, member_of, one_of
+from instances.rules import (
+    Amount,
+    Bandwidth,
+    Count,
+    Fact,
+    Flag,
+    Identifier,
+    Requirements,
+    Text,
+    Version,
+    member_of,
+    one_of,
+)
 from instances.stage_partitioning import CostModel, StageInstance, check
 from instances.validation import validated
 

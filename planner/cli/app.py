@@ -24,6 +24,7 @@ from planner.cli.census import census_command, extract_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
+from planner.cli.model import model_command
 from planner.cli.solve import check_command, crosscheck_command, solve_command
 from planner.cli.tools import (
     doctor_command,
@@ -139,6 +140,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "census": (census_command, _OVERRIDES),
     "frontier": (frontier_command, _OVERRIDES),
     "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters)),
+    "model": (model_command, _OVERRIDES),
 }
 
 
@@ -162,6 +164,11 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner bench --suite piper --inputs DIR",
         "planner bench --suite all --time-limit 3 --repeats 1 --out before",
         "planner bench --compare before after",
+    ),
+    "model": (
+        "planner model layers --method milp --root",
+        "planner model layers --method milp --require 'layers(0) >= 6' --write layers.lp",
+        "planner model layers --method milp --require 'layers(0) >= 6' --read layers.sol",
     ),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),

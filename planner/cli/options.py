@@ -36,12 +36,25 @@ _PROBLEM = inspect.Parameter(
         ),
     ],
 )
+_REQUIRE = inspect.Parameter(
+    "require",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            metavar="TEXT",
+            help="what the plan must meet as well, such as 'num_stages <= 6' (planner list PROBLEM); may be repeated",
+        ),
+    ],
+)
 #: From the values on a command line (texts by parameter) to the choices that they make worth showing.
 About = Callable[[Mapping[str, Any]], list[Choice]]
 
 
 def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool = True) -> Command:
-    """The command with one hidden option for each choice in place of its ``**settings``, and with ``--problem``."""
+    """The command with one hidden option for each choice for its ``**settings``, and ``--problem``, ``--require``."""
     signature = inspect.signature(command, eval_str=True)
     first, *fixed = [
         each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -49,7 +62,7 @@ def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool =
         if each.kind is not inspect.Parameter.VAR_KEYWORD
     ]
     own = {each.name for each in (first, *fixed)}
-    reads_as = [_PROBLEM] if problem and "problem" not in own else []
+    reads_as = [each for each in (_PROBLEM, _REQUIRE) if problem and each.name not in own]
     parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
 
     def called(**values: Any) -> None:

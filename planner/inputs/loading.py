@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import formulations
+from formulations import vocabulary
 from formulations.family import Family
 from instances.errors import InstanceError
+from instances.requirements import with_requirements
 from planner.errors import UsageError, closest
 from planner.inputs import settings
 from planner.inputs.graphs import declared, is_graph, read_graph
@@ -49,7 +51,8 @@ def load(
         ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``.
     **overrides
         The family's overrides (``planner list PROBLEM``), and the entry's parameters for a catalog name, as text or
-        values; ``None`` leaves the instance's own.
+        values; ``None`` leaves the instance's own. ``require``: a requirement such as ``"num_stages <= 6"``, or a list
+        of them, beside those that the instance declares.
 
     Raises
     ------
@@ -135,6 +138,7 @@ def admitted(instance: Any, where: str = "instance") -> Any:
     family = family_of(instance)
     instance = checked(instance, where)
     family.check(instance, where)
+    vocabulary.check(family.vocabulary, instance, where)
     return instance
 
 
@@ -154,6 +158,7 @@ def _read(family: Family[Any, Any], content: Any, where: str, problem: str | Non
     """The instance that a content of this family and the overrides declare, read as the requested problem."""
     readers = _readers(family, content, problem)
     family = readers[problem or family.name]
+    overrides, required = settings.parted(overrides)
     try:
         parsed = settings.parse(family.overrides, overrides, family.name)
     except settings.UnknownSettingError as error:
@@ -161,7 +166,7 @@ def _read(family: Family[Any, Any], content: Any, where: str, problem: str | Non
         if problem is not None or not owners:
             raise
         raise UsageError(f"option --{error.name} is one of {owners[0]}; add --problem {owners[0]}") from None
-    return admitted(family.read(content, where, parsed), where)
+    return admitted(with_requirements(family.read(content, where, parsed), required), where)
 
 
 def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dict[str, Family[Any, Any]]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from formulations.family import Method
+from instances import requirements
+from instances.requirements import Requirement
 from planner.errors import UsageError, closest
 from solvers.outcome import Limits
 
@@ -97,6 +99,19 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
         except ValueError as broken:
             raise UsageError.at(f"--{name}", value, str(broken)) from None
     return parsed
+
+
+def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Requirement]]:
+    """The settings but ``require``, and the requirements that it states; `UsageError` for one that cannot be read."""
+    rest = dict(given)
+    stated = rest.pop("require", None) or []
+    found = []
+    for each in [stated] if isinstance(stated, str | Requirement) else stated:
+        try:
+            found.append(requirements.parse(each) if isinstance(each, str) else each)
+        except ValueError as rule:
+            raise UsageError.at("--require", each, str(rule)) from None
+    return rest, found
 
 
 def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import combinations, pairwise
 
 from instances.layer_assignment import LayerAssignmentInstance, TiedParameters
@@ -90,3 +91,11 @@ def spread_instance(rng: random.Random, max_layers: int = 8, all_reduce: bool = 
         else (),
         ring_s_per_parameter=tuple(spread(rng, *rings) for _ in range(stages)) if all_reduce else (),
     )
+
+
+def plans(instance: LayerAssignmentInstance) -> Iterator[dict[str, list[int]]]:
+    """Every assignment, in JSON form."""
+    layers, stages = len(instance.layer_time_s), instance.num_stages
+    for cuts in combinations(range(1, layers), stages - 1):
+        ends = [0, *cuts, layers]
+        yield {"lengths": [after - here for here, after in pairwise(ends)]}

@@ -1,0 +1,77 @@
+"""The command on a declarative method's model: ``model``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import Inputs, Instance, Json, Quiet, warn
+
+if TYPE_CHECKING:
+    from planner.open_model import OpenModel
+
+
+def model_command(
+    instance: Instance,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="a declarative method (default: the first)", autocompletion=completion.methods
+        ),
+    ] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", metavar="", help="leave out nothing that a known plan makes superfluous")
+    ] = False,
+    root: Annotated[bool, typer.Option("--root", metavar="", help="solve the linear relaxation")] = False,
+    write: Annotated[
+        str | None, typer.Option(metavar="FILE", help="write the model (.lp, .mps, .pb.txt), and FILE.json beside it")
+    ] = None,
+    read: Annotated[
+        str | None, typer.Option(metavar="FILE.sol", help="judge a solution that another solver found")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="of the relaxation")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Look at a method's model: groups of variables and constraints, coefficients, root bound, files."""
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.loading import family_of, load
+    from planner.open_model import declarative
+    from planner.open_model import model as opened
+    from planner.show.models import show_model
+    from planner.show.tables import print_json
+    from planner.signals import held
+
+    refuse_outputs({"--write": write}, instance, *([] if read is None else [read]))
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    with held():
+        found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete)
+        if read is not None:
+            _judge(found, read, json)
+        shown = found.to_json()
+        if root:
+            relaxed = found.root(time_limit)
+            shown |= {"root_bound": relaxed.bound, "root_seconds": relaxed.seconds, "root_reason": relaxed.reason}
+            shown |= {"root_infeasible": relaxed.infeasible, "fractional": len(relaxed.fractional)}
+        if write is not None:
+            found.write(write)
+            shown["files"] = [write, f"{write}.json"]
+        print_json(shown) if json else show_model(shown)
+
+
+def _first(names: list[str]) -> str:
+    return names[0] if names else "cpsat"  # which is then refused by name
+
+
+def _judge(found: OpenModel, path: str, json: bool) -> None:
+    """Print what a solution is worth, and end: 1 if its plan breaks a rule."""
+    from planner.show.tables import print_json, show_result
+
+    result = found.read_solution(path)
+    print_json(result.to_json()) if json else show_result(result, {})
+    raise typer.Exit(0 if result.verified else 1)

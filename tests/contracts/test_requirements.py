@@ -1,0 +1,170 @@
+"""Requirements in all families: declared, judged by the definition, honoured by whatever method says so.
+
+A family with a vocabulary is found by itself; its oracle lists the plans of tiny instances (``plans``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+from random_instances import LIMITS, warmed
+from small_instances import random_case
+
+import planner
+from formulations import FAMILIES
+from formulations.family import Family
+from instances.requirements import Requirement, parse, requirements_of
+from planner.inputs.loading import admitted
+from planner.run import run
+from solvers.outcome import Status
+
+WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]
+
+#: Instances with more plans than this are not enumerated.
+MOST_PLANS = 3_000
+
+
+def enumerated(family: Family[Any, Any], instance: Any) -> list[Any] | None:
+    """All plans that keep the rules, or ``None``: there are too many of them, or of what breaks a rule."""
+    oracle = importlib.import_module(f"oracles.{family.name}")
+    listed = list(islice(oracle.plans(instance), MOST_PLANS + 1))
+    if len(listed) > MOST_PLANS:
+        return None
+    read = [family.plan_from_json(instance, each) for each in listed]
+    return [plan for plan in read if not family.violations(instance, plan)]
+
+
+def required(rng: random.Random, family: Family[Any, Any], instance: Any, plans: list[Any]) -> Any:
+    """The instance with one to three random requirements, most of them such as some plan meets."""
+    found = []
+    for _ in range(rng.randint(1, 3)):
+        quantity = rng.choice(family.vocabulary)
+        domains = [list(domain.values(instance)) for domain in quantity.domains]
+        if not all(domains):
+            continue
+        arguments = tuple(map(rng.choice, domains))
+        value = quantity.of_plan(instance, rng.choice(plans), *arguments) if plans else rng.randint(0, 3)
+        amount = value + rng.choice([-1, 0, 0, 0, 1])
+        found.append(str(Requirement(quantity.name, arguments, rng.choice(["<=", ">=", "=="]), amount)))
+    return replace(instance, requirements=tuple(found))
+
+
+@pytest.mark.parametrize("name", WITH_VOCABULARY)
+def test_methods_that_honour_requirements_agree_with_brute_force(name: str, cases: int) -> None:
+    family = warmed(name)
+    honouring = [method for method in family.methods if method.honours]
+    assert any(method.build is not None for method in honouring)
+    tried = feasible = 0
+    for number in range(cases):
+        rng = random.Random(f"requirements {name} {number}")
+        plain = random_case(name, 7, number)
+        plans = enumerated(family, plain)
+        if plans is None:
+            continue
+        instance = admitted(required(rng, family, plain, plans))
+        values = [family.evaluate(instance, plan) for plan in plans if not family.violations(instance, plan)]
+        best = min(values, default=None)
+        for method in honouring:
+            if method.refusal(instance) is not None:
+                continue
+            found = run(family, method, instance, LIMITS, {})
+            where = f"{name} {number} {method.name} {instance.requirements}: {found.status} {found.reason}"
+            tried, feasible = tried + 1, feasible + (best is not None)
+            if best is None:
+                assert found.objective is None, where
+                continue
+            assert found.status is not Status.INFEASIBLE, where
+            if found.bound is not None:
+                assert found.bound <= best * (1 + 1e-6) + 1e-15, where
+            if found.status is Status.OPTIMAL:
+                assert found.objective == pytest.approx(best, rel=2e-6, abs=1e-15), where
+            assert found.objective is None or found.objective >= best * (1 - 1e-9) - 1e-15, where
+    assert tried >= cases // 4 and 0 < feasible < tried
+
+
+@pytest.mark.parametrize("name", WITH_VOCABULARY)
+def test_models_express_what_their_method_honours(name: str) -> None:
+    family = warmed(name)
+    instance = random_case(name, 7, 1)
+    for method in family.methods:
+        if method.build is not None and method.supports(instance) is None:
+            assert set(method.build(instance).quantities()) == method.honours, method.name
+            groups = method.build(instance).inspected().groups
+            assert groups and all(group.says for group in groups), [group.name for group in groups if not group.says]
+
+
+@pytest.mark.parametrize("name", WITH_VOCABULARY)
+def test_files_declare_requirements(name: str) -> None:
+    family = warmed(name)
+    plain = random_case(name, 7, 2)
+    instance = required(random.Random(name), family, plain, [])
+    assert instance.requirements
+    again = planner.load(family.to_json(instance))
+    assert again.requirements == instance.requirements
+    assert planner.load(family.to_json(plain), require=list(instance.requirements)).requirements == again.requirements
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("num_stages<7", "num_stages <= 6"),
+        ("num_stages = 4", "num_stages == 4"),
+        ("not num_stages > 6", "num_stages <= 6"),
+        ("same_stage( 3 , 7 )", "same_stage(3, 7) == 1"),
+        ("not same_stage(3,7)", "same_stage(3, 7) == 0"),
+        ('stage_of("a layer, it is") >= 2', 'stage_of("a layer, it is") >= 2'),
+        ("stage_of('3') >= 2", 'stage_of("3") >= 2'),
+        ("layers(-1) >= 2", "layers(-1) >= 2"),
+    ],
+)
+def test_texts_that_state_one(text: str, meant: str) -> None:
+    assert str(parse(text)) == meant == str(parse(meant))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "not", "3", "<= 6", "f(", "f()", "f(1", "f(1,)", "f(,1)", "f(1 2)", "f(1) 6", "f(1) <= x", "f <= 1.5", "f <"]
+    + ["f(1) <= 6 <= 7", "f == 1e3", "F(1)", "__import__('os')", "f(1);g(2)", "f\n(", "f(g(1))", "f <= 99999999", "f(" * 9]
+    + ["f" + "(1" * 10_000, "f <= " + "9" * 400],
+)
+def test_texts_that_state_none(text: str) -> None:
+    with pytest.raises(ValueError, match="requirement such as|whole number"):
+        parse(text)
+
+
+def test_requirements_are_negated_or_refused() -> None:
+    assert str(parse("f >= 3").negated()) == "f <= 2" and str(parse("f == 0").negated()) == "f == 1"
+    with pytest.raises(ValueError, match="negated"):
+        parse("f == 3").negated()
+
+
+def test_methods_refuse_what_they_cannot_honour() -> None:
+    instance = planner.load("layers", layers=9, stages=3, require="layers(0) >= 4")
+    assert requirements_of(instance)
+    with pytest.raises(planner.UsageError, match="cannot honour the requirement layers"):
+        planner.solve(instance, method="exact")
+    found = planner.solve(instance, exact=True)
+    assert found.method in ("cpsat", "milp") and "exact does not take the instance" in found.reason
+    assert found.plan is not None and found.plan["lengths"][0] >= 4
+    assert "infeasible with the requirements" in planner.solve(planner.load(instance_json(8)), exact=True).reason
+
+
+def instance_json(layers: int) -> dict[str, Any]:
+    """Nine layers in three stages, of which the first cannot have so many."""
+    made = planner.load("layers", layers=9, stages=3)
+    family = warmed("layer_assignment")
+    return {**family.to_json(made), "requirements": [f"layers(0) >= {layers}"]}
+
+
+def test_stages_of_more_layers_than_any_good_plan_has() -> None:
+    """On 16 layers the first stage takes at least 6: a model pruned by a plan with fewer calls that infeasible."""
+    for seed in range(3):
+        instance = planner.load("layers", layers=16, stages=8, seed=seed, require="layers(0) >= 6")
+        found = [planner.solve(instance, method=method) for method in ("cpsat", "milp")]
+        assert [each.status for each in found] == [Status.OPTIMAL, Status.OPTIMAL]
+        assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
