@@ -25,6 +25,7 @@ class Counting:
     numbers: tuple[int, ...]
     target: int
     options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
 
 
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Counting:

@@ -79,7 +79,7 @@ def listing_of(
 
 def _fitting(method: Method[Any, Any], instance: Any) -> dict[str, Any]:
     """Whether a method takes an instance: the reason if not, else its predicted effort (absent: no prediction)."""
-    refusal = method.supports(instance)
+    refusal = method.refusal(instance)
     effort = 0.0 if refusal else method.effort(instance)
     predicted = effort if 0.0 < effort < math.inf else None
     return {"name": method.name, "claim": method.claim.value, "refusal": refusal, "effort": predicted}
@@ -122,6 +122,8 @@ def show_problem(found: Mapping[str, Any]) -> None:
     for heading in dict.fromkeys(choice.heading for choice in offered):
         of_heading = (choice for choice in offered if choice.heading == heading)
         _show(heading, ((_usage(choice), choice.help) for choice in of_heading))
+    terms = ((each["quantity"], sentence(each["says"])) for each in family["vocabulary"])
+    _show("Quantities for --require", terms)
     _show(f"Instances of {family['name']}", _instances(found, family["name"]))
 
 
@@ -166,6 +168,7 @@ def _family(family: Family[Any, Any]) -> dict[str, Any]:
         "name": family.name,
         "overrides": [_setting(setting) for setting in family.overrides],
         "methods": [_method(method) for method in family.methods],
+        "vocabulary": [{"quantity": each.signature, "says": each.says} for each in family.vocabulary],
     }
 
 
