@@ -179,6 +179,7 @@ def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> Crossch
 
 def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
     from planner.inputs.loading import family_of
+    from planner.show.names import names_of_nodes
     from planner.show.tables import print_json, show_result
     from planner.studies.sweep import show_rows
 
@@ -191,7 +192,7 @@ def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
     family = family_of(loaded)
     plan = None if result.plan is None else family.plan_from_json(loaded, result.plan)
     found = None if plan is None or family.breakdown is None else family.breakdown(loaded, plan)
-    show_result(result, family.describe(loaded), found)
+    show_result(result, family.describe(loaded), found, {} if plan is None else names_of_nodes(loaded))
 
 
 def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:

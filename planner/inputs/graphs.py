@@ -132,6 +132,15 @@ def shape_of(problem: str) -> Shape:
     return _SHAPES[problem]
 
 
+def nodes_in(problem: str, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The list of nodes in a problem's own JSON; empty if the problem has no graph."""
+    shape = _SHAPES.get(problem)
+    if shape is None:
+        return []
+    found: list[dict[str, Any]] = (content[shape.inside] if shape.inside else content)[shape.nodes]
+    return found
+
+
 def _listed(ends: list[tuple[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
     if all(isinstance(found.get(POSITION), int) for _, _, found in ends):
         ends = sorted(ends, key=lambda end: end[2][POSITION])

@@ -18,6 +18,7 @@ from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
 from planner.result import Result
 from planner.run import silent
+from planner.show.names import names_of_nodes, with_names
 from planner.show.plots.charts import gap_over_time
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
@@ -115,7 +116,7 @@ def _rendered(
         remarks=[*(f"{result.method}: {result.reason}" for result in report.results if result.reason), *left_out],
         pictures=_pictures(instance, best, log),
         best=best,
-        parts=[] if best is None else list(_parts(best.plan or {})),
+        parts=[] if best is None else list(_parts(with_names(best.plan or {}, names_of_nodes(instance)))),
         plan="" if best is None else plan_file(best),
         commands=commands,
         seed=limits.seed,

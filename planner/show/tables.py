@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from formulations.amounts import printed
@@ -16,6 +17,7 @@ from planner.checking import Verdict
 from planner.comparison import Report
 from planner.inputs.files import plain
 from planner.result import Result
+from planner.show.names import with_names
 from planner.show.schedules import text_gantt
 from planner.show.terminal import bold, console, printable
 from solvers.outcome import Stop
@@ -51,8 +53,13 @@ def plan_file(result: Result) -> str:
     return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
 
 
-def show_result(result: Result, figures: Mapping[str, Any], found: Breakdown | None = None) -> None:
-    """Print one result: what holds, why, the plan, and ``found``: its figures."""
+def show_result(
+    result: Result,
+    figures: Mapping[str, Any],
+    found: Breakdown | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Print one result: what holds, why, the plan with the ``names`` of its nodes, and ``found``: its figures."""
     from rich.table import Table
 
     out = console()
@@ -72,7 +79,7 @@ def show_result(result: Result, figures: Mapping[str, Any], found: Breakdown | N
         table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in lists}))
     out.print(table)
     if result.plan is not None:
-        _show_parts(result.plan)
+        _show_parts(with_names(result.plan, names))
     if found is not None:
         show_breakdown(found)
     _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
