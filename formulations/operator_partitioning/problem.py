@@ -231,6 +231,7 @@ def _reached(edges: tuple[tuple[int, int], ...], home: dict[int, int], stage: in
 
 
 def _closure(arcs: set[tuple[int, int]], start: set[int]) -> set[int]:
+    """All that can be reached; networkx's descendants take as long, after a tenth of a second for its import."""
     after: dict[int, list[int]] = {}
     for a, b in arcs:
         after.setdefault(a, []).append(b)

@@ -5,6 +5,9 @@ a set whose comparability graph falls apart is parallel, one whose incomparabili
 one that does neither is prime. A prime set is cut in two between levels, everything below before everything above;
 that only adds precedence, so every plan for the converted order is a plan for the instance.
 
+Not networkx: it knows no decomposition of orders, and one made of its closure, complement and components takes eleven
+times as long (mmt, 97 operators).
+
 Source: GraphPipe, section 5 (which does not define its conversion); specification of this project.
 """
 
