@@ -23,7 +23,9 @@ def reordered(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int
     rows, columns = rng.permutation(lp.num_row_), rng.permutation(lp.num_col_)
     row_at, column_at = np.argsort(rows), np.argsort(columns)
     matrix = lp.a_matrix_
-    start, inner, factors = np.array(matrix.start_), np.array(matrix.index_), np.array(matrix.value_)
+    # An empty list makes no array of integers.
+    start, inner = np.array(matrix.start_, np.int64), np.array(matrix.index_, np.int64)
+    factors = np.array(matrix.value_, np.float64)
     outer = np.repeat(np.arange(len(start) - 1), np.diff(start))
     by_column = matrix.format_ == highspy.MatrixFormat.kColwise
     row, column = (inner, outer) if by_column else (outer, inner)

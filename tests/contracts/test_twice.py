@@ -35,6 +35,18 @@ def test_another_order_is_the_same_model() -> None:
         assert [round(values[place]) for place in moved] == [1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_model_whose_rows_have_no_variables(rows: int) -> None:
+    model = items()
+    del model.room, model.one
+    model.fixed = pyo.Var(domain=pyo.Binary)
+    model.fixed.fix(1)
+    if rows:
+        model.one = pyo.Constraint(expr=model.fixed <= 1)
+    found = milp.run(model, Limits())
+    assert (found.objective, found.stop) == (24.0, Stop.PROVED)
+
+
 def test_what_two_runs_prove() -> None:
     found = Run(Stop.PROVED, values="first", objective=5.0, bound=5.0)
     lower = Run(Stop.PROVED, values="second", objective=4.0, bound=4.0)
