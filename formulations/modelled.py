@@ -3,14 +3,18 @@
 Models round sizes down and solvers have tolerances, so a solution may break the rule on memory; its plan is forbidden
 and the model runs again. Every plan goes through the family's definition, and every bound through the model's own
 `Model.lower_bound`, before either is reported.
+
+A method may begin with the plan of a quick heuristic of its room (`first_plan`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from formulations.family import Answer, Violation
+from formulations.first_plan import First
 from formulations.vocabulary import Quantity, meant
 from instances.requirements import requirements_of
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch, relative_gap
@@ -107,6 +111,7 @@ def prove(
     reason: str = "the model has no solution",
     to_scale: bool = False,
     by: str = Prover.SOLVER,
+    first: First | None = None,
 ) -> Answer[Plan]:
     """Build and run a model until its best plan passes the definition's own check, or a limit.
 
@@ -127,12 +132,22 @@ def prove(
         tolerances are too large beside it for a proof, a model is built and run anew.
     by
         Whose proof it is.
+    first
+        What finds the plan that the model begins with: it has ``values_of(plan)``, pairs of a variable and its value,
+        and ``begin_with(values)`` (`solvers.cpsat.Runnable`, `solvers.milp.Runnable`). ``stats`` says whose plan the
+        answer holds.
 
     Raises
     ------
     RuntimeError
         If the model accepts a plan that breaks a rule other than `ROUNDED`, or one that was cut off.
     """
+
+    if first is not None:
+        known = first.report(instance, evaluate, violations, watch)
+        answer = prove(instance, _hinted(build, watch), evaluate, violations, limits, watch, reason=reason,
+                       to_scale=to_scale, by=by)  # fmt: skip
+        return replace(answer, stats={**answer.stats, **first.origin(known, watch)})
 
     def report_bound(bound: float) -> None:
         watch.bound(model.lower_bound(bound), by)
@@ -182,6 +197,18 @@ def prove(
         reason=reason if run.infeasible else run.reason,
         stats={**run.stats, "rounds": rounds},
     )
+
+
+def _hinted(build: Callable[[], Any], watch: Watch) -> Callable[[], Any]:
+    """Builds the model, which begins with the best plan that is known then."""
+
+    def built() -> Any:
+        model = build()
+        if watch.best_plan is not None:
+            model.begin_with(model.values_of(watch.best_plan))
+        return model
+
+    return built
 
 
 def _is_far_better(found: float | None, known: float | None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version as distribution_version
@@ -126,10 +126,20 @@ class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped
         self.sentences[name] = text
 
 
-class Runnable:
-    """What holds its CP-SAT model as ``model``, and can be run."""
+class Hinted:
+    """What holds its CP-SAT model as ``model``, which can be hinted."""
 
     model: cp_model.CpModel
+
+    def begin_with(self, values: Iterable[tuple[Any, int]]) -> None:
+        """Make these values of variables CP-SAT's hint, in place of any before."""
+        self.model.clear_hints()
+        for variable, value in values:
+            self.model.add_hint(variable, value)
+
+
+class Runnable(Hinted):
+    """What can be run as well."""
 
     def run(
         self,

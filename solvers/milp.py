@@ -228,7 +228,21 @@ def _has_integers(highs: highspy.Highs) -> bool:
     return any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
 
 
-class Runnable:
+class Hinted:
+    """What can be given a solution to begin with."""
+
+    _start: tuple[tuple[Any, float], ...] = ()
+
+    def begin_with(self, values: Iterable[tuple[Any, float]]) -> None:
+        """Make these values of variables the hint."""
+        self._start = tuple(values)
+
+    def hint(self) -> Iterable[tuple[Any, float]]:
+        """A solution to begin with, or a part of one; none unless a model has one."""
+        return self._start
+
+
+class Runnable(Hinted):
     """What holds its Pyomo model as ``model``, and can be run with HiGHS's ``options``."""
 
     model: Any
@@ -251,10 +265,6 @@ class Runnable:
             hint=self.hint(),
             options=self.options,
         )
-
-    def hint(self) -> Iterable[tuple[Any, float]]:
-        """A solution to begin with, or a part of one; none unless a model has one."""
-        return ()
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """By name the linear expressions that requirements may speak of; none unless a model has some."""

@@ -7,8 +7,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from formulations.device_mapping.all_bounds import answer, begin
-from formulations.device_mapping.problem import Mapping
+from formulations.device_mapping.first_plan import first_plan
+from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.device_mapping.targets import close
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
@@ -16,11 +19,14 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 
 
 def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mapping]:
-    """The best plan and bound that the model of the instance's structure finds, from consecutive mappings on."""
+    """The best plan and bound that the model of the instance's structure finds, from a first plan on (`first_plan`)."""
     if watch.stopped():
         return Answer(stop=watch.why())
     deciders = begin(instance, limits, watch, Prover.SOLVER, bounded=False)
     watch.bound(0.0, Prover.BOUNDS)  # nothing takes less, so a plan that takes no time needs no proof
+    first = first_plan(instance, limits)
+    known = first.report(instance, evaluate, violations, watch)
     for decide in deciders.choose().values():
         close(deciders.gap, decide, part=0.5)
-    return answer(deciders, watch.why(Stop.COMPLETED), {})
+    found = answer(deciders, watch.why(Stop.COMPLETED), {})
+    return replace(found, stats={**found.stats, **first.origin(known, watch)})

@@ -14,6 +14,7 @@ Source: the problem is Parmesan's (section 5), the model is reconstructed. Small
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ import pyomo.environ as pyo
 
 from formulations.device_mapping.arrays import Arrays, arrays, plan_of
 from formulations.device_mapping.baselines import pipeline_major, stage_major
+from formulations.device_mapping.first_plan import first_plan
 from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.family import Answer
 from formulations.modelled import WithoutSizes, prove
@@ -43,10 +45,21 @@ class Model(milp.Runnable, WithoutSizes):
     model: Any
     given: Arrays
     unit: float
+    links: list[tuple[Node, Node]]
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return milp.trusted(bound, to_scale=True) * self.unit
+
+    def values_of(self, plan: Mapping) -> Iterator[tuple[Any, int]]:
+        """Where nodes and links are in a plan."""
+        on = {("replica", s, r): device for s, row in enumerate(plan.devices) for r, device in enumerate(row)}
+        rings = plan.rings or tuple(tuple(range(self.given.replicas)) for _ in plan.devices)
+        on |= {("ring", s, i): plan.devices[s][r] for s, ring in enumerate(rings) for i, r in enumerate(ring)}
+        yield from ((variable, int(on[kind, s, r] == d)) for (kind, s, r, d), variable in self.model.at.items())
+        for (link, d, e), variable in self.model.arc.items():
+            first, second = self.links[link]
+            yield variable, int((on[first], on[second]) == (d, e))
 
     def decode(self, values: Any) -> Mapping:
         """The plan of a solution."""
@@ -128,7 +141,7 @@ def build(given: Arrays, upper: float) -> Model:
 
     model.stage_time = pyo.Constraint(stages, slots, rule=stage_time)
     model.objective = pyo.Objective(expr=model.bottleneck)
-    return Model(model, given, unit)
+    return Model(model, given, unit, links)
 
 
 def _links(given: Arrays, ring_kind: str) -> tuple[list[tuple[Node, Node]], list[float], dict[int, int]]:
@@ -162,4 +175,5 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     def model() -> Model:
         return build(given, watch.best_objective or 0.0)
 
-    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True)
+    first = first_plan(instance, limits)
+    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -14,6 +14,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.flushed_partitioning.first_plan import first_plan
 from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.modelled import prove
 from formulations.stage_partitioning import cpsat as flat_cpsat
@@ -160,4 +161,5 @@ def build(instance: FlushedInstance, watch: Watch | None = None) -> Model:
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum by CP-SAT."""
-    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch)
+    first = first_plan(instance)
+    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch, first=first)

@@ -12,12 +12,14 @@ the bandwidth between machines, T the slowest superstage's time, s the sum of d_
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.hierarchical_partitioning.first_plan import first_plan
 from formulations.hierarchical_partitioning.problem import (
     HierarchicalPlan,
     Superstage,
@@ -28,6 +30,7 @@ from formulations.hierarchical_partitioning.problem import (
 )
 from formulations.modelled import prove
 from formulations.stage_partitioning.models.terms import Chosen, Terms
+from formulations.stage_partitioning.problem import StagePlan
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
@@ -261,6 +264,19 @@ class Model(cpsat.Runnable):
             found += [Superstage(d2, self.terms.plan(inner).stages) for d2 in self.d2s if values[self.machines[p, d2]]]
         return HierarchicalPlan(tuple(found))
 
+    def values_of(self, plan: HierarchicalPlan) -> Iterator[tuple[Any, int]]:
+        """The decisions that make up a plan: machines, degrees and TMPCs."""
+        machines = {(p, found.dp_degree) for p, found in enumerate(plan.stages)}
+        inner = {
+            (p, r): stage
+            for p, found in enumerate(plan.stages)
+            for r, stage in enumerate(self.terms.chosen(StagePlan(found.inner)))
+        }
+        degrees = {(*place, stage.tp_degree, stage.dp_degree) for place, stage in inner.items()}
+        choice = {(o, *place) for place, stage in inner.items() for o in stage.options}
+        for variables, taken in ((self.machines, machines), (self.degrees, degrees), (self.choice, choice)):
+            yield from ((variable, int(index in taken)) for index, variable in variables.items())
+
     def lower_bound(self, bound: float) -> float:
         """T is the scaled T rounded up, at most: it may exceed the true one by less than a unit."""
         return max(0.0, self.costs.restore(cpsat.whole(bound) - 1))
@@ -288,4 +304,5 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     ------
     This project; see the module.
     """
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch)
+    first = first_plan(instance, limits)
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, first=first)

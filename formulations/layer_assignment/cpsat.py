@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
+from formulations.layer_assignment.first_plan import first_plan
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.layer_assignment.vocabulary import VOCABULARY
 from formulations.modelled import WithoutSizes, prove, require
@@ -62,9 +63,15 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
             "same_stage": same_stage,
         }
 
+    def values_of(self, plan: LayerPlan) -> Iterator[tuple[Any, int]]:
+        """The values of all cuts in a plan."""
+        starts = [0, *itertools.accumulate(plan.lengths)]
+        for j, row in enumerate(self.begun):
+            yield from ((each, int(layer >= starts[j])) for layer, each in enumerate(row) if not isinstance(each, int))
+
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        return (self.constant + self.scale.restore(cpsat.whole(bound))) * (1 - 1e-14)
+        return (self.constant + self.scale.restore(max(0, cpsat.whole(bound)))) * (1 - 1e-14)
 
 
 def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
@@ -174,4 +181,9 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch, to_scale=True)
+    first = first_plan(instance, limits)
+
+    def model() -> CpsatModel:
+        return build(instance, watch)
+
+    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -8,8 +8,9 @@ tighter than one about single layers.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answer, plan_of, tables
+from formulations.layer_assignment.first_plan import first_plan
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.layer_assignment.vocabulary import VOCABULARY
 from formulations.modelled import WithoutSizes, prove, require
@@ -59,6 +61,12 @@ class MilpModel(milp.Runnable, WithoutSizes):
                 lambda _, start, end: float(start <= min(layer, other) and max(layer, other) < end)
             ),
         }
+
+    def values_of(self, plan: LayerPlan) -> Iterator[tuple[Any, int]]:
+        """The values of all arcs in a plan."""
+        borders = [0, *itertools.accumulate(plan.lengths)]
+        taken = {(j, *ends) for j, ends in enumerate(itertools.pairwise(borders))}
+        return ((variable, int(arc in taken)) for arc, variable in self.model.carries.items())
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
@@ -160,4 +168,9 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch, to_scale=True)
+    first = first_plan(instance, limits)
+
+    def model() -> MilpModel:
+        return build(instance, watch)
+
+    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

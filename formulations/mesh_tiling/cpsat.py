@@ -8,13 +8,17 @@ and every kind is reached from the first: an Euler walk.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer, regular_tiling
+from formulations.mesh_tiling.first_plan import first_plan
+from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer
 from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
 from formulations.modelled import WithoutSizes, prove
 from instances.mesh_tiling import MeshInstance
@@ -51,6 +55,15 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
     def decode(self, values: Any) -> TilingPlan:
         """The plan of a solution."""
         return self.places.plan(self.order(values))
+
+    def values_of(self, plan: TilingPlan) -> Iterator[tuple[Any, int]]:
+        """The places of a plan, and the steps of its order."""
+        order = self.places.numbers(plan)
+        yield from ((variable, int(place in order)) for place, variable in enumerate(self.taken))
+        kinds = [self.places.kinds[place] for place in order]
+        taken = Counter(pairwise(kinds))
+        yield from ((variable, taken[step]) for step, variable in self.steps.items())
+        yield from ((variable, int(kind == kinds[0])) for kind, variable in enumerate(self.first))
 
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
@@ -156,16 +169,8 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:
         return infeasible
-    regular = regular_tiling(places)
-    if regular is not None:
-        first = places.plan(regular)
-        watch.plan(first, evaluate(instance, first))
     watch.bound(_least_s(instance, places, places.sending() if instance.ordered else {}), Prover.BOUNDS)
-
-    def hinted() -> CpsatModel:
-        built = build(instance, places)
-        for place in regular or []:
-            built.model.add_hint(built.taken[place], True)
-        return built
-
-    return prove(instance, hinted, evaluate, violations, limits, watch, reason=NO_COVER)
+    first = first_plan(places, limits)
+    return prove(
+        instance, lambda: build(instance, places), evaluate, violations, limits, watch, reason=NO_COVER, first=first
+    )

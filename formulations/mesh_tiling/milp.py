@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
+from formulations.mesh_tiling.first_plan import first_plan
 from formulations.mesh_tiling.placements import NO_COVER, Placements, infeasible_answer
 from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
 from formulations.modelled import WithoutSizes, prove
@@ -38,6 +40,18 @@ class MilpModel(milp.Runnable, WithoutSizes):
     def decode(self, values: Any) -> TilingPlan:
         """The plan of a solution."""
         return self.places.plan(self.order(values))
+
+    def values_of(self, plan: TilingPlan) -> Iterator[tuple[Any, int]]:
+        """The places of a plan, and the path through them where the order counts."""
+        model, order = self.model, self.places.numbers(plan)
+        yield from ((variable, int(place in order)) for place, variable in model.taken.items())
+        if not self.ordered:
+            return
+        steps = set(pairwise(order))
+        yield from ((variable, int(pair in steps)) for pair, variable in model.follows.items())
+        yield from ((variable, int(place == order[0])) for place, variable in model.first.items())
+        yield from ((variable, int(place == order[-1])) for place, variable in model.last.items())
+        yield from ((model.position[place], position) for position, place in enumerate(order))
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
@@ -106,4 +120,7 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:
         return infeasible
-    return prove(instance, lambda: build(instance, places), evaluate, violations, limits, watch, reason=NO_COVER)
+    first = first_plan(places, limits)
+    return prove(
+        instance, lambda: build(instance, places), evaluate, violations, limits, watch, reason=NO_COVER, first=first
+    )

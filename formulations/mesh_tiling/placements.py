@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -81,6 +81,11 @@ class Placements:
             for there, after in examples.items()
         }
 
+    def numbers(self, plan: TilingPlan) -> list[int]:
+        """The place of every stage of a plan, from the first stage on; the inverse of `plan`."""
+        known = {replace(tile, stage=0): number for number, tile in enumerate(self.tiles)}
+        return [known[replace(tile, stage=0)] for tile in sorted(plan.tiles, key=lambda tile: tile.stage)]
+
     def arcs(self) -> dict[tuple[int, int], float]:
         """Seconds from a tile to another that does not overlap it."""
         sending, kinds = self.sending(), self.kinds
@@ -98,16 +103,20 @@ class Placements:
 
 def regular_tiling(places: Placements) -> list[int] | None:
     """Tiles of one shape in rows and columns, upright if they fit so; ``None`` if neither shape does."""
+    return next(regular_tilings(places), None)
+
+
+def regular_tilings(places: Placements) -> Iterator[list[int]]:
+    """Tiles of one shape in rows and columns: upright, and lying, where they fit."""
     instance = places.instance
     degrees = (instance.tp_degree, instance.dp_degree)
-    for height, width in (degrees, degrees[::-1]):
+    for height, width in dict.fromkeys((degrees, degrees[::-1])):
         if instance.rows % height == 0 and instance.columns % width == 0:
-            return [
+            yield [
                 number
                 for number, tile in enumerate(places.tiles)
                 if (tile.rows, tile.columns) == (height, width) and tile.row % height == tile.column % width == 0
             ]
-    return None
 
 
 def _overlap(tile: Tile, other: Tile) -> bool:

@@ -9,7 +9,7 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ _DECIDED_PAIRS = 350
 
 
 @dataclass
-class CpsatModel(ScheduleModel):
+class CpsatModel(ScheduleModel, cpsat.Hinted):
     """``start[p]`` of every pass and the ``iteration``, in units; ``whole`` is the graph in whole units.
 
     ``least``: the iteration takes no fewer units, as is known before the model is built (``None``: nothing is
@@ -58,6 +58,13 @@ class CpsatModel(ScheduleModel):
             )
             found.append("".join("F" if self.graph.forward[number] else "B" for number in passes))
         return found
+
+    def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, int]]:
+        """The starts of all passes in a plan's orders, and its iteration."""
+        trace = run(self.whole, self.orders_of(plan))
+        for task in trace.passes:
+            yield self.start[self.whole.number(task.stage, task.is_forward, task.index)], int(task.start_s)
+        yield self.iteration, int(trace.iteration_s)
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds; units are whole, so it may be rounded up."""
@@ -135,9 +142,7 @@ def build(
         if resource == "cumulative":
             _add_room(built, stage, max(0, int(latest)))
     if first is not None:
-        for task in first.passes:
-            model.add_hint(start[whole.number(task.stage, task.is_forward, task.index)], int(task.start_s))
-        model.add_hint(iteration, int(first.iteration_s))
+        built.begin_with(built.values_of(SchedulePlan(first.passes)))
     if minimised:
         model.minimize(iteration)
     return built

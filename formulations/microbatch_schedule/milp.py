@@ -8,7 +8,7 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from solvers.outcome import Limits, Run, Watch
 
 
 @dataclass
-class MilpModel(ScheduleModel):
+class MilpModel(ScheduleModel, milp.Hinted):
     """``model.start[p]``, ``model.backward_first[f, b]`` of two passes, ``model.iteration``; in units of ``unit_s``."""
 
     graph: PassGraph
@@ -54,6 +54,17 @@ class MilpModel(ScheduleModel):
             found.append(word)
         return found
 
+    def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, float]]:
+        """The starts of all passes in a plan, which of two comes first, and its iteration."""
+        model, start = self.model, {}
+        trace = run(self.graph, self.orders_of(plan))
+        for task in trace.passes:
+            start[self.graph.number(task.stage, task.is_forward, task.index)] = task.start_s
+        yield from ((model.start[number], seconds / self.unit_s) for number, seconds in start.items())
+        for (forward, backward), variable in model.backward_first.items():
+            yield variable, float(start[backward] < start[forward])
+        yield model.iteration, trace.iteration_s / self.unit_s
+
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
         return milp.trusted(bound) * self.unit_s * SAFE
@@ -66,7 +77,7 @@ class MilpModel(ScheduleModel):
         self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
     ) -> Run:
         """Run HiGHS."""
-        return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
+        return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, hint=self.hint())
 
 
 def build(

@@ -1,4 +1,4 @@
-"""What the declarative models share: a solver decides, from the greedy schedule on; no bound and no search helps it."""
+"""What the declarative models share: a solver decides, from the first schedule on, and no bound helps it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from formulations.family import Answer
+from formulations.first_plan import First
+from formulations.microbatch_schedule import best_of
 from formulations.microbatch_schedule.feasibility import figures, offer
 from formulations.microbatch_schedule.memory import Decision, least_memory
 from formulations.microbatch_schedule.problem import TOLERANCE, SchedulePlan, evaluate, violations
@@ -45,6 +47,11 @@ class ScheduleModel(WithoutSizes, ABC):
     def decode(self, values: Any) -> SchedulePlan:
         """The plan of a solution: its orders, with the seconds as declared."""
         return SchedulePlan(self._trace(values).passes)
+
+    def orders_of(self, plan: SchedulePlan) -> list[str]:
+        """The order of each stage's passes in a plan."""
+        passes = sorted(plan.passes, key=lambda task: (task.start_s, task.stage))
+        return list(GraphTrace(tuple(passes)).orders(len(self.graph.counts)))
 
     def run(
         self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
@@ -84,13 +91,17 @@ def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Wa
     """The best schedule and the solver's proof."""
     if watch.stopped():
         return Answer(stop=watch.why())
+    # What the published schedules, repaired and improved, come to.
+    first = First("best-of", lambda part: best_of.solve(instance, limits, part))
     if instance.objective == "memory":
-        return least_memory(instance, watch, lambda graph: decided(build, instance, limits, watch, graph))
+        known = first.report(instance, evaluate, violations, watch)
+        found = least_memory(instance, watch, lambda graph: decided(build, instance, limits, watch, graph))
+        return replace(found, stats={**found.stats, **first.origin(known, watch)})
     graph = PassGraph(instance)
     greedy = run(graph)
     offer(instance, watch, greedy)
     orders = None if greedy.stuck else list(greedy.orders(len(graph.counts)))
-    return shortest(build, instance, limits, watch, graph, orders)
+    return shortest(build, instance, limits, watch, graph, orders, first=first)
 
 
 def shortest(
@@ -101,8 +112,12 @@ def shortest(
     graph: PassGraph,
     orders: list[str] | None,
     by: str = Prover.SOLVER,
+    first: First | None = None,
 ) -> Answer[SchedulePlan]:
-    """The shortest iteration, from a schedule on, and by whose means it is proved."""
+    """The shortest iteration, from a schedule on, and by whose means it is proved.
+
+    No longer iteration than that of ``orders`` is looked for; ``first`` is a hint.
+    """
 
     def model() -> ScheduleModel:
         posed, deadline_s = _posed(instance, graph)
@@ -110,7 +125,7 @@ def shortest(
 
     late = "" if instance.deadline_s is None else " and the deadline"
     reason = f"no schedule keeps the rooms{late}"
-    found = prove(instance, model, evaluate, violations, limits, watch, reason=reason, by=by)
+    found = prove(instance, model, evaluate, violations, limits, watch, reason=reason, by=by, first=first)
     return replace(found, stats={**figures(instance, found.plan), **found.stats})
 
 

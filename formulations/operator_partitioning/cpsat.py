@@ -7,6 +7,7 @@ from ortools.sat.python import cp_model
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
 from formulations.operator_partitioning.costs import load_bound
+from formulations.operator_partitioning.first_plan import first_plan
 from formulations.operator_partitioning.models.assignment import largest_load
 from formulations.operator_partitioning.models.partition import Partition, whole_sum
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
@@ -89,4 +90,6 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
         return infeasible_by_counting(reason)
     lower = load_bound(instance)
     watch.bound(lower, Prover.BOUNDS)
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason="no assignment fits")
+    first = first_plan(instance)
+    reason = "no assignment fits"
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)

@@ -10,6 +10,7 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer, infeasible_by_counting
 from formulations.modelled import prove
+from formulations.operator_partitioning.first_plan import first_plan
 from formulations.operator_partitioning.models.assignment import Assignment, largest_load
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
@@ -35,7 +36,8 @@ class MilpModel(milp.Runnable, Assignment):
         if known:
             self.top = min(top, known * (instance.num_devices or replicas) * (1 + milp.ROOM))
         self.model = self._variables()
-        self.holds, self.replicas = self.model.holds, self.model.replicas
+        self.holds, self.done, self.replicas = self.model.holds, self.model.done, self.model.replicas
+        self.takes, self.leaves, self.sends = self.model.takes, self.model.leaves, self.model.sends
         self.keeps, self.awaited = self.model.keeps, self.model.awaited
         self._operators()
         self._used()
@@ -219,4 +221,6 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     def model() -> MilpModel:
         return build(instance, watch.best_objective)
 
-    return prove(instance, model, evaluate, violations, limits, watch, reason="no assignment fits", to_scale=True)
+    first = first_plan(instance)
+    reason = "no assignment fits"
+    return prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)

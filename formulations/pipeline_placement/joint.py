@@ -19,19 +19,17 @@ from ortools.sat.python import cp_model
 
 from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer, infeasible_by_counting
+from formulations.first_plan import First
 from formulations.modelled import prove
 from formulations.operator_partitioning.models.partition import Partition
 from formulations.operator_partitioning.shapes import shortage
-from formulations.pipeline_placement.phases import Found, compute_bound, decoupled
+from formulations.pipeline_placement.phases import compute_bound, decoupled
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.pipeline_placement import PlacementInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
-
-#: The share of the time for a first plan, one phase after the other.
-_HINT_SHARE = 0.25
 
 
 @dataclass
@@ -59,6 +57,12 @@ class Joint(cpsat.Runnable):
         stages, replicas = self.instance.num_stages, self.instance.operators.replicas
         places = tuple(tuple(device[s, r] for r in range(replicas)) for s in range(stages))
         return PlacementPlan(self.partition.decode(values), Mapping(places))
+
+    def values_of(self, plan: PlacementPlan) -> Iterator[tuple[Any, int]]:
+        """The values of the partition and of all places in a plan."""
+        yield from self.partition.values_of(plan.partition)
+        for (s, r, d), variable in self.at.items():
+            yield variable, int(plan.mapping.devices[s][r] == d)
 
     def units(self, seconds: float) -> int:
         """Seconds in units, rounded down; beyond ``top`` no more needs to be known, and sums stay small."""
@@ -227,32 +231,22 @@ def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[P
     reason = shortage(instance.operators)
     if reason is not None:
         return infeasible_by_counting(reason)
-    stats = _first_plan(instance, limits, watch)
-    if watch.stopped():
-        plan, _ = watch.incumbent()
-        return Answer(plan, compute_bound(instance), stop=watch.why(), stats=stats)
-    _, known = watch.incumbent()
     lower = compute_bound(instance)
     watch.bound(lower, Prover.BOUNDS)
     found = prove(
         instance,
-        lambda: build(instance, lower, known),
+        lambda: build(instance, lower, watch.best_objective),
         evaluate,
         violations,
         limits,
         watch,
         reason="no partition fits",
+        first=First("decoupled", lambda part: decoupled(instance, limits, part)),
     )
+    stats = dict(found.stats)
     if found.plan is not None:
         stats["step_s"] = simulate_plan(instance, found.plan).seconds
-    if known and watch.best_objective is not None:
-        stats["decoupling_loss"] = known / watch.best_objective - 1
-    return replace(found, stats={**found.stats, **stats})
-
-
-def _first_plan(instance: PlacementInstance, limits: Limits, watch: Watch) -> dict[str, Any]:
-    """Report the best plan of one phase after the other, within a share of the time; what it took and gave."""
-    left = watch.remaining_s()
-    own = watch.part(None if left is None else _HINT_SHARE * left)
-    found = decoupled(instance, limits, own)
-    return {"decoupled_objective": found.objective} if isinstance(found, Found) else {}
+    if watch.best_objective and "first_plan" in stats:
+        stats["decoupled_objective"] = stats["first_plan"]
+        stats["decoupling_loss"] = float(stats["first_plan"]) / watch.best_objective - 1
+    return replace(found, stats=stats)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.modelled import prove
 from formulations.tmpc_knapsack.costs import shortage
-from formulations.tmpc_knapsack.model_units import Model, fastest, sizes
+from formulations.tmpc_knapsack.model_units import Model, fastest, first_plan, sizes
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import cpsat
@@ -28,9 +27,9 @@ class CpsatModel(cpsat.Runnable, Model):
     chosen: list[list[cp_model.IntVar]]
     scale: Scale
 
-    def is_chosen(self, values: Any, node: int, option: int) -> bool:
-        """Whether a solution takes that option."""
-        return bool(values[self.chosen[node][option]])
+    def option(self, node: int, option: int) -> cp_model.IntVar:
+        """Whether that option is taken."""
+        return self.chosen[node][option]
 
     def extra_time(self, bound: float) -> float:
         """Units are whole, so a bound may be rounded up (CP-SAT's may be a hair below an integer)."""
@@ -72,4 +71,5 @@ def build(instance: KnapsackInstance) -> CpsatModel:
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the times."""
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=shortage(instance))
+    reason, first = shortage(instance), first_plan(instance, limits)
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)

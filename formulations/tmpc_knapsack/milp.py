@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 from formulations.family import Answer
 from formulations.modelled import prove
 from formulations.tmpc_knapsack.costs import shortage
-from formulations.tmpc_knapsack.model_units import Model, fastest, sizes
+from formulations.tmpc_knapsack.model_units import Model, fastest, first_plan, sizes
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import milp
@@ -30,9 +30,9 @@ class MilpModel(milp.Runnable, Model):
     model: Any
     unit: float
 
-    def is_chosen(self, values: Any, node: int, option: int) -> bool:
-        """Whether a solution takes that option."""
-        return bool(values[self.model.chosen[node, option]] > 0.5)
+    def option(self, node: int, option: int) -> Any:
+        """Whether that option is taken."""
+        return self.model.chosen[node, option]
 
     def extra_time(self, bound: float) -> float:
         """A bound less HiGHS's tolerance."""
@@ -73,4 +73,5 @@ def build(instance: KnapsackInstance) -> MilpModel:
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.trusted`)."""
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=shortage(instance))
+    reason, first = shortage(instance), first_plan(instance, limits)
+    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from formulations.first_plan import First
+from formulations.tmpc_knapsack import exact
 from formulations.tmpc_knapsack.costs import plan_of
 from formulations.tmpc_knapsack.problem import MEMORY_SLACK, KnapsackPlan
 from instances.tmpc_knapsack import KnapsackInstance
+from solvers.outcome import Limits
 
 #: A bound is put together from a few rounded numbers: this part of it is given up to keep it below the optimum.
 _ROUNDING = 1e-14
+
+#: At this gap to the relaxation the search for a first plan ends.
+_ROUNDED_GAP = 0.01
 
 
 def fastest(instance: KnapsackInstance) -> list[float]:
@@ -35,8 +43,12 @@ class Model(ABC):
     instance: KnapsackInstance
 
     @abstractmethod
+    def option(self, node: int, option: int) -> Any:
+        """The variable that is 1 if that option is taken (positions in the instance)."""
+
     def is_chosen(self, values: Any, node: int, option: int) -> bool:
-        """Whether a solution takes that option (positions in the instance)."""
+        """Whether a solution takes that option."""
+        return bool(values[self.option(node, option)] > 0.5)
 
     @abstractmethod
     def extra_time(self, bound: float) -> float:
@@ -55,6 +67,12 @@ class Model(ABC):
         total = math.fsum(fastest(self.instance)) + max(0.0, self.extra_time(bound))
         return total - _ROUNDING * total * (len(self.instance.nodes) + 1)
 
+    def values_of(self, plan: KnapsackPlan) -> Iterator[tuple[Any, int]]:
+        """The values of all variables in a plan."""
+        for v, node in enumerate(self.instance.nodes):
+            for j, option in enumerate(node.options):
+                yield self.option(v, j), int(plan.choice[node.id] == option.id)
+
     def cut_off(self, _plan: KnapsackPlan, values: Any) -> None:
         """Forbid the choice together with all that are at least as large in every node."""
         self.forbid(_at_least_as_large(self.instance, self._choice(values)))
@@ -64,6 +82,11 @@ class Model(ABC):
             next(option for option in range(len(node.options)) if self.is_chosen(values, position, option))
             for position, node in enumerate(self.instance.nodes)
         ]
+
+
+def first_plan(instance: KnapsackInstance, limits: Limits) -> First:
+    """What a model begins with: the linear relaxation's choice, rounded; the search around it ends at once."""
+    return First("relaxation, rounded", lambda watch: exact.solve(instance, replace(limits, gap=_ROUNDED_GAP), watch))
 
 
 def _at_least_as_large(instance: KnapsackInstance, choice: list[int]) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ def items() -> pyo.ConcreteModel:
 
 
 def test_another_order_is_the_same_model() -> None:
-    highs, _, _, _ = milp._translate(items(), "highs")
+    highs, _, _, _ = milp.translate(items())
     for seed in range(20):
         again, moved = milp._reordered(highs, Limits(seed=seed), {})
         assert sorted(moved) == list(range(4))

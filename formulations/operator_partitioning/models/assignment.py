@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from formulations.operator_partitioning.problem import OperatorPlan
+from formulations.operator_partitioning.problem import OperatorPlan, stage_of
 from instances.graph import adjacency
 from instances.operator_partitioning import OperatorInstance, TrainingMemory
 
@@ -35,7 +35,11 @@ class Assignment:
     """The variables of a model of an instance with a given S, by their indices; ``holds`` and ``replicas`` decide."""
 
     holds: Any
+    done: Any
     replicas: Any
+    takes: Any
+    leaves: Any
+    sends: Any
     keeps: Any
     awaited: Any
 
@@ -129,6 +133,29 @@ class Assignment:
         number = dict(_ones(self.replicas, values)) if self.free else dict.fromkeys(self.stages, self.instance.replicas)
         used = [s for s in self.stages if stages[s]]
         return OperatorPlan(tuple(tuple(sorted(stages[s])) for s in used), tuple(number[s] for s in used))
+
+    def values_of(self, plan: OperatorPlan) -> Iterator[tuple[Any, int]]:
+        """The values of all binary variables in a feasible plan, as pairs of a variable and its value."""
+        home, empty = stage_of(plan), len(self.stages) - len(plan.stages)
+        at = [home[v] + empty for v in self.operators]
+        number = [0] * empty + list(plan.replicas)
+        tensors = self.instance.tensors
+
+        def received(t: int, s: int) -> bool:
+            return at[tensors[t].source] != s and any(at[target] == s for target in tensors[t].targets)
+
+        yield from ((each, int(at[v] == s)) for (v, s), each in self.holds.items())
+        yield from ((each, int(at[v] <= s)) for (v, s), each in self.done.items())
+        yield from ((each, int(number[s] == r)) for (s, r), each in self.replicas.items() if self.free)
+        yield from ((each, int(received(t, s))) for (t, s), each in self.takes.items())
+        for (t, s), each in self.leaves.items():
+            yield each, int(at[tensors[t].source] == s != at[tensors[t].targets[0]])
+        for (t, s, q), each in self.sends.items():
+            yield each, int(at[tensors[t].source] == s and received(t, q))
+        for (v, s), each in self.keeps.items():
+            yield each, int(at[v] != s and any(at[w] == s for w in self.after[v]))
+        for (v, k, s), each in self.awaited.items():
+            yield each, int(at[v] == s and any(at[w] == s for w in self.after[v][k:]))
 
     def no_smaller(self, values: Any) -> tuple[list[Any], int]:
         """Variables of which so many are 1 in a solution that is too large; any with as many is no smaller.

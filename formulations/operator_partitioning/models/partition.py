@@ -26,6 +26,7 @@ class Partition(Assignment):
         self.replicas = self.booleans("replicas", counted)
         self.keeps = self.booleans("keeps", self.keeping)
         self.awaited = self.booleans("awaited", self.awaiting)
+        self.takes = self.leaves = self.sends = {}
         self._operators()
         self._used()
         if self.free:

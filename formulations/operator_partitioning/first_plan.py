@@ -1,0 +1,54 @@
+"""What the declarative models begin with: the best chain of a few downsets, those of some orders and of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from formulations.alarm import alarm
+from formulations.first_plan import First
+from formulations.operator_partitioning.arrays import Words
+from formulations.operator_partitioning.chains import Search
+from formulations.operator_partitioning.costs import load_bound
+from formulations.operator_partitioning.parmesan.paper import clustered
+from formulations.operator_partitioning.parmesan.refinement import refine
+from formulations.operator_partitioning.problem import evaluate, violations
+from formulations.stage_partitioning.downsets import chain_downsets
+from instances.graph import lifo_order, topological_order
+from instances.operator_partitioning import OperatorInstance
+from solvers.outcome import Watch
+
+
+def first_plan(instance: OperatorInstance) -> First:
+    """Better and better plans of an instance with a given S, from more and more downsets; all are refined."""
+
+    def find(watch: Watch) -> None:
+        with alarm(watch):
+            for bits in _families(instance, watch):
+                if watch.stopped():
+                    return
+                found = Search(instance, bits, watch).least(load_bound(instance), watch.best_plan)
+                if found.plan is not None:
+                    plan = refine(instance, found.plan, stopped=watch.stopped)[0]
+                    if not violations(instance, plan):
+                        watch.plan(plan, evaluate(instance, plan))
+
+    return First("chains of some downsets, refined", find)
+
+
+def _families(instance: OperatorInstance, watch: Watch) -> Iterator[Words]:
+    """The downsets of three orders; then those of Parmesan's clusters as well, and of more and smaller clusters."""
+    n, forward = len(instance.operators), instance.edges
+    backward = [(v, u) for u, v in forward]
+    orders = [topological_order(n, forward), lifo_order(n, forward), lifo_order(n, backward)[::-1]]
+    chains = [chain_downsets(order[::-1]) for order in orders]
+    yield _united(chains)
+    yield _united([*chains, clustered(instance, watch).bits])
+    yield _united([*chains, clustered(instance, watch, clusters=3 * n // 4).bits])
+
+
+def _united(families: list[Words]) -> Words:
+    """All downsets of some families, smaller ones first."""
+    bits = np.unique(np.concatenate(families), axis=0)
+    return bits[np.argsort(np.bitwise_count(bits).sum(axis=1), kind="stable")]
