@@ -12,6 +12,7 @@ from instances.errors import InstanceError
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.reading import parse_json, read_named
 from planner.inputs.settings import expect_types
+from planner.types import Instance, Json, JsonObject
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class Verdict:
         """Whether the plan breaks no rule."""
         return not self.violations
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The object that ``planner check --json`` prints."""
         broken = [{"rule": found.rule, "message": found.message} for found in self.violations]
         return {**vars(self), "feasible": self.feasible, "violations": broken}
 
 
-def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Verdict:
+def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdict:
     """Check a plan in its JSON form (or a whole result object that holds one).
 
     Raises
@@ -48,12 +49,13 @@ def check(instance: Any, plan: Mapping[str, Any], *, where: str = "plan") -> Ver
     family = family_of(instance)
     if not isinstance(plan, Mapping):
         raise InstanceError.at(where, "plan", plan, "an object")
+    content: Any = plan
     if "plan" in plan and "status" in plan:
-        plan = plan["plan"]
-        if plan is None:
+        content = plan["plan"]
+        if content is None:
             raise InstanceError.at(where, "plan", None, "a result that holds a plan")
     try:
-        decoded = family.plan_from_json(instance, plan)
+        decoded = family.plan_from_json(instance, content)
     except InstanceError as error:
         text = str(error)
         raise InstanceError(text if text.startswith(where) else " ".join(f"{where}: {text}".split())) from None

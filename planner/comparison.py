@@ -21,6 +21,7 @@ from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.result import Result, html_table, summary
 from planner.run import exceeds, run, silent
+from planner.types import Instance, Json
 from planner.versions import versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
 
@@ -65,7 +66,7 @@ class Report:
         """The signal that interrupted the runs, if one did."""
         return next((result.signal for result in self.results if result.signal), None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The object that ``planner crosscheck --json`` prints."""
         return {
             "problem": self.problem,
@@ -86,7 +87,7 @@ class Report:
 
 
 def crosscheck(
-    instance: Any,
+    instance: Instance,
     *,
     methods: Sequence[str] | None = None,
     limits: Limits | None = None,

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import UsageError
 from planner.inputs.graphs import INNER, POSITION, Shape, as_values, declared, shape_of
 from planner.inputs.loading import admitted, family_of, read_declared
+from planner.types import Instance
 
 if TYPE_CHECKING:
     import networkx
 
 
-def to_networkx(instance: Any, *, text: bool = False) -> networkx.DiGraph:
+def to_networkx(instance: Instance, *, text: bool = False) -> networkx.DiGraph:
     """An instance as a directed graph with the instance's own declared numbers.
 
     Parameters
@@ -48,8 +49,9 @@ def to_networkx(instance: Any, *, text: bool = False) -> networkx.DiGraph:
     family = family_of(instance)
     shape = shape_of(family.name)
     content = family.to_json(instance)
-    if "options" not in content and _remembers(instance) and instance.options:
-        content["options"] = dict(instance.options)
+    options = _options_of(instance)
+    if "options" not in content and options:
+        content["options"] = options
     inner = content[shape.inside] if shape.inside else content
     nodes, edges = inner.pop(shape.nodes), inner.pop(shape.edges, [])
     code = _as_text if text else lambda attributes: attributes
@@ -70,7 +72,7 @@ def to_networkx(instance: Any, *, text: bool = False) -> networkx.DiGraph:
     return graph
 
 
-def from_networkx(graph: networkx.DiGraph, problem: str | None = None, **settings: Any) -> Any:
+def from_networkx(graph: networkx.DiGraph, problem: str | None = None, **settings: Any) -> Instance:
     """The instance that a directed graph declares.
 
     Parameters
@@ -98,16 +100,18 @@ def from_networkx(graph: networkx.DiGraph, problem: str | None = None, **setting
         raise UsageError.at("the graph", type(graph).__name__, "a networkx.DiGraph")
     own = graph.graph.get("problem", "stage_partitioning")
     if problem is not None and shape_of(problem).inside and own == INNER[shape_of(problem).inside]:
-        return read_declared(declared(graph, "graph", own, settings), "graph", problem, settings)
+        flat: Instance = read_declared(declared(graph, "graph", own, settings), "graph", problem, settings)
+        return flat
     content = declared(graph, "graph", problem or own, settings)
-    instance = read_declared({**content, "problem": problem or own}, "graph", None, settings)
+    made = read_declared({**content, "problem": problem or own}, "graph", None, settings)
     options = None if settings else as_values(graph.graph).get("options")
-    return replace(instance, options=options) if options and _remembers(instance) else instance
+    instance: Instance = replace(made, options=options) if options and _options_of(made) is not None else made
+    return instance
 
 
-def _remembers(instance: Any) -> bool:
-    """Whether the instance has a field for how it was made."""
-    return "options" in {each.name for each in fields(instance)}
+def _options_of(instance: Any) -> dict[str, Any] | None:
+    """How the instance was made; ``None`` if it has no field for that."""
+    return dict(instance.options) if "options" in {each.name for each in fields(instance)} else None
 
 
 def _edges(edges: list[dict[str, Any]], shape: Shape) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from planner.types import Json, JsonObject
 from solvers.outcome import Status, Stop
 
 
@@ -38,18 +39,18 @@ class Result:
     solver: str = ""
     seed: int = 0
     threads: int = 1
-    options: Mapping[str, Any] = field(default_factory=dict)
-    stats: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
+    stats: JsonObject = field(default_factory=dict)
     verified: bool = False
-    plan: Mapping[str, Any] | None = None
+    plan: JsonObject | None = None
     signal: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """The result object of docs/interface.md, in JSON types."""
         shown = {name: value for name, value in vars(self).items() if name != "signal"}
         return {**shown, "status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
 
-    def to_records(self) -> list[dict[str, Any]]:
+    def to_records(self) -> list[dict[str, Json]]:
         """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.
 
         A plan without a list of parts is one record.
@@ -66,7 +67,7 @@ class Result:
         return html_table([summary(self)]) + html_table(self.to_records())
 
 
-def summary(result: Result) -> dict[str, Any]:
+def summary(result: Result) -> dict[str, Json]:
     """A result as a row of a table."""
     names = ("instance", "method", "status", "stop", "objective", "bound", "gap", "unit", "seconds", "proved_by")
     return {name: getattr(result, name) for name in names}

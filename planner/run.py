@@ -21,6 +21,7 @@ from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.result import Result
+from planner.types import Instance
 from planner.worker import Received, Worker, attend, signals_stop
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
@@ -35,7 +36,7 @@ def silent(_line: str) -> None:
 
 
 def solve(
-    instance: Any,
+    instance: Instance,
     *,
     method: str | None = None,
     exact: bool = False,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from planner.inputs.files import write_atomically
 from planner.inputs.loading import admitted, family_of
 from planner.result import Result
+from planner.types import Instance
 
 
-def save(instance_or_result: Any, path: str | os.PathLike[str]) -> None:
+def save(instance_or_result: Instance | Result, path: str | os.PathLike[str]) -> None:
     """Write an instance (for `planner.load`) or a `Result` (for ``planner check``) as JSON, whole or not at all.
 
     Raises

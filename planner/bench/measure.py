@@ -157,6 +157,7 @@ class _Planned:
                 break
         last = results[-1]
         times = tuple(result.seconds for result in results)
+        compiling: list[Any] = [result.stats["compile_seconds"] for result in results]
         return Row(
             case=self.case.instance,
             instance=last.instance,
@@ -167,7 +168,7 @@ class _Planned:
             time_limit_s=self.limits.time_s,
             seconds=statistics.median(times),
             all_seconds=times,
-            compile_seconds=max(result.stats["compile_seconds"] for result in results),
+            compile_seconds=max(compiling),
             objective=last.objective,
             bound=last.bound,
             gap=last.gap,

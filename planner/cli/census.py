@@ -58,6 +58,7 @@ def census_command(
     **settings: Any,
 ) -> None:
     """Solve every knapsack subproblem of a Piper run exactly and compare the variants of its heuristic."""
+    from instances.stage_partitioning import StageInstance
     from planner.census.report import progress, show_census
     from planner.census.run import census
     from planner.inputs.loading import family_of, load
@@ -68,7 +69,7 @@ def census_command(
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
     loaded = load(instance, inputs=inputs, **settings)
-    if family_of(loaded).name != "stage_partitioning":
+    if not isinstance(loaded, StageInstance):
         raise UsageError.at("INSTANCE", family_of(loaded).name, "an instance of stage_partitioning")
     for warning in loaded.warnings:
         note(quiet, f"warning: {warning}")

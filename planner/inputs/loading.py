@@ -17,6 +17,7 @@ from planner.inputs import settings
 from planner.inputs.graphs import declared, is_graph, read_graph
 from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
 from planner.inputs.rows import read_row, split_row
+from planner.types import Instance
 
 
 class UnknownInstanceError(UsageError):
@@ -34,7 +35,7 @@ def load(
     inputs: str | None = None,
     problem: str | None = None,
     **overrides: Any,
-) -> Any:
+) -> Instance:
     """An instance from a file or from the catalog.
 
     Parameters
@@ -62,14 +63,15 @@ def load(
         If there is no such name or problem, or an override is unknown or breaks its rule.
     """
     settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
+    loaded: Instance
     if isinstance(path_or_name, Mapping):
-        content = dict(path_or_name)
-        return read_declared(content, "instance", problem, overrides)
-    name = os.fsdecode(path_or_name)
-    if name in catalog():
-        return _from_catalog(name, catalog()[name], inputs, problem, overrides)
-    content, where = _content(name, inputs, problem, overrides)
-    return read_declared(content, where, problem, overrides)
+        loaded = read_declared(dict(path_or_name), "instance", problem, overrides)
+    elif (name := os.fsdecode(path_or_name)) in catalog():
+        loaded = _from_catalog(name, catalog()[name], inputs, problem, overrides)
+    else:
+        content, where = _content(name, inputs, problem, overrides)
+        loaded = read_declared(content, where, problem, overrides)
+    return loaded
 
 
 def read_declared(content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:

@@ -74,7 +74,7 @@ def show_result(
         table.add_row("why", result.reason)
     if result.options:
         table.add_row("options", facts(result.options))
-    lists = {name: part for name, part in result.stats.items() if _is_table(part)}
+    lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
     if result.stats:
         table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in lists}))
     out.print(table)

@@ -78,7 +78,7 @@ def solve_orders(
 
 def best_order(result: Result, instances: Mapping[str, Any]) -> str:
     """The name of the order that the result's plan is of; the first one where there is none."""
-    objectives = result.stats.get("orders", {})
+    objectives: Any = result.stats.get("orders", {})
     return min(objectives, key=lambda order: _height(objectives[order]), default=next(iter(instances)))
 
 
@@ -107,10 +107,11 @@ def _reason(results: Mapping[str, Result], order: str) -> str:
 
 def _figures(every: Sequence[Result]) -> dict[str, Any]:
     """The least of each figure of what would make it feasible; absent where some order has none."""
+    figures: list[Mapping[str, Any]] = [each.stats for each in every]
     return {
-        name: None if any(each.stats.get(name) is None for each in every) else min(each.stats[name] for each in every)
+        name: None if any(each.get(name) is None for each in figures) else min(each[name] for each in figures)
         for name in _LEAST
-        if any(name in each.stats for each in every)
+        if any(name in each for each in figures)
     }
 
 

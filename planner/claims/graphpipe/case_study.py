@@ -11,7 +11,7 @@ from typing import Any
 
 from formulations.family import lazy
 from planner.claims.claim import Evidence, Note
-from planner.claims.graphpipe.plans import INPUTS, TIME_LIMIT_S, planned, ratio, sizes
+from planner.claims.graphpipe.plans import INPUTS, TIME_LIMIT_S, planned, ratio, sizes, swept
 from planner.inputs.loading import load
 
 MODEL = "graphpipe-case-study"
@@ -38,14 +38,14 @@ def run(
     """One layer to a stage at every micro-batch size, and the quickest plan that each method finds there."""
     given: dict[str, Any] = {"devices": 8, "minibatch": minibatch, "memory": memory}
     declared = {name: value for name, value in given.items() if value is not None}
-    instance = load(MODEL, **declared)
+    instance: Any = load(MODEL, **declared)
     rows: list[Row] = []
     found = {method: planned(MODEL, method, time_limit, note, **declared) for method in METHODS}
     for size in sorted({size for each in found.values() for size in sizes(each)}):
         for name, edges in STRATEGIES.items():
             rows.append(_row(name, _by_hand(instance, size, edges)))
         for method, each in found.items():
-            at_size = [row for row in each.stats.get("sweep", ()) if row["microbatch"] == size]
+            at_size = [row for row in swept(each) if row["microbatch"] == size]
             if at_size:
                 rows.append(_row(method, min(at_size, key=lambda row: float(row["iteration_s"]))))
     base = (_at(rows, "sequential", 2) or {}).get("iteration_s")

@@ -44,7 +44,8 @@ def run(
     for model in models:
         for count in devices:
             given = declared(count, SHAPES[shapes][model], memory)
-            place = {"devices": count, "minibatch": load(model, **given).minibatch}
+            instance: Any = load(model, **given)
+            place = {"devices": count, "minibatch": instance.minibatch}
             cell = []
             for method in methods:
                 found = planned(model, method, time_limit, note, **given)

@@ -7,7 +7,7 @@ micro-batch sizes are swept to maximise throughput).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from instances.parameters import one_of, parse_names
@@ -68,7 +68,7 @@ def planned(model: str, method: str, time_limit: float, note: Note, **declared: 
 
 def columns(found: Result, microbatch: int | None = None) -> dict[str, Any]:
     """What a table shows of a result, at one micro-batch size if given; ``None`` where there is no plan."""
-    sweep = [row for row in found.stats.get("sweep", ()) if microbatch in (None, row["microbatch"])]
+    sweep = [row for row in swept(found) if microbatch in (None, row["microbatch"])]
     least: Mapping[str, Any] = min(sweep, key=lambda row: float(row["tps_s"]), default={})
     quickest: Mapping[str, Any] = min(sweep, key=lambda row: float(row["iteration_s"]), default={})
     return {
@@ -87,6 +87,12 @@ def columns(found: Result, microbatch: int | None = None) -> dict[str, Any]:
     }
 
 
+def swept(found: Result) -> Sequence[Mapping[str, Any]]:
+    """A row for each micro-batch size that was tried."""
+    rows: Any = found.stats.get("sweep", ())
+    return list(rows)
+
+
 def effort(found: Result) -> dict[str, Any]:
     """Seconds of the search without compiling, its transitions, and into how many operators it merged them."""
     return {
@@ -98,7 +104,7 @@ def effort(found: Result) -> dict[str, Any]:
 
 def sizes(found: Result) -> tuple[int, ...]:
     """The micro-batch sizes at which there is a plan, ascending."""
-    return tuple(sorted({int(row["microbatch"]) for row in found.stats.get("sweep", ())}))
+    return tuple(sorted({int(row["microbatch"]) for row in swept(found)}))
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
