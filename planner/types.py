@@ -14,7 +14,7 @@ JsonObject: TypeAlias = Mapping[str, Json]
 class Instance(Protocol):
     """An instance of one of the problems: a dataclass of ``instances``, such as `instances.stage_partitioning`'s.
 
-    ``isinstance`` tells which one, and a type checker what its fields are.
+    ``isinstance`` shows which one, and a type checker then knows its fields.
     """
 
     @property

@@ -16,7 +16,7 @@ import typer
 import planner
 from formulations import FAMILIES
 from planner.claims import CLAIMS
-from planner.cli.app import application
+from planner.cli.app import application, main
 from planner.inputs.loading import recognised
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,3 +102,20 @@ def test_the_check_script_runs_the_readme() -> None:
     commands = re.findall(r"```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert [len(command.splitlines()) for command in commands] == [1, 1]
     assert commands[1].startswith("python3.11 -m venv .venv-test ")
+
+
+#: Seconds differ from run to run.
+_SECONDS = re.compile(r"(?<=\(exact\), )\S+(?= s)|(?<=compile_seconds )\S+|(?<=proved )\d\S+|(?<=completed )\d\S+")
+
+
+def _shown(text: str) -> list[str]:
+    """The lines of an output without seconds and without the width of columns."""
+    return [_SECONDS.sub("...", " ".join(line.split())) for line in text.strip().splitlines()]
+
+
+def test_the_samples_of_the_readme_are_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
+    samples = re.findall(r"```console\n\$ planner (.*?)\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(samples) == 2
+    for command, printed in samples:
+        assert main([*command.split(), "--quiet"]) == 0
+        assert _shown(capsys.readouterr().out) == _shown(printed), command
