@@ -50,6 +50,28 @@ class Answer(Generic[Plan]):
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+class UncertifiedError(Exception):
+    """Why there is no certificate of a result, in words that follow "uncertified: "."""
+
+
+@dataclass(frozen=True)
+class Certificates(Generic[Instance]):
+    """How claims of a family are proved to those who trust no solver.
+
+    Parameters
+    ----------
+    write
+        ``write(instance, plan, bound, watch)``: a certificate, in JSON types, of a plan in its JSON form (or ``None``)
+        and a bound (infinite: there is no plan); `UncertifiedError` if there is none.
+    verify
+        ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface.md; ``ValueError`` for what
+        is no certificate. It is the room's ``checker.py``, which imports nothing of ours.
+    """
+
+    write: Callable[[Instance, Mapping[str, Any] | None, float, Watch], dict[str, Any]]
+    verify: Callable[[Any, Any], dict[str, Any]]
+
+
 def infeasible_by_counting(reason: str) -> Answer[Any]:
     """The answer to an instance that has no plan for a reason that needs no search; all methods share such proofs."""
     return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.BOUNDS, reason=reason)
@@ -144,6 +166,8 @@ class Family(Generic[Instance, Plan]):
         ``picture(instance, plan)``: the plan as SVG text.
     breakdown
         ``breakdown(instance, plan)``: the figures and pictures of a plan.
+    certificates
+        How its bounds, and that there is no plan, are certified; ``None``: they are not.
     sweepable
         Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
         objective is time per sample.
@@ -167,6 +191,7 @@ class Family(Generic[Instance, Plan]):
     why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
     picture: Callable[[Instance, Plan], str] | None = None
     breakdown: Callable[[Instance, Plan], Breakdown] | None = None
+    certificates: Certificates[Instance] | None = None
     sweepable: bool = False
     vocabulary: tuple[Quantity, ...] = ()
     also_reads: Callable[[Any], bool] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.stage_partitioning.methods import METHODS
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
@@ -27,5 +27,9 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     warnings=lambda instance: instance.warnings,
     why_infeasible=lazy("formulations.stage_partitioning.infeasible:why_infeasible"),
     breakdown=lazy("formulations.stage_partitioning.breakdown:breakdown"),
+    certificates=Certificates(
+        write=lazy("formulations.stage_partitioning.certificates:write"),
+        verify=lazy("formulations.stage_partitioning.checker:verify"),
+    ),
     sweepable=True,
 )

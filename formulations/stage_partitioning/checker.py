@@ -1,0 +1,538 @@
+"""Check a certificate of stage partitioning: ``python checker.py INSTANCE.json CERTIFICATE.json``.
+
+Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+(K, M, N, B, s, d, t, X). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. M+
+is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums.
+
+**Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, L (if L is 0: no plan
+takes less, which needs no proof). If ``bound`` is null there is no plan; then L is infinite below.
+
+**Tables.** V are the layers. A *downset* U holds all successors of its layers; the last stages of a plan hold one.
+``downsets`` lists [U, labels] or [U, labels, r]: U in hexadecimal (bit v for the v-th layer), labels [s, k], and r, a
+number of devices. Let w(v) be the least t X.time over all t <= K and X in T(v, t) with X.a + X.b <= M+, w(U) its sum
+over U, n(U) = max(1, ceil(w(U) / L)) and n(empty) = 0, and rest(U) the larger of r (if claimed) and n(V - U). U is
+*passable* if n(U) + n(V - U) <= K. A stage from U to a larger U' with degrees t and d (one that the instance allows) is
+*possible* at s if a choice of X in T(v, t) for its layers takes at most L, and at most M+ with ceil(s/d) micro-batches
+in flight. The rules are, for passable U and U':
+
+1. For every U with a claimed r, every stage from U to U' that is possible at s = d, if U is empty, and at s = d + 1
+   otherwise, has d t + rest(U') >= r.
+2. The empty set has the label [0, 0]; unless rest(empty) > K, or some layer has no X with X.a + X.b <= M+ at any
+   t <= K, or degrees have to sum to N > K.
+3. For every label [s, k] of U with k + rest(U) <= K, every stage from U to U' that is possible at s + d is *covered*:
+   U' has a label [s', k'] with s' <= s + d (``exactly``: s' = s + d) and k' <= k + d t; or s + d > N; or
+   k + d t + rest(U') > K.
+4. V has no label [s, k] with s <= N (``exactly``: s = N) and k <= K.
+
+**Theorem.** If they hold, every plan takes more than L.
+
+*Proof.* Assume a plan within L. Communication takes no negative time, so a stage on d t devices spends at most d t L
+device-time and at least w of its layers on them: any part of the stages takes at least n of its layers in devices. So
+all downsets that its last stages hold are passable, and none of the exceptions of rule 2 that need no table apply.
+
+(a) *If the last stages hold U, the others take at least rest(U) devices.* This is clear for n(V - U). For a claimed r
+assume it for all larger downsets. The stage before U leads to some U'; it has at least ceil(d/d) micro-batches in
+flight, and ceil((d+1)/d) if there are stages after it, since their degrees are at least 1. More in flight take no less
+memory, so rule 1 speaks of this stage, and all together take at least d t + rest(U') >= r.
+
+(b) *If the last stages hold U, with degrees that sum to s and k devices, U has a label [s', k'] with s' <= s
+(``exactly``: s' = s) and k' <= k.* By (a) rest(empty) <= K, so the empty set has [0, 0]. Assume (b) for U, and let the
+stage before lead to U' with degrees t and d. It has ceil((s+d)/d) >= ceil((s'+d)/d) micro-batches in flight, so it is
+possible at s' + d, and k' + rest(U) <= k + rest(U) <= K by (a): rule 3 speaks of it. Of its exceptions, s' + d <= s + d
+<= N and k' + d t + rest(U') <= k + d t + rest(U') <= K by (a). So U' has a label of at most s' + d <= s + d
+(``exactly``: of s' + d = s + d) and of at most k' + d t <= k + d t. For U = V this contradicts rule 4.
+
+**How rule 3 is decided.** What is left uncovered are intervals of degrees. From d = l to h, d times the time of a stage
+never falls, nor does ceil((s+d)/d) rise. If no choice costs at most h L with the synchronisation of l and the memory of
+h, no degree of the interval is possible; else it is halved. All costs are integers, multiples of 1 / (B unit).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from operator import add
+from typing import Any, NamedTuple
+
+MAX_BYTES = 64 * 2**20  # of a file
+MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
+MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets together
+MAX_STATES, MAX_KEPT = 1_000_000, 500_000  # of a knapsack's list, and groups of options that are kept
+
+Option = tuple[int, int]  # cost and memory
+Group = tuple[list[Option], list[tuple[Fraction, int, int]]]  # options that none dominates, and `savings`
+Label = tuple[int, int]  # s and k
+
+
+class RejectedError(Exception):
+    """The first rule that a certificate breaks."""
+
+
+def need(holds: bool, rule: str) -> None:
+    """`ValueError`, bad input, unless it holds."""
+    if not holds:
+        raise ValueError(f"expected {rule}")
+
+
+def reject(broken: bool, rule: str) -> None:
+    """`RejectedError` if the rule is broken."""
+    if broken:
+        raise RejectedError(rule)
+
+
+def amount(value: Any) -> float:
+    """A number as the float64 that it denotes."""
+    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
+    return float(value)
+
+
+def count(value: Any, least: int = 1) -> int:
+    """An integer."""
+    need(least <= amount(value) <= MAX_COUNT and int(value) == value, f"an integer from {least} to {MAX_COUNT}")
+    return int(value)
+
+
+def canonical(content: Any) -> dict[str, Any]:
+    """What an instance declares, without names and notes: the form that is hashed."""
+    model, exactly, most = (content.get(name) for name in ("cost_model", "exactly", "max_dp_degree"))
+    need(content["problem"] == "stage_partitioning", "an instance of stage_partitioning")
+    need(model in (None, "paper", "released") and exactly in (None, False, True), "a cost model; exactly true or false")
+    need(amount(content["bandwidth"]) > 0, "a positive bandwidth")
+
+    def tmpc(x: Any) -> dict[str, Any]:
+        amounts = {name: amount(x[name]) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")}
+        sync = ("sync_forward_bytes", "sync_backward_bytes")
+        return {"id": str(x["id"]), **amounts, **{way: {u: amount(c) for u, c in x.get(way, {}).items()} for way in sync}}
+
+    def edge(e: Any) -> dict[str, Any]:
+        return {"source": str(e["source"]), "target": str(e["target"]), "bytes": amount(e["bytes"])}
+
+    return {
+        "problem": content["problem"],
+        "cost_model": model or "paper",
+        "exactly": bool(exactly),
+        "time_unit": str(content.get("time_unit", "s")),
+        "max_dp_degree": None if most is None else count(most),
+        **{name: count(content[name]) for name in ("num_devices", "num_microbatches")},
+        **{name: amount(content[name]) for name in ("memory_bytes", "bandwidth")},
+        "layers": [
+            {"id": str(v["id"]), "tmpcs": {str(int(t)): [tmpc(x) for x in row] for t, row in v["tmpcs"].items()}}
+            for v in content["layers"]
+        ],
+        "edges": [edge(e) for e in content.get("edges", [])],
+    }
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of the canonical JSON of an instance: sorted keys, no blanks, amounts as floats."""
+    return hashlib.sha256(json.dumps(canonical(content), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+class Tmpc(NamedTuple):
+    """A TMPC in integers: costs in units of 1 / (B ``Instance.unit``), memory in units of 1 / ``Instance.grain``.
+
+    ``into[e]`` and ``out[e]`` are the costs of edge e where it enters or leaves the stage, ``sync`` is 4 X.w.
+    """
+
+    time: int
+    sync: int
+    a: int
+    b: int
+    into: dict[int, int]
+    out: dict[int, int]
+
+
+class Instance:
+    """An instance in integers, by position of layers and edges; ``tmpcs[v][t][id]``."""
+
+    def __init__(self, content: Any) -> None:
+        found = canonical(content)
+        layers, edges = found["layers"], found["edges"]
+        self.K, self.N, self.exactly = found["num_devices"], found["num_microbatches"], found["exactly"]
+        self.released = found["cost_model"] == "released"
+        most = min(self.K, self.N, found["max_dp_degree"] or self.K)
+        self.degrees = [d for d in range(1, most + 1) if not self.released or self.N % d == 0]
+        self.index = {layer["id"]: v for v, layer in enumerate(layers)}
+        self.ends = [(self.index[e["source"]], self.index[e["target"]]) for e in edges]
+        need(len(self.index) == len(layers) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
+        self.incoming: list[dict[str, int]] = [{} for _ in layers]  # edges, by the id at their other end
+        self.outgoing: list[dict[str, int]] = [{} for _ in layers]
+        for e, (u, v) in enumerate(self.ends):
+            self.outgoing[u][layers[v]["id"]] = self.incoming[v][layers[u]["id"]] = e
+        self.near = [sum(1 << e for e in (*a.values(), *b.values())) for a, b in zip(self.incoming, self.outgoing, strict=True)]
+        rows = [x for layer in layers for row in layer["tmpcs"].values() for x in row]
+        self.B = B = Fraction(found["bandwidth"])
+        volumes = [c for x in rows for way in ("sync_forward_bytes", "sync_backward_bytes") for c in x[way].values()]
+        volumes += [e["bytes"] for e in edges] + [x["weight_bytes"] for x in rows]
+        costs = [*map(Fraction, volumes), *(B * Fraction(x["time"]) for x in rows)]
+        self.unit = unit = math.lcm(*(cost.denominator for cost in costs))
+        self.grain = math.lcm(*(Fraction(x[part]).denominator for x in rows for part in ("activation_bytes", "static_bytes")))
+        slack = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
+        self.capacity = math.floor(Fraction(found["memory_bytes"]) * slack * self.grain)
+
+        def crossing(near: dict[str, int], sync: dict[str, float]) -> dict[int, int]:
+            need(sync.keys() <= near.keys(), "sync volumes of a layer's own edges")
+            sizes = {e: Fraction(edges[e]["bytes"]) + Fraction(sync.get(u, 0.0)) for u, e in near.items()}
+            return {e: int(2 * size * unit) for e, size in sizes.items()}
+
+        def tmpc(v: int, x: dict[str, Any]) -> Tmpc:
+            into, out = crossing(self.incoming[v], x["sync_forward_bytes"]), crossing(self.outgoing[v], x["sync_backward_bytes"])
+            a, b = (int(Fraction(x[part]) * self.grain) for part in ("activation_bytes", "static_bytes"))
+            return Tmpc(int(B * Fraction(x["time"]) * unit), int(4 * Fraction(x["weight_bytes"]) * unit), a, b, into, out)
+
+        self.tmpcs = [
+            {int(t): {x["id"]: tmpc(v, x) for x in row} for t, row in layer["tmpcs"].items()}
+            for v, layer in enumerate(layers)
+        ]
+        need(sum(len(row) for layer in self.tmpcs for row in layer.values()) == len(rows), "TMPCs, none twice")
+
+    def share(self, d: int) -> tuple[int, int]:
+        """What part of ``sync`` is paid at d, numerator and denominator, in d times the time of a stage."""
+        return d - 1, self.N if self.released else d
+
+    def option(self, x: Tmpc, d: int, y: int, into: int, out: int) -> Option:
+        """Cost, times `share`'s denominator, and memory of a TMPC; two sets of edges cross the stage's boundary."""
+        part, whole = self.share(d)
+        crossing = sum(c for e, c in x.into.items() if into >> e & 1) + sum(c for e, c in x.out.items() if out >> e & 1)
+        return (x.time + crossing) * whole + x.sync * part, x.a * y + x.b
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions in a set."""
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def undominated(options: list[Option]) -> list[Option]:
+    """The options that none beats in both, by rising cost and falling memory."""
+    kept: list[Option] = []
+    for option in sorted(options):
+        if not kept or option[1] < kept[-1][1]:
+            kept.append(option)
+    return kept
+
+
+def savings(options: list[Option]) -> list[tuple[Fraction, int, int]]:
+    """The lower convex hull of undominated options as steps (ratio, more cost, less memory), ratios rising."""
+    hull: list[Option] = []
+    for c, m in options:
+        while len(hull) > 1:
+            (c0, m0), (c1, m1) = hull[-2:]
+            if (c1 - c0) * (m1 - m) < (c - c1) * (m0 - m1):
+                break
+            hull.pop()
+        hull.append((c, m))
+    steps = [(c - c0, m0 - m) for (c0, m0), (c, m) in zip(hull, hull[1:], strict=False)]
+    return [(Fraction(*step), *step) for step in steps]
+
+
+def fits(found: list[Group], budget: int | None, capacity: int) -> bool:
+    """Whether one option of each group can be chosen within both limits; no budget: any cost."""
+    groups = [group for group, _ in found]
+    if sum(group[-1][1] for group in groups) > capacity:
+        return False
+    if budget is None:
+        return True
+    left, over = budget - sum(group[0][0] for group in groups), sum(group[0][1] for group in groups) - capacity
+    if left < 0 or over <= 0:
+        return left >= 0
+    p, q = 0, 0
+    for _, p, q in sorted(step for _, steps in found for step in steps):
+        if q >= over:
+            break
+        left, over = left - p, over - q
+    if left * q < p * over:  # not even if the last step could be taken in part
+        return False
+    # For any p, q >= 0, q cost + p memory of a choice within the limits exceeds its least value by ``slack`` at most.
+    least = [min(q * c + p * m for c, m in group) for group in groups]
+    slack = q * budget + p * capacity - sum(least)
+    states, used = [(0, 0)], slack
+    cheapest, lightest = sum(group[0][0] for group in groups), sum(group[-1][1] for group in groups)
+    for group, low in zip(groups, least, strict=True):
+        cheapest, lightest, used = cheapest - group[0][0], lightest - group[-1][1], used + low
+        near = [(c, m) for c, m in group if q * c + p * m <= slack + low]
+        reject(len(states) * len(near) > MAX_STATES, f"size: a knapsack with over {MAX_STATES} states")
+        sums = [(c0 + c, m0 + m) for c0, m0 in states for c, m in near]
+        most, room = budget - cheapest, capacity - lightest
+        states = undominated([(c, m) for c, m in sums if c <= most and m <= room and q * c + p * m <= used])
+    return bool(states)
+
+
+class Table:
+    """The downsets of an instance with their sums, and whether rules 1 to 4 hold for labels and claims."""
+
+    def __init__(self, instance: Instance, bound: Fraction | None) -> None:
+        self.instance, self.tmpcs = instance, instance.tmpcs
+        self.limit = None if bound is None else bound * instance.B * instance.unit  # a stage's cost at d = 1
+        self.tp = sorted({t for layer in self.tmpcs for t, row in layer.items() if row and t <= instance.K})
+        small = [
+            [(t, x) for t in self.tp for x in layer.get(t, {}).values() if x.a + x.b <= instance.capacity]
+            for layer in self.tmpcs
+        ]
+        self.work = [min((t * x.time for t, x in row), default=0) for row in small]
+        self.size = [min((x.a + x.b for _, x in row), default=0) for row in small]
+        unplaced = instance.exactly and instance.N > instance.K
+        self.settled = unplaced or not all(small) or self.devices(sum(self.work)) > instance.K
+        self.group = lru_cache(MAX_KEPT)(self._group)
+
+    def _group(self, v: int, t: int, d: int, y: int, into: int, out: int) -> Group:
+        found = undominated([self.instance.option(x, d, y, into, out) for x in self.tmpcs[v][t].values()])
+        return found, savings(found)
+
+    def budget(self, d: int, whole: int = 1) -> int | None:
+        """The cost of a stage of degree d that takes L, times ``whole``; rounded down last, as costs are integers."""
+        return None if self.limit is None else d * whole * self.limit.numerator // self.limit.denominator
+
+    def devices(self, work: int) -> int:
+        """n of some layers, at least one."""
+        return 1 if self.limit is None else max(1, math.ceil(work / self.limit))
+
+    def prove(self, labels: dict[int, list[Label]], claims: dict[int, int]) -> None:
+        """`RejectedError` if a rule is broken, `ValueError` for what is no downset."""
+        if self.settled:
+            return
+        self._enumerate()
+        K, N, last = self.instance.K, self.instance.N, len(self.masks) - 1
+        for mask in (*labels, *claims):
+            need(mask in self.known, "downsets that hold all successors of their layers")
+        total, front = sum(self.work), [0, *map(self.devices, self.works[1:])]
+        self.rest = [self.devices(total - w) for w in self.works[:last]] + [0]
+        usable = [i for i in range(last + 1) if front[i] + self.rest[i] <= K]
+        for mask, r in claims.items():
+            self.rest[self.known[mask]] = max(self.rest[self.known[mask]], r)
+        self.claims = {self.known[mask]: r for mask, r in claims.items()}
+        reject(self.rest[0] <= K and (0, 0) not in labels.get(0, ()), "rule 2: the empty set has no label [0, 0]")
+        for s, k in labels.get(self.masks[last], ()):
+            broken = k <= K and (s == N if self.instance.exactly else s <= N)
+            reject(broken, f"rule 4: all layers have the label [{s}, {k}]")
+        self.labels = {self.known[mask]: self._least(found) for mask, found in labels.items()}
+        usable.sort(key=lambda i: (self.sizes[i], i))  # what holds a downset comes after it
+        sizes, masks = [self.sizes[i] for i in usable], [self.masks[i] for i in usable]
+        for place, (i, mask) in enumerate(zip(usable, masks, strict=True)):
+            found = [(s, k) for s, k in self.labels.get(i, ()) if k + self.rest[i] <= K]
+            if found or i in self.claims:
+                for at in range(place + 1, bisect_right(sizes, sizes[place] + self.instance.capacity)):
+                    if masks[at] & mask == mask:
+                        self._pair(i, usable[at], found)
+
+    def _least(self, found: list[Label]) -> list[Label]:
+        """The labels that no other one covers, by s."""
+        kept: list[Label] = []
+        for s, k in sorted(found):
+            if not kept or (s > kept[-1][0] if self.instance.exactly else k < kept[-1][1]):
+                kept.append((s, k))
+        return kept
+
+    def _enumerate(self) -> None:
+        """All downsets from smaller to larger ones, their sums, and the edges that enter them."""
+        ends, incoming, outgoing = self.instance.ends, self.instance.incoming, self.instance.outgoing
+        n, after = len(self.tmpcs), [sum(1 << ends[e][1] for e in row.values()) for row in outgoing]
+        self.masks, self.known, self.crossing, self.works, self.sizes = [0], {0: 0}, [0], [0], [0]
+        added = [[self._sums(layer.get(t, {})) for layer in self.tmpcs] for t in self.tp]
+        self.sums = [[(0,) * 5] for _ in self.tp]
+        ready = [sum(1 << v for v in range(n) if not after[v])]
+        for i, mask in enumerate(self.masks):  # which grows meanwhile
+            for v in bits(ready[i]):
+                new = mask | 1 << v
+                if new in self.known:
+                    continue
+                self.known[new] = len(self.masks)
+                self.masks.append(new)
+                reject(len(self.masks) > min(MAX_DOWNSETS, MAX_BITS // n), f"size: a graph of over {len(self.masks) - 1} downsets")
+                self.works.append(self.works[i] + self.work[v])
+                self.sizes.append(self.sizes[i] + self.size[v])
+                within, entering = sum(1 << e for e in outgoing[v].values()), sum(1 << e for e in incoming[v].values())
+                self.crossing.append(self.crossing[i] & ~within | entering)
+                freed = [u for u, _ in (ends[e] for e in incoming[v].values()) if not after[u] & ~new]
+                ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in freed))
+                for sums, more in zip(self.sums, added, strict=True):
+                    sums.append(tuple(map(add, sums[i], more[v])))
+        need(self.masks[-1] == (1 << n) - 1, "a graph without cycles")
+
+    def _sums(self, row: dict[str, Tmpc]) -> tuple[int, ...]:
+        """What a layer adds to the sums at one t: least time, sync, a and b of its TMPCs, and whether it has none."""
+        return (*(min((x[part] for x in row.values()), default=0) for part in range(4)), int(not row))
+
+    def _pair(self, i: int, j: int, labels: list[Label]) -> None:
+        """Rules 1 and 3 for stages from downset i to downset j."""
+        free, stage = self.instance.K - self.rest[j], self.masks[j] & ~self.masks[i]
+        into, out = self.crossing[j] & ~self.crossing[i], self.crossing[i] & ~self.crossing[j]
+        goal = self.claims.get(i, 0) - self.rest[j] - 1  # what d t has to exceed
+        most = max([goal, *(free - k for _, k in labels)])
+        name = f"from {self.masks[i]:x} to {self.masks[j]:x}"
+        for q, t in enumerate(self.tp):
+            if most < t:
+                break
+            least = [y - x for x, y in zip(self.sums[q][i], self.sums[q][j], strict=True)]
+            budget = self.budget(most // t)
+            if least[4] or (budget is not None and least[0] > budget):
+                continue
+            known: dict[tuple[int, int, int], bool] = {}
+            ways = [(f"rule 1: {name}", int(i > 0), (0, self._position(goal // t)))] if goal >= t else []
+            ways += [
+                (f"rule 3: {name} at [{s}, {k}]", s, span) for s, k in labels for span in self._uncovered(j, s, k, t, free)
+            ]
+            for rule, s, span in ways:
+                d = self._possible(t, stage, into, out, least, s, span, known)
+                reject(d > 0, f"{rule}, a stage with d = {d}, t = {t} is not covered")
+
+    def _position(self, most: int) -> int:
+        """Where the largest degree up to ``most`` stands; -1: there is none."""
+        return bisect_right(self.instance.degrees, most) - 1
+
+    def _uncovered(self, j: int, s: int, k: int, t: int, free: int) -> Iterator[tuple[int, int]]:
+        """The degrees, by first and last position, at which a stage from [s, k] to downset j is not covered."""
+        labels, most, first = self.labels.get(j, ()), min((free - k) // t, self.instance.N - s), 0
+        if self.instance.exactly:
+            arrivals = dict(labels)
+            for at, d in enumerate(self.instance.degrees[: self._position(most) + 1]):
+                if arrivals.get(s + d, math.inf) <= k + d * t:
+                    yield first, at - 1
+                    first = at + 1
+        else:
+            most = min([most, *(max(s1 - s, -(-(k1 - k) // t)) - 1 for s1, k1 in labels)])
+        yield first, self._position(most)
+
+    def _possible(
+        self, t: int, stage: int, into: int, out: int, least: list[int], s: int, span: tuple[int, int],
+        known: dict[tuple[int, int, int], bool],
+    ) -> int:  # fmt: skip
+        """A degree among those positions at which the stage is possible at s + d; 0 if there is none.
+
+        ``least`` are the sums of the stage's layers, ``known`` what was found at first and last position and ceil(s/d).
+        """
+        pending, capacity = [span], self.instance.capacity
+        while pending:
+            first, last = pending.pop()
+            if first > last:
+                continue
+            low, d = self.instance.degrees[first], self.instance.degrees[last]
+            y, (part, whole) = -(-(s + d) // d), self.instance.share(low)
+            budget = self.budget(d, whole)
+            if least[2] * y + least[3] > capacity or (budget is not None and least[0] * whole + least[1] * part > budget):
+                continue
+            if (first, last, y) not in known:
+                near = self.instance.near
+                groups = [self.group(v, t, low, y, into & near[v], out & near[v]) for v in bits(stage)]
+                known[first, last, y] = fits(groups, budget, capacity)
+            if not known[first, last, y]:
+                continue
+            if first == last:
+                return d
+            middle = (first + last) // 2
+            pending += [(first, middle), (middle + 1, last)]
+        return 0
+
+
+def plan_time(instance: Instance, plan: Any) -> Fraction:
+    """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
+    done, s, K, slowest, ends = 0, 0, 0, Fraction(0), list(enumerate(instance.ends))
+    for stage in reversed(plan["stages"]):
+        d, t, nodes = count(stage["dp_degree"]), count(stage["tp_degree"]), [str(node) for node in stage["nodes"]]
+        reject(not nodes or not instance.index.keys() >= set(nodes), "plan: a stage without layers, or an unknown one")
+        found = [(instance.tmpcs[instance.index[v]].get(t, {})).get(stage["tmpcs"].get(v)) for v in nodes]
+        chosen = [x for x in found if x is not None]
+        mask = sum(1 << v for v in {instance.index[v] for v in nodes})
+        done, s, K = done | mask, s + d, K + d * t
+        reject(len(chosen) < len(nodes), f"plan: a TMPC that a layer does not have at t = {t}")
+        reject(d not in instance.degrees, f"plan: d = {d}")
+        into = sum(1 << e for e, (u, v) in ends if mask >> v & 1 and not mask >> u & 1)
+        out = sum(1 << e for e, (u, v) in ends if mask >> u & 1 and not mask >> v & 1)
+        reject(any(not done >> instance.ends[e][1] & 1 for e in bits(out)), "plan: an edge runs backwards")
+        used = [instance.option(x, d, -(-s // d), into, out) for x in chosen]
+        reject(sum(memory for _, memory in used) > instance.capacity, "plan: memory")
+        paid = instance.B * instance.unit * d * instance.share(d)[1]
+        slowest = max(slowest, sum(cost for cost, _ in used) / paid)
+    held = sum(len(stage["nodes"]) for stage in plan["stages"])
+    reject(held != len(instance.index) or done != (1 << held) - 1, "plan: every layer in one stage")
+    reject(K > instance.K, f"plan: {K} devices")
+    reject(s > instance.N or (instance.exactly and s < instance.N), f"plan: degrees that sum to {s}")
+    return slowest
+
+
+def fraction(text: Any) -> Fraction | None:
+    """An exact fraction as text."""
+    if text is None:
+        return None
+    need(isinstance(text, str) and re.fullmatch("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?", text) is not None, "a fraction")
+    return Fraction(text)
+
+
+def tables(proof: Any) -> tuple[dict[int, list[Label]], dict[int, int]]:
+    """The labels and the claimed numbers of devices of a proof, by downset."""
+    labels: dict[int, list[Label]] = {}
+    claims: dict[int, int] = {}
+    for text, found, *claim in proof["downsets"]:
+        mask = int(text, 16)
+        need(mask not in labels and len(claim) < 2, "[downset, labels] or [downset, labels, r], no downset twice")
+        labels[mask] = [(count(s, 0), count(k, 0)) for s, k in found]
+        claims.update((mask, count(r, 0)) for r in claim)
+    return labels, claims
+
+
+def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
+    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
+    reject(certificate["format"] != 1 or certificate["problem"] != "stage_partitioning", "format: of another problem")
+    reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
+    reject(certificate["instance_sha256"] != digest(content), "instance: the certificate is of another one")
+    instance, plan = Instance(content), certificate["plan"]
+    objective, bound = fraction(certificate["objective"]), fraction(certificate["bound"])
+    labels, claims = tables(certificate["proof"])
+    need((plan is None) == (objective is None), "a plan and its objective, or neither")
+    need(plan is None or bound is not None, "a bound beside a plan")
+    if plan is not None:
+        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
+    if bound is None or bound > 0:
+        Table(instance, bound).prove(labels, claims)
+    return objective, bound
+
+
+def verify(content: Any, certificate: Any) -> dict[str, Any]:
+    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
+    began = time.perf_counter()
+    objective = bound = None
+    try:
+        objective, bound = proved(content, certificate)
+        reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
+        accepted, reason = True, reason + ("" if objective is None else f", and this one takes {float(objective)!r}")
+    except RejectedError as error:
+        accepted, reason = False, str(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
+    return {
+        "accepted": accepted,
+        "problem": "stage_partitioning",
+        "kind": "labels",
+        "objective": None if objective is None else float(objective),
+        "bound": None if bound is None else float(bound),
+        "reason": reason,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def read(path: str) -> Any:
+    """The JSON in a file."""
+    with open(path, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    need(len(data) <= MAX_BYTES, f"a file of at most {MAX_BYTES} bytes")
+    return json.loads(data)
+
+
+if __name__ == "__main__":
+    try:
+        instance_file, certificate_file = sys.argv[1:]
+        verdict = verify(read(instance_file), read(certificate_file))
+    except (OSError, ValueError, RecursionError) as error:
+        print(f"bad input: {error}", file=sys.stderr)
+        sys.exit(2)
+    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
+    sys.exit(0 if verdict["accepted"] else 1)
