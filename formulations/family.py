@@ -64,8 +64,8 @@ class Certificates(Generic[Instance]):
         ``write(instance, plan, bound, watch)``: a certificate, in JSON types, of a plan in its JSON form (or ``None``)
         and a bound (infinite: there is no plan); `UncertifiedError` if there is none.
     verify
-        ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface.md; ``ValueError`` for what
-        is no certificate. It is the room's ``checker.py``, which imports nothing of ours.
+        ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface.md; ``ValueError`` for
+        what is no certificate. It is the room's ``checker.py``, which imports nothing of ours.
     """
 
     write: Callable[[Instance, Mapping[str, Any] | None, float, Watch], dict[str, Any]]

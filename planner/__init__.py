@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
+    from planner.certificates import Certification, Verification, certify, verify
     from planner.checking import Verdict, check
     from planner.comparison import Report, crosscheck
     from planner.errors import CrosscheckError, UsageError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from solvers.outcome import Limits, Status, Stop
 
 _HOMES = {
+    "planner.certificates": ("Certification", "Verification", "certify", "verify"),
     "planner.checking": ("Verdict", "check"),
     "planner.comparison": ("Report", "crosscheck"),
     "planner.errors": ("CrosscheckError", "UsageError"),
@@ -45,6 +47,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Certification",
     "CrosscheckError",
     "Limits",
     "Report",
@@ -53,6 +56,8 @@ __all__ = [
     "Stop",
     "UsageError",
     "Verdict",
+    "Verification",
+    "certify",
     "check",
     "crosscheck",
     "from_networkx",
@@ -62,6 +67,7 @@ __all__ = [
     "save",
     "solve",
     "to_networkx",
+    "verify",
 ]
 
 #: Public modules that have their home elsewhere.

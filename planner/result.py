@@ -19,8 +19,9 @@ class Result:
     ``(objective - bound) / objective``; absent numbers are ``None``. ``seconds`` is the method's wall time, building
     included, kernel compilation not. ``proved_by`` names by whose means ``bound`` (or infeasibility) was proved: a
     `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
-    form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``signal`` is the number of
-    the signal that interrupted the run.
+    form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``certificate`` has
+    kind, bytes and seconds of the certificate that was requested (`planner.certify`), if there is one. ``signal`` is
+    the number of the signal that interrupted the run.
     """
 
     problem: str
@@ -43,6 +44,7 @@ class Result:
     stats: JsonObject = field(default_factory=dict)
     verified: bool = False
     plan: JsonObject | None = None
+    certificate: JsonObject | None = None
     signal: int | None = None
 
     def to_json(self) -> dict[str, Json]:

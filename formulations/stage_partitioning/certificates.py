@@ -12,8 +12,8 @@ import numpy as np
 from formulations.family import UncertifiedError
 from formulations.stage_partitioning import checker
 from formulations.stage_partitioning.downsets import all_downsets, position_masks, too_many
-from formulations.stage_partitioning.effort import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.exact.threshold import Search
+from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.tables import build_lattice, build_profile
 from instances.stage_partitioning import StageInstance, to_json
 from solvers.outcome import Watch

@@ -4,7 +4,7 @@ Standard library, integers and fractions only; written from the definition in th
 (K, M, N, B, s, d, t, X). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. M+
 is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums.
 
-**Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, L (if L is 0: no plan
+**Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, L (if L is 0: none
 takes less, which needs no proof). If ``bound`` is null there is no plan; then L is infinite below.
 
 **Tables.** V are the layers. A *downset* U holds all successors of its layers; the last stages of a plan hold one.
@@ -59,13 +59,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from operator import add
+from itertools import pairwise
+from operator import add, attrgetter
 from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets together
-MAX_STATES, MAX_KEPT = 1_000_000, 500_000  # of a knapsack's list, and groups of options that are kept
+MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and groups of options that are kept
+FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
+PARTS = [attrgetter(part) for part in ("time", "sync", "a", "b")]
+KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
+NOTES = ("name", "options", "warnings", "schema_version")
 
 Option = tuple[int, int]  # cost and memory
 Group = tuple[list[Option], list[tuple[Fraction, int, int]]]  # options that none dominates, and `savings`
@@ -88,111 +93,94 @@ def reject(broken: bool, rule: str) -> None:
         raise RejectedError(rule)
 
 
-def amount(value: Any) -> float:
-    """A number as the float64 that it denotes."""
+def exact(value: Any) -> Fraction:
+    """A number: the float64 that it denotes, as an exact rational."""
     need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return float(value)
+    return Fraction(float(value))
 
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(least <= amount(value) <= MAX_COUNT and int(value) == value, f"an integer from {least} to {MAX_COUNT}")
+    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
-def canonical(content: Any) -> dict[str, Any]:
-    """What an instance declares, without names and notes: the form that is hashed."""
-    model, exactly, most = (content.get(name) for name in ("cost_model", "exactly", "max_dp_degree"))
-    need(content["problem"] == "stage_partitioning", "an instance of stage_partitioning")
-    need(model in (None, "paper", "released") and exactly in (None, False, True), "a cost model; exactly true or false")
-    need(amount(content["bandwidth"]) > 0, "a positive bandwidth")
-
-    def tmpc(x: Any) -> dict[str, Any]:
-        amounts = {name: amount(x[name]) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")}
-        sync = ("sync_forward_bytes", "sync_backward_bytes")
-        return {"id": str(x["id"]), **amounts, **{way: {u: amount(c) for u, c in x.get(way, {}).items()} for way in sync}}
-
-    def edge(e: Any) -> dict[str, Any]:
-        return {"source": str(e["source"]), "target": str(e["target"]), "bytes": amount(e["bytes"])}
-
-    return {
-        "problem": content["problem"],
-        "cost_model": model or "paper",
-        "exactly": bool(exactly),
-        "time_unit": str(content.get("time_unit", "s")),
-        "max_dp_degree": None if most is None else count(most),
-        **{name: count(content[name]) for name in ("num_devices", "num_microbatches")},
-        **{name: amount(content[name]) for name in ("memory_bytes", "bandwidth")},
-        "layers": [
-            {"id": str(v["id"]), "tmpcs": {str(int(t)): [tmpc(x) for x in row] for t, row in v["tmpcs"].items()}}
-            for v in content["layers"]
-        ],
-        "edges": [edge(e) for e in content.get("edges", [])],
-    }
+def plain(value: Any, key: str = "") -> Any:
+    """What an instance declares, without notes and empty parts; amounts are floats and ids are text."""
+    if isinstance(value, dict):
+        return {k: plain(v, k) for k, v in value.items() if k not in NOTES and v is not None and v != {}}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    if key in ("id", "source", "target"):
+        return str(value)
+    return float(value) if type(value) is int else value
 
 
 def digest(content: Any) -> str:
-    """SHA-256 of the canonical JSON of an instance: sorted keys, no blanks, amounts as floats."""
-    return hashlib.sha256(json.dumps(canonical(content), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """SHA-256 of an instance's JSON in the form of `plain`, with sorted keys and no blanks."""
+    whole = plain({"cost_model": "paper", "exactly": False, "time_unit": "s", "edges": [], **content})
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 class Tmpc(NamedTuple):
-    """A TMPC in integers: costs in units of 1 / (B ``Instance.unit``), memory in units of 1 / ``Instance.grain``.
-
-    ``into[e]`` and ``out[e]`` are the costs of edge e where it enters or leaves the stage, ``sync`` is 4 X.w.
-    """
+    """A TMPC in integers: costs in units of 1 / (B ``Instance.unit``), memory in units of 1 / ``Instance.grain``."""
 
     time: int
-    sync: int
+    sync: int  # 4 X.w
     a: int
     b: int
-    into: dict[int, int]
-    out: dict[int, int]
+    into: dict[int, int]  # the cost of every edge where it enters the stage
+    out: dict[int, int]  # and where it leaves it
 
 
 class Instance:
     """An instance in integers, by position of layers and edges; ``tmpcs[v][t][id]``."""
 
     def __init__(self, content: Any) -> None:
-        found = canonical(content)
-        layers, edges = found["layers"], found["edges"]
-        self.K, self.N, self.exactly = found["num_devices"], found["num_microbatches"], found["exactly"]
-        self.released = found["cost_model"] == "released"
-        most = min(self.K, self.N, found["max_dp_degree"] or self.K)
-        self.degrees = [d for d in range(1, most + 1) if not self.released or self.N % d == 0]
-        self.index = {layer["id"]: v for v, layer in enumerate(layers)}
-        self.ends = [(self.index[e["source"]], self.index[e["target"]]) for e in edges]
-        need(len(self.index) == len(layers) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
-        self.incoming: list[dict[str, int]] = [{} for _ in layers]  # edges, by the id at their other end
-        self.outgoing: list[dict[str, int]] = [{} for _ in layers]
+        layers, edges, most = content["layers"], content.get("edges", []), content.get("max_dp_degree")
+        model, exactly = content.get("cost_model", "paper"), content.get("exactly", False)
+        need(content["problem"] == "stage_partitioning", "an instance of stage_partitioning")
+        need(model in ("paper", "released") and exactly in (False, True), "a cost model; exactly true or false")
+        self.released, self.exactly = model == "released", bool(exactly)
+        self.K, self.N = count(content["num_devices"]), count(content["num_microbatches"])
+        largest = min(self.K, self.N, self.K if most is None else count(most))
+        self.degrees = [d for d in range(1, largest + 1) if not self.released or self.N % d == 0]
+        ids = [str(layer["id"]) for layer in layers]
+        self.index = {name: v for v, name in enumerate(ids)}
+        self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
+        need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
+        self.incoming: list[dict[str, int]] = [{} for _ in ids]  # edges, by the id at their other end
+        self.outgoing: list[dict[str, int]] = [{} for _ in ids]
+        self.near = [0 for _ in ids]  # the edges of a layer, as a set
         for e, (u, v) in enumerate(self.ends):
-            self.outgoing[u][layers[v]["id"]] = self.incoming[v][layers[u]["id"]] = e
-        self.near = [sum(1 << e for e in (*a.values(), *b.values())) for a, b in zip(self.incoming, self.outgoing, strict=True)]
-        rows = [x for layer in layers for row in layer["tmpcs"].values() for x in row]
-        self.B = B = Fraction(found["bandwidth"])
-        volumes = [c for x in rows for way in ("sync_forward_bytes", "sync_backward_bytes") for c in x[way].values()]
-        volumes += [e["bytes"] for e in edges] + [x["weight_bytes"] for x in rows]
-        costs = [*map(Fraction, volumes), *(B * Fraction(x["time"]) for x in rows)]
-        self.unit = unit = math.lcm(*(cost.denominator for cost in costs))
-        self.grain = math.lcm(*(Fraction(x[part]).denominator for x in rows for part in ("activation_bytes", "static_bytes")))
-        slack = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
-        self.capacity = math.floor(Fraction(found["memory_bytes"]) * slack * self.grain)
+            self.outgoing[u][ids[v]] = self.incoming[v][ids[u]] = e
+            self.near[u], self.near[v] = self.near[u] | 1 << e, self.near[v] | 1 << e
+        self.B, sizes = exact(content["bandwidth"]), [exact(edge["bytes"]) for edge in edges]
+        need(self.B > 0, "a positive bandwidth")
 
-        def crossing(near: dict[str, int], sync: dict[str, float]) -> dict[int, int]:
+        def crossing(x: Any, way: str, near: dict[str, int]) -> dict[int, Fraction]:
+            sync = {name: exact(c) for name, c in x.get(f"sync_{way}_bytes", {}).items()}
             need(sync.keys() <= near.keys(), "sync volumes of a layer's own edges")
-            sizes = {e: Fraction(edges[e]["bytes"]) + Fraction(sync.get(u, 0.0)) for u, e in near.items()}
-            return {e: int(2 * size * unit) for e, size in sizes.items()}
+            return {e: 2 * (sizes[e] + sync.get(name, 0)) for name, e in near.items()}
 
-        def tmpc(v: int, x: dict[str, Any]) -> Tmpc:
-            into, out = crossing(self.incoming[v], x["sync_forward_bytes"]), crossing(self.outgoing[v], x["sync_backward_bytes"])
-            a, b = (int(Fraction(x[part]) * self.grain) for part in ("activation_bytes", "static_bytes"))
-            return Tmpc(int(B * Fraction(x["time"]) * unit), int(4 * Fraction(x["weight_bytes"]) * unit), a, b, into, out)
-
-        self.tmpcs = [
-            {int(t): {x["id"]: tmpc(v, x) for x in row} for t, row in layer["tmpcs"].items()}
-            for v, layer in enumerate(layers)
-        ]
-        need(sum(len(row) for layer in self.tmpcs for row in layer.values()) == len(rows), "TMPCs, none twice")
+        rows = [
+            (v, count(int(t)), str(x["id"]), self.B * exact(x["time"]), 4 * exact(x["weight_bytes"]),
+             exact(x["activation_bytes"]), exact(x["static_bytes"]),
+             crossing(x, "forward", self.incoming[v]), crossing(x, "backward", self.outgoing[v]))
+            for v, layer in enumerate(layers) for t, row in layer["tmpcs"].items() for x in row
+        ]  # fmt: skip
+        # All denominators are powers of two, so that the largest is a common one.
+        self.unit = unit = max(c.denominator for row in rows for c in (*row[3:5], *row[7].values(), *row[8].values()))
+        self.grain = grain = max(m.denominator for row in rows for m in row[5:7])
+        slack = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
+        self.capacity = math.floor(exact(content["memory_bytes"]) * slack * grain)
+        self.tmpcs: list[dict[int, dict[str, Tmpc]]] = [{} for _ in ids]
+        for v, t, name, cost, weight, a, b, enters, leaves in rows:
+            into, out = ({e: int(c * unit) for e, c in costs.items()} for costs in (enters, leaves))
+            need(name not in self.tmpcs[v].setdefault(t, {}), "TMPCs, none twice")
+            self.tmpcs[v][t][name] = Tmpc(
+                int(cost * unit), int(weight * unit), int(a * grain), int(b * grain), into, out
+            )
 
     def share(self, d: int) -> tuple[int, int]:
         """What part of ``sync`` is paid at d, numerator and denominator, in d times the time of a stage."""
@@ -231,8 +219,7 @@ def savings(options: list[Option]) -> list[tuple[Fraction, int, int]]:
                 break
             hull.pop()
         hull.append((c, m))
-    steps = [(c - c0, m0 - m) for (c0, m0), (c, m) in zip(hull, hull[1:], strict=False)]
-    return [(Fraction(*step), *step) for step in steps]
+    return [(Fraction(c - c0, m0 - m), c - c0, m0 - m) for (c0, m0), (c, m) in pairwise(hull)]
 
 
 def fits(found: list[Group], budget: int | None, capacity: int) -> bool:
@@ -245,16 +232,17 @@ def fits(found: list[Group], budget: int | None, capacity: int) -> bool:
     left, over = budget - sum(group[0][0] for group in groups), sum(group[0][1] for group in groups) - capacity
     if left < 0 or over <= 0:
         return left >= 0
-    p, q = 0, 0
-    for _, p, q in sorted(step for _, steps in found for step in steps):
+    p, q = 0, 0  # cost for memory, where the relaxed knapsack ends
+    for step in sorted(step for _, steps in found for step in steps):
+        p, q = step[1:]
         if q >= over:
             break
-        left, over = left - p, over - q
-    if left * q < p * over:  # not even if the last step could be taken in part
-        return False
+        over -= q
     # For any p, q >= 0, q cost + p memory of a choice within the limits exceeds its least value by ``slack`` at most.
     least = [min(q * c + p * m for c, m in group) for group in groups]
     slack = q * budget + p * capacity - sum(least)
+    if slack < 0:
+        return False
     states, used = [(0, 0)], slack
     cheapest, lightest = sum(group[0][0] for group in groups), sum(group[-1][1] for group in groups)
     for group, low in zip(groups, least, strict=True):
@@ -282,7 +270,7 @@ class Table:
         self.size = [min((x.a + x.b for _, x in row), default=0) for row in small]
         unplaced = instance.exactly and instance.N > instance.K
         self.settled = unplaced or not all(small) or self.devices(sum(self.work)) > instance.K
-        self.group = lru_cache(MAX_KEPT)(self._group)
+        self.group, self.fits = lru_cache(MAX_KEPT)(self._group), lru_cache(MAX_KEPT)(self._fits)
 
     def _group(self, v: int, t: int, d: int, y: int, into: int, out: int) -> Group:
         found = undominated([self.instance.option(x, d, y, into, out) for x in self.tmpcs[v][t].values()])
@@ -314,7 +302,7 @@ class Table:
         for s, k in labels.get(self.masks[last], ()):
             broken = k <= K and (s == N if self.instance.exactly else s <= N)
             reject(broken, f"rule 4: all layers have the label [{s}, {k}]")
-        self.labels = {self.known[mask]: self._least(found) for mask, found in labels.items()}
+        self.labels = {self.known[mask]: found for mask, found in labels.items()}
         usable.sort(key=lambda i: (self.sizes[i], i))  # what holds a downset comes after it
         sizes, masks = [self.sizes[i] for i in usable], [self.masks[i] for i in usable]
         for place, (i, mask) in enumerate(zip(usable, masks, strict=True)):
@@ -324,43 +312,35 @@ class Table:
                     if masks[at] & mask == mask:
                         self._pair(i, usable[at], found)
 
-    def _least(self, found: list[Label]) -> list[Label]:
-        """The labels that no other one covers, by s."""
-        kept: list[Label] = []
-        for s, k in sorted(found):
-            if not kept or (s > kept[-1][0] if self.instance.exactly else k < kept[-1][1]):
-                kept.append((s, k))
-        return kept
-
     def _enumerate(self) -> None:
         """All downsets from smaller to larger ones, their sums, and the edges that enter them."""
         ends, incoming, outgoing = self.instance.ends, self.instance.incoming, self.instance.outgoing
         n, after = len(self.tmpcs), [sum(1 << ends[e][1] for e in row.values()) for row in outgoing]
         self.masks, self.known, self.crossing, self.works, self.sizes = [0], {0: 0}, [0], [0], [0]
-        added = [[self._sums(layer.get(t, {})) for layer in self.tmpcs] for t in self.tp]
-        self.sums = [[(0,) * 5] for _ in self.tp]
-        ready = [sum(1 << v for v in range(n) if not after[v])]
+        # At each t: least time, sync, a and b of the layers, and how many have no TMPC.
+        rows = [[layer.get(t, {}).values() for layer in self.tmpcs] for t in self.tp]
+        least = [
+            [[min((part(x) for x in row), default=0) for part in PARTS] + [int(not row)] for row in q] for q in rows
+        ]
+        self.sums = [[[0] * 5] for _ in self.tp]
+        ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
         for i, mask in enumerate(self.masks):  # which grows meanwhile
             for v in bits(ready[i]):
                 new = mask | 1 << v
                 if new in self.known:
                     continue
+                reject(len(self.masks) == limit, f"size: a graph of over {limit} downsets")
                 self.known[new] = len(self.masks)
                 self.masks.append(new)
-                reject(len(self.masks) > min(MAX_DOWNSETS, MAX_BITS // n), f"size: a graph of over {len(self.masks) - 1} downsets")
                 self.works.append(self.works[i] + self.work[v])
                 self.sizes.append(self.sizes[i] + self.size[v])
                 within, entering = sum(1 << e for e in outgoing[v].values()), sum(1 << e for e in incoming[v].values())
                 self.crossing.append(self.crossing[i] & ~within | entering)
                 freed = [u for u, _ in (ends[e] for e in incoming[v].values()) if not after[u] & ~new]
                 ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in freed))
-                for sums, more in zip(self.sums, added, strict=True):
-                    sums.append(tuple(map(add, sums[i], more[v])))
+                for sums, more in zip(self.sums, least, strict=True):
+                    sums.append(list(map(add, sums[i], more[v])))
         need(self.masks[-1] == (1 << n) - 1, "a graph without cycles")
-
-    def _sums(self, row: dict[str, Tmpc]) -> tuple[int, ...]:
-        """What a layer adds to the sums at one t: least time, sync, a and b of its TMPCs, and whether it has none."""
-        return (*(min((x[part] for x in row.values()), default=0) for part in range(4)), int(not row))
 
     def _pair(self, i: int, j: int, labels: list[Label]) -> None:
         """Rules 1 and 3 for stages from downset i to downset j."""
@@ -376,41 +356,36 @@ class Table:
             budget = self.budget(most // t)
             if least[4] or (budget is not None and least[0] > budget):
                 continue
-            known: dict[tuple[int, int, int], bool] = {}
-            ways = [(f"rule 1: {name}", int(i > 0), (0, self._position(goal // t)))] if goal >= t else []
-            ways += [
-                (f"rule 3: {name} at [{s}, {k}]", s, span) for s, k in labels for span in self._uncovered(j, s, k, t, free)
-            ]
+            ways = (
+                [(f"rule 1: {name}", int(i > 0), (0, bisect_right(self.instance.degrees, goal // t) - 1))]
+                if goal >= t
+                else []
+            )
+            for s, k in labels:
+                ways += [(f"rule 3: {name} at [{s}, {k}]", s, span) for span in self._uncovered(j, s, k, t, free)]
             for rule, s, span in ways:
-                d = self._possible(t, stage, into, out, least, s, span, known)
+                d = self._possible(t, stage, into, out, least, s, span)
                 reject(d > 0, f"{rule}, a stage with d = {d}, t = {t} is not covered")
-
-    def _position(self, most: int) -> int:
-        """Where the largest degree up to ``most`` stands; -1: there is none."""
-        return bisect_right(self.instance.degrees, most) - 1
 
     def _uncovered(self, j: int, s: int, k: int, t: int, free: int) -> Iterator[tuple[int, int]]:
         """The degrees, by first and last position, at which a stage from [s, k] to downset j is not covered."""
-        labels, most, first = self.labels.get(j, ()), min((free - k) // t, self.instance.N - s), 0
+        labels, degrees, first = self.labels.get(j, ()), self.instance.degrees, 0
+        most = min((free - k) // t, self.instance.N - s)
         if self.instance.exactly:
-            arrivals = dict(labels)
-            for at, d in enumerate(self.instance.degrees[: self._position(most) + 1]):
+            arrivals = dict(labels)  # the least k of each s comes last
+            for at, d in enumerate(degrees[: bisect_right(degrees, most)]):
                 if arrivals.get(s + d, math.inf) <= k + d * t:
                     yield first, at - 1
                     first = at + 1
         else:
             most = min([most, *(max(s1 - s, -(-(k1 - k) // t)) - 1 for s1, k1 in labels)])
-        yield first, self._position(most)
+        yield first, bisect_right(degrees, most) - 1
 
     def _possible(
-        self, t: int, stage: int, into: int, out: int, least: list[int], s: int, span: tuple[int, int],
-        known: dict[tuple[int, int, int], bool],
-    ) -> int:  # fmt: skip
-        """A degree among those positions at which the stage is possible at s + d; 0 if there is none.
-
-        ``least`` are the sums of the stage's layers, ``known`` what was found at first and last position and ceil(s/d).
-        """
-        pending, capacity = [span], self.instance.capacity
+        self, t: int, stage: int, into: int, out: int, least: list[int], s: int, span: tuple[int, int]
+    ) -> int:
+        """A degree among those positions at which the stage is possible at s + d; 0 if there is none."""
+        pending = [span]
         while pending:
             first, last = pending.pop()
             if first > last:
@@ -418,13 +393,11 @@ class Table:
             low, d = self.instance.degrees[first], self.instance.degrees[last]
             y, (part, whole) = -(-(s + d) // d), self.instance.share(low)
             budget = self.budget(d, whole)
-            if least[2] * y + least[3] > capacity or (budget is not None and least[0] * whole + least[1] * part > budget):
+            if least[2] * y + least[3] > self.instance.capacity:
                 continue
-            if (first, last, y) not in known:
-                near = self.instance.near
-                groups = [self.group(v, t, low, y, into & near[v], out & near[v]) for v in bits(stage)]
-                known[first, last, y] = fits(groups, budget, capacity)
-            if not known[first, last, y]:
+            if budget is not None and least[0] * whole + least[1] * part > budget:
+                continue
+            if not self.fits(t, stage, into, out, low, d, y):
                 continue
             if first == last:
                 return d
@@ -432,39 +405,35 @@ class Table:
             pending += [(first, middle), (middle + 1, last)]
         return 0
 
+    def _fits(self, t: int, stage: int, into: int, out: int, low: int, d: int, y: int) -> bool:
+        """Whether a choice costs at most d L, with the synchronisation of ``low``, and y fit into the memory."""
+        near, budget = self.instance.near, self.budget(d, self.instance.share(low)[1])
+        groups = [self.group(v, t, low, y, into & near[v], out & near[v]) for v in bits(stage)]
+        return fits(groups, budget, self.instance.capacity)
+
 
 def plan_time(instance: Instance, plan: Any) -> Fraction:
     """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
-    done, s, K, slowest, ends = 0, 0, 0, Fraction(0), list(enumerate(instance.ends))
+    done, s, K, held, slowest, ends = 0, 0, 0, 0, Fraction(0), list(enumerate(instance.ends))
     for stage in reversed(plan["stages"]):
         d, t, nodes = count(stage["dp_degree"]), count(stage["tp_degree"]), [str(node) for node in stage["nodes"]]
         reject(not nodes or not instance.index.keys() >= set(nodes), "plan: a stage without layers, or an unknown one")
-        found = [(instance.tmpcs[instance.index[v]].get(t, {})).get(stage["tmpcs"].get(v)) for v in nodes]
+        found = [instance.tmpcs[instance.index[v]].get(t, {}).get(stage["tmpcs"].get(v)) for v in nodes]
         chosen = [x for x in found if x is not None]
+        reject(len(chosen) < len(nodes) or d not in instance.degrees, f"plan: TMPCs at t = {t}, or d = {d}")
         mask = sum(1 << v for v in {instance.index[v] for v in nodes})
-        done, s, K = done | mask, s + d, K + d * t
-        reject(len(chosen) < len(nodes), f"plan: a TMPC that a layer does not have at t = {t}")
-        reject(d not in instance.degrees, f"plan: d = {d}")
+        done, s, K, held = done | mask, s + d, K + d * t, held + len(nodes)
         into = sum(1 << e for e, (u, v) in ends if mask >> v & 1 and not mask >> u & 1)
         out = sum(1 << e for e, (u, v) in ends if mask >> u & 1 and not mask >> v & 1)
         reject(any(not done >> instance.ends[e][1] & 1 for e in bits(out)), "plan: an edge runs backwards")
         used = [instance.option(x, d, -(-s // d), into, out) for x in chosen]
         reject(sum(memory for _, memory in used) > instance.capacity, "plan: memory")
-        paid = instance.B * instance.unit * d * instance.share(d)[1]
-        slowest = max(slowest, sum(cost for cost, _ in used) / paid)
-    held = sum(len(stage["nodes"]) for stage in plan["stages"])
+        whole = d * instance.share(d)[1] * instance.B * instance.unit
+        slowest = max(slowest, sum(cost for cost, _ in used) / whole)
     reject(held != len(instance.index) or done != (1 << held) - 1, "plan: every layer in one stage")
     reject(K > instance.K, f"plan: {K} devices")
     reject(s > instance.N or (instance.exactly and s < instance.N), f"plan: degrees that sum to {s}")
     return slowest
-
-
-def fraction(text: Any) -> Fraction | None:
-    """An exact fraction as text."""
-    if text is None:
-        return None
-    need(isinstance(text, str) and re.fullmatch("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?", text) is not None, "a fraction")
-    return Fraction(text)
 
 
 def tables(proof: Any) -> tuple[dict[int, list[Label]], dict[int, int]]:
@@ -474,18 +443,23 @@ def tables(proof: Any) -> tuple[dict[int, list[Label]], dict[int, int]]:
     for text, found, *claim in proof["downsets"]:
         mask = int(text, 16)
         need(mask not in labels and len(claim) < 2, "[downset, labels] or [downset, labels, r], no downset twice")
-        labels[mask] = [(count(s, 0), count(k, 0)) for s, k in found]
+        labels[mask] = sorted(((count(s, 0), count(k, 0)) for s, k in found), reverse=True)
         claims.update((mask, count(r, 0)) for r in claim)
     return labels, claims
 
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
+    need(
+        isinstance(certificate, dict) and certificate.keys() >= KEYS, f"a certificate, with the keys {', '.join(KEYS)}"
+    )
     reject(certificate["format"] != 1 or certificate["problem"] != "stage_partitioning", "format: of another problem")
     reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
     reject(certificate["instance_sha256"] != digest(content), "instance: the certificate is of another one")
     instance, plan = Instance(content), certificate["plan"]
-    objective, bound = fraction(certificate["objective"]), fraction(certificate["bound"])
+    stated = [certificate["objective"], certificate["bound"]]
+    need(all(text is None or FRACTION.fullmatch(text) for text in stated), "fractions as text")
+    objective, bound = (None if text is None else Fraction(text) for text in stated)
     labels, claims = tables(certificate["proof"])
     need((plan is None) == (objective is None), "a plan and its objective, or neither")
     need(plan is None or bound is not None, "a bound beside a plan")
@@ -498,41 +472,39 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
 
 def verify(content: Any, certificate: Any) -> dict[str, Any]:
     """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began = time.perf_counter()
-    objective = bound = None
+    began, objective, bound, accepted = time.perf_counter(), None, None, False
     try:
         objective, bound = proved(content, certificate)
         reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
-        accepted, reason = True, reason + ("" if objective is None else f", and this one takes {float(objective)!r}")
+        reason, accepted = reason + ("" if objective is None else f", this one {float(objective)!r}"), True
     except RejectedError as error:
-        accepted, reason = False, str(error)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = str(error)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
+    floats = [None if each is None else float(each) for each in (objective, bound)]
+    head = {"accepted": accepted, "problem": "stage_partitioning", "kind": "labels"}
     return {
-        "accepted": accepted,
-        "problem": "stage_partitioning",
-        "kind": "labels",
-        "objective": None if objective is None else float(objective),
-        "bound": None if bound is None else float(bound),
+        **head,
+        "objective": floats[0],
+        "bound": floats[1],
         "reason": reason,
         "seconds": time.perf_counter() - began,
     }
 
 
-def read(path: str) -> Any:
-    """The JSON in a file."""
-    with open(path, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    need(len(data) <= MAX_BYTES, f"a file of at most {MAX_BYTES} bytes")
-    return json.loads(data)
+def main(files: list[str]) -> int:
+    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
+    try:
+        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
+        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
+        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
+        verdict = verify(*map(json.loads, texts))
+    except (OSError, RecursionError, ValueError) as error:
+        print(f"bad input: {error}", file=sys.stderr)
+        return 2
+    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
+    return 0 if verdict["accepted"] else 1
 
 
 if __name__ == "__main__":
-    try:
-        instance_file, certificate_file = sys.argv[1:]
-        verdict = verify(read(instance_file), read(certificate_file))
-    except (OSError, ValueError, RecursionError) as error:
-        print(f"bad input: {error}", file=sys.stderr)
-        sys.exit(2)
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    sys.exit(0 if verdict["accepted"] else 1)
+    sys.exit(main(sys.argv[1:]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -68,6 +68,9 @@ def solve_command(
     ] = None,
     grad_accum: Annotated[str | None, _swept("G,...", "degrees g of gradient accumulation of the sweep")] = None,
     microbatch_sizes: Annotated[str | None, _swept("B,...", "micro-batch sizes b' of the sweep")] = None,
+    certificate: Annotated[
+        str | None, typer.Option(metavar="FILE", help="write a certificate of the bound, for planner verify")
+    ] = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -76,6 +79,7 @@ def solve_command(
     **settings: Any,
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
+    from planner.certificates import certify
     from planner.events import complain, event_file
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_all
@@ -85,17 +89,20 @@ def solve_command(
     from planner.studies.sweep import Row, parse_counts, sweep
 
     limits = limits_of(time_limit, gap, seed, threads)
-    wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace}
+    wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace, "--certificate": certificate}
     refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
     overrides, given = split(settings)
     by_order: dict[str, Any] = {}
     if batch_size is None:
         _refuse({"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes}, "a --batch-size beside it")
         by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
+        if len(by_order) > 1:
+            _refuse({"--certificate": certificate}, "one order")
     else:
-        _refuse({"--topology": topology, "--trace": trace}, "no --batch-size beside it")
+        _refuse({"--topology": topology, "--trace": trace, "--certificate": certificate}, "no --batch-size beside it")
         _require(plot)
     rows: list[Row] = []
+    proof: Iterable[Callable[[], None]] = ()
     run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
     with event_file(events) as log, held():
         run |= {"listen": log.listen, "notice": lambda line: note(quiet, line)}
@@ -112,10 +119,13 @@ def solve_command(
                     )
         except CrosscheckError as error:
             raise _with_reproducer(error, reproducer_dir, json) from error
+        if certificate is not None:
+            certified = certify(loaded, result, limits=limits, notice=run["notice"])
+            result, proof = certified.result, _certificate_writes(certificate, certified, quiet)
         log.end(result)
         _show(result, loaded, rows, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
-    write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet))
+    write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet), *proof)
     raise typer.Exit(exit_code(result, exact, limits))
 
 
@@ -216,6 +226,17 @@ def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet
             yield partial(writers[name], path, plan)
 
 
+def _certificate_writes(path: str, certified: Any, quiet: bool) -> Iterator[Callable[[], None]]:
+    """What writes a certificate; without one a note."""
+    from planner.inputs.files import write_atomically
+    from planner.show.progress import note
+
+    if certified.content is None:
+        note(quiet, f"--certificate {path}: uncertified, there is nothing to write")
+    else:
+        yield partial(write_atomically, path, certified.text, "--certificate")
+
+
 def crosscheck_command(
     instance: Instance,
     methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit")] = None,
@@ -302,4 +323,6 @@ def check_command(
         print_json(verdict.to_json())
     else:
         show_verdict(verdict)
+    if content.get("bound") is not None:
+        note(quiet, f"only the plan was checked; the bound that {plan} claims needs a certificate (planner verify)")
     raise typer.Exit(0 if verdict.feasible else 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from formulations.amounts import printed
 from formulations.breakdown import Breakdown
+from planner.certificates import Verification
 from planner.checking import Verdict
 from planner.comparison import Report
 from planner.inputs.files import plain
@@ -70,6 +71,8 @@ def show_result(
     table.add_row("objective", with_unit(result.objective, result.unit))
     table.add_row("bound", with_unit(result.bound, result.unit))
     table.add_row("gap", percent(result.gap))
+    if result.certificate is not None:
+        table.add_row("certificate", facts(result.certificate))
     if result.reason:
         table.add_row("why", result.reason)
     if result.options:
@@ -192,6 +195,11 @@ def show_verdict(verdict: Verdict) -> None:
         out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}")
     for found in verdict.violations:
         out.print(str(found))
+
+
+def show_verification(found: Verification) -> None:
+    """Print a checker's verdict on a certificate."""
+    console().print(f"{'accepted' if found.accepted else 'rejected'}: {found.reason}")
 
 
 def number(value: float | None) -> str:

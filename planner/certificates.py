@@ -1,0 +1,166 @@
+"""Certificates of results, for those who trust no solver, and the verdict of a problem's checker on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from formulations.family import Certificates, Family, UncertifiedError, resolve
+from formulations.size import SizeError
+from instances.errors import InstanceError
+from planner.errors import UsageError
+from planner.inputs.files import plain
+from planner.inputs.loading import admitted, family_of
+from planner.inputs.reading import parse_json, read_named
+from planner.inputs.settings import expect_types
+from planner.result import Result
+from planner.run import silent, solve
+from planner.worker import Worker, attend, signals_stop
+from solvers.outcome import Limits, Status, Watch
+
+
+@dataclass(frozen=True)
+class Certification:
+    """A result and the certificate of its bound: ``content`` in JSON types, ``None`` where it is uncertified.
+
+    ``result.certificate`` has the kind, the bytes of the file and the seconds it took; or ``result.reason`` says why
+    there is none.
+    """
+
+    result: Result
+    content: Mapping[str, Any] | None
+
+    @cached_property
+    def text(self) -> str:
+        """The certificate's file; empty if there is none."""
+        return "" if self.content is None else _text(self.content)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a checker concludes: every plan takes more than ``bound``, and one takes ``objective``; or why not.
+
+    Without a bound an accepted certificate says that there is no plan. ``reason`` says in words what is proved, or is
+    the first rule that fails.
+    """
+
+    accepted: bool
+    problem: str
+    kind: str
+    objective: float | None
+    bound: float | None
+    reason: str
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner verify --json`` prints."""
+        return dict(vars(self))
+
+
+def certify(
+    instance: Any,
+    result: Result | None = None,
+    *,
+    limits: Limits | None = None,
+    notice: Callable[[str], None] = silent,
+) -> Certification:
+    """The certificate of a result's bound, or that there is no plan.
+
+    Parameters
+    ----------
+    instance
+        As for `planner.solve`.
+    result
+        Of this instance; default: that of `planner.solve` with ``exact``.
+    limits, notice
+        As for `planner.solve`; the time limit is that of each, solving and certifying.
+
+    Raises
+    ------
+    InstanceError
+        If the instance breaks a rule.
+    UsageError
+        If the result is another problem's.
+    """
+    expect_types(limits=limits, notice=notice)
+    instance = admitted(instance)
+    family = family_of(instance)
+    if result is None:
+        result = solve(instance, exact=True, limits=limits, notice=notice)
+    if result.problem != family.name:
+        raise UsageError.at("result", result.problem, f"a result of {family.name}")
+    try:
+        content, seconds = _written(family, instance, result, limits or Limits())
+    except (UncertifiedError, SizeError, MemoryError) as error:
+        reasons = (result.reason, f"uncertified: {error or 'memory ran out'}")
+        return Certification(replace(result, reason="; ".join(filter(None, reasons))), None)
+    figures = {"kind": content["proof"]["kind"], "bytes": len(_text(content).encode()), "seconds": seconds}
+    return Certification(replace(result, certificate=figures), content)
+
+
+def _written(family: Family[Any, Any], instance: Any, result: Result, limits: Limits) -> tuple[dict[str, Any], float]:
+    """The content of a certificate, and the seconds it took; `UncertifiedError`."""
+    certificates = family.certificates
+    if certificates is None:
+        raise UncertifiedError(f"{family.name} has no certificates yet")
+    bound = float("inf") if result.status is Status.INFEASIBLE else result.bound
+    if bound is None:
+        raise UncertifiedError("no bound was proved")
+    watch = Watch(limits)
+
+    def work() -> dict[str, Any]:
+        return certificates.write(instance, result.plan, bound, watch)
+
+    worker = Worker(lambda: resolve(certificates.write), work, watch)
+    with signals_stop(watch) as received:
+        if not attend(worker, watch, limits, received):
+            raise UncertifiedError("the run was stopped")
+    return worker.outcome, worker.seconds
+
+
+def verify(instance: Any, certificate: Mapping[str, Any], *, where: str = "certificate") -> Verification:
+    """The verdict of the problem's checker, which uses the standard library and exact numbers alone.
+
+    Parameters
+    ----------
+    certificate
+        The content of the file that ``planner certify`` writes.
+    where
+        Names it in errors.
+
+    Raises
+    ------
+    InstanceError
+        If the certificate is not of the form of one, or the instance breaks a rule.
+    UsageError
+        If the problem has no certificates.
+    """
+    expect_types(where=where)
+    instance = admitted(instance)
+    family = family_of(instance)
+    checked: Certificates[Any] | None = family.certificates
+    if checked is None:
+        raise UsageError.at("the instance", family.name, "an instance of a problem that has certificates")
+    try:
+        verdict = checked.verify(plain(family.to_json(instance)), certificate)
+    except ValueError as error:
+        raise InstanceError.at(where, "content", str(error), "a certificate, as planner certify writes it") from None
+    return Verification(**verdict)
+
+
+def read_certificate(path: str) -> Mapping[str, Any]:
+    """The JSON object in a certificate's file, or (``-``) on standard input; `InstanceError`."""
+    text, where = read_named(path)
+    content = parse_json(text, where)
+    if not isinstance(content, dict):
+        raise InstanceError.at(
+            where, "content", json.dumps(content)[:60], "a certificate, as planner certify writes it"
+        )
+    return content
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(plain(content), allow_nan=False, separators=(",", ":")) + "\n"

@@ -1,0 +1,102 @@
+"""The commands on certificates: ``certify`` and ``verify``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import (
+    NO_PROOF,
+    Inputs,
+    Instance,
+    Json,
+    Quiet,
+    Seed,
+    Threads,
+    TimeLimit,
+    limits_of,
+    warn,
+)
+from planner.errors import UsageError
+from planner.inputs.choices import split
+
+
+def certify_command(
+    instance: Instance,
+    out: Annotated[str, typer.Option(metavar="FILE", help="the certificate")],
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="default: an exact one", autocompletion=completion.methods)
+    ] = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Solve, and write a certificate of the bound; exit 3 if there is none."""
+    from planner.certificates import certify
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.inputs.loading import family_of, load
+    from planner.run import solve
+    from planner.show.progress import note, progress_line
+    from planner.show.tables import print_json, show_result
+    from planner.signals import held
+
+    limits = limits_of(time_limit, seed=seed, threads=threads)
+    refuse_overwriting(out, instance)
+    overrides, given = split(settings)
+    loaded = load(instance, inputs=inputs, **overrides)
+    warn(loaded, quiet)
+
+    def notice(line: str) -> None:
+        note(quiet, line)
+
+    with held():
+        with progress_line(quiet) as listen:
+            solved = solve(
+                loaded,
+                method=method,
+                exact=method is None,
+                limits=limits,
+                options=given,
+                listen=listen,
+                notice=notice,
+            )
+        found = certify(loaded, solved, limits=limits, notice=notice)
+        if json:
+            print_json(found.result.to_json())
+        else:
+            show_result(found.result, family_of(loaded).describe(loaded))
+        if found.content is not None:
+            write_atomically(out, found.text)
+    if solved.signal:
+        raise typer.Exit(128 + solved.signal)
+    raise typer.Exit(NO_PROOF if found.content is None else 0)
+
+
+def verify_command(
+    instance: Instance,
+    certificate: Annotated[str, typer.Argument(metavar="FILE", help="from certify, or solve --certificate")],
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Check a certificate with exact numbers and no solver; exit 1 if it is rejected."""
+    from planner.certificates import read_certificate, verify
+    from planner.inputs.loading import load
+    from planner.inputs.reading import STANDARD
+    from planner.show.tables import print_json, show_verification
+
+    if certificate == instance == STANDARD:
+        raise UsageError.at("FILE", certificate, "a file: INSTANCE is standard input")
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    found = verify(loaded, read_certificate(certificate), where=certificate)
+    print_json(found.to_json()) if json else show_verification(found)
+    raise typer.Exit(0 if found.accepted else 1)

@@ -1,0 +1,300 @@
+"""Certificates of random instances are accepted; mutants of them whose claim is false are not."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from oracles.stage_partitioning import brute_force
+from small_instances import random_case
+
+import planner
+from formulations.family import UncertifiedError
+from formulations.stage_partitioning import checker
+from formulations.stage_partitioning.certificates import write
+from instances.stage_partitioning import StageInstance, to_json
+from planner import Status, Stop
+from planner.cli.app import main
+from solvers.outcome import Watch
+
+
+def parsed(instance: StageInstance) -> dict:
+    """The instance as its file has it."""
+    return json.loads(json.dumps(to_json(instance)))
+
+
+def case(number: int) -> StageInstance:
+    return random_case("stage_partitioning", 16, number)
+
+
+def certified(instance: StageInstance) -> tuple[planner.Result, dict]:
+    found = planner.certify(instance)
+    assert found.content is not None, found.result.reason
+    assert found.result.certificate is not None
+    assert found.result.certificate["bytes"] == len(found.text)
+    return found.result, json.loads(found.text)
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    kinds = dict.fromkeys(("optimal", "infeasible", "exactly", "released", "max_dp"), 0)
+    for number in range(cases):
+        instance = case(number)
+        result, content = certified(instance)
+        found = planner.verify(instance, content)
+        assert found.accepted, (number, found.reason)
+        if result.status is Status.INFEASIBLE:
+            assert found.bound is None and found.objective is None
+        else:
+            assert result.bound is not None and found.bound is not None
+            assert math.isclose(found.objective or 0.0, result.objective or 0.0, rel_tol=1e-13)
+            assert result.bound * (1 - 1e-10) <= found.bound <= result.bound
+        kinds[result.status] += 1
+        kinds["exactly"] += instance.exactly
+        kinds["released"] += instance.cost_model == "released"
+        kinds["max_dp"] += instance.max_dp_degree is not None
+    assert min(kinds.values()) >= cases // 20, kinds
+
+
+def _number(rng: random.Random, value: Any) -> Any:
+    """Another number in its place."""
+    return max(0, rng.choice([value + 1, value - 1, value * 2, value // 2, 0]))
+
+
+def _spoil_label(rng: random.Random, certificate: dict) -> None:
+    rows = [row for row in certificate["proof"]["downsets"] if row[1]]
+    if rows:
+        label = rng.choice(rng.choice(rows)[1])
+        place = rng.randrange(2)
+        label[place] = _number(rng, label[place])
+
+
+def _drop_label(rng: random.Random, certificate: dict) -> None:
+    rows = [row for row in certificate["proof"]["downsets"] if row[1]]
+    if rows:
+        row = rng.choice(rows)
+        row[1].pop(rng.randrange(len(row[1])))
+
+
+def _drop_row(rng: random.Random, certificate: dict) -> None:
+    rows = certificate["proof"]["downsets"]
+    if rows:
+        rows.pop(rng.randrange(len(rows)))
+
+
+def _spoil_claim(rng: random.Random, certificate: dict) -> None:
+    rows = certificate["proof"]["downsets"]
+    if rows:
+        row = rng.choice(rows)
+        row[2:] = [_number(rng, row[2] if len(row) > 2 else 1)]
+
+
+def _raise_bound(rng: random.Random, certificate: dict) -> None:
+    if certificate["bound"] is not None:
+        factor = rng.choice([Fraction(10**10 + 1, 10**10), Fraction(11, 10), Fraction(2), Fraction(100)])
+        certificate["bound"] = str(Fraction(certificate["bound"]) * factor)
+
+
+def _bound_is_objective(_: random.Random, certificate: dict) -> None:
+    certificate["bound"] = certificate["objective"]
+
+
+def _no_plan(_: random.Random, certificate: dict) -> None:
+    certificate.update(plan=None, objective=None, bound=None)
+
+
+def _spoil_plan(rng: random.Random, certificate: dict) -> None:
+    if certificate["plan"] is None:
+        return
+    stages = certificate["plan"]["stages"]
+    stage = rng.choice(stages)
+    kind = rng.randrange(6)
+    if kind == 0:
+        stage["dp_degree"] = _number(rng, stage["dp_degree"]) or 1
+    elif kind == 1:
+        stage["tp_degree"] = _number(rng, stage["tp_degree"]) or 1
+    elif kind == 2:
+        stage["nodes"].pop()
+    elif kind == 3:
+        stages.reverse()
+    elif kind == 4:
+        stages.pop()
+    else:
+        certificate["objective"] = str(Fraction(certificate["objective"]) * Fraction(9, 10))
+
+
+_MUTATIONS = (
+    _spoil_label, _drop_label, _drop_row, _spoil_claim, _raise_bound, _bound_is_objective, _no_plan, _spoil_plan,
+)  # fmt: skip
+
+
+def _spoil_instance(rng: random.Random, content: dict) -> None:
+    """Change one number of the instance."""
+    layer = rng.choice(content["layers"])
+    x = rng.choice(rng.choice([row for row in layer["tmpcs"].values() if row]))
+    places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
+    places += [(content, name) for name in ("memory_bytes", "bandwidth", "num_devices", "num_microbatches")]
+    places += [(edge, "bytes") for edge in content["edges"][:1]]
+    place, name = rng.choice(places)
+    place[name] = _number(rng, place[name]) or 1
+
+
+def true_of(content: dict, certificate: dict) -> bool:
+    """Whether what an accepted certificate says is true, by the definition and brute force."""
+    instance = planner.load(content)
+    best = brute_force(instance)
+    if certificate["bound"] is None:
+        return best is None
+    if certificate["plan"] is not None:
+        found = planner.check(instance, certificate["plan"])
+        stated = float(Fraction(certificate["objective"]))
+        if found.objective is None or not math.isclose(found.objective, stated, rel_tol=1e-12):
+            return False
+    return best is None or float(Fraction(certificate["bound"])) <= best.time * (1 + 1e-12)
+
+
+def _mutants(cases: int) -> tuple[int, int]:
+    """How many mutants were tried, and how many of them were rejected."""
+    tried = rejected = 0
+    others: list[dict] = []
+    for number in range(cases):
+        rng = random.Random(f"mutants {number}")
+        instance = case(number)
+        _, certificate = certified(instance)
+        for change in (*_MUTATIONS, None, None, "swapped"):
+            content, mutant = parsed(instance), copy.deepcopy(certificate)
+            if change is None:
+                _spoil_instance(rng, content)
+            elif change == "swapped":
+                mutant = copy.deepcopy(rng.choice(others)) if others else mutant
+            else:
+                change(rng, mutant)
+            if mutant == certificate and change is not None:
+                continue
+            mutant["instance_sha256"] = checker.digest(content)  # it alone must not be what saves us
+            tried += 1
+            try:
+                accepted = checker.verify(content, mutant)["accepted"]
+            except ValueError:
+                accepted = False
+            rejected += not accepted
+            assert not accepted or true_of(content, mutant), (number, change, mutant)
+            if change is _bound_is_objective and mutant["bound"] not in (None, "0"):
+                assert not accepted, number  # a plan that takes the bound does not take more
+        others = [*others[-9:], certificate]
+    return tried, rejected
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    tried, rejected = _mutants(cases)
+    assert tried >= 6 * cases
+    assert rejected >= tried // 3
+
+
+@pytest.mark.slow
+def test_no_mutant_of_many_is_accepted(cases: int) -> None:
+    tried, rejected = _mutants(10 * cases)
+    assert rejected >= tried // 3
+
+
+def test_a_certificate_of_another_instance_is_rejected() -> None:
+    one, other = planner.load("chain8"), planner.load("chain8", devices=3)
+    _, content = certified(one)
+    found = planner.verify(other, content)
+    assert (found.accepted, found.reason) == (False, "instance: the certificate is of another one")
+
+
+def test_bounds_of_other_methods_are_certified() -> None:
+    """Heuristics report the work bound, and models the bound of their solver."""
+    instance = planner.load("chain8", memory="40MB")
+    for method in ("piper", "equi", "milp", "linearised"):
+        found = planner.certify(instance, planner.solve(instance, method=method, limits=planner.Limits(time_s=5)))
+        assert found.content is not None, (method, found.result.reason)
+        assert planner.verify(instance, found.content).accepted, method
+
+
+def test_a_gap_that_was_allowed_is_what_is_certified() -> None:
+    instance = planner.load("bert32", first=12, devices=8)
+    result = planner.solve(instance, method="exact", limits=planner.Limits(gap=0.05))
+    found = planner.certify(instance, result)
+    assert found.content is not None and result.bound is not None
+    bound = planner.verify(instance, found.content).bound
+    assert bound is not None and result.bound * (1 - 1e-10) <= bound <= result.bound
+
+
+def test_what_cannot_be_certified_says_why() -> None:
+    instance = planner.load("chain8", memory="40MB")
+    result = planner.solve(instance, method="exact")
+    assert result.bound is not None and result.objective is not None
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped before the labels were complete"):
+        write(instance, result.plan, result.bound, watch)
+    with pytest.raises(UncertifiedError, match="finds a plan within the bound"):
+        write(instance, None, 2 * result.objective, Watch())
+    other = planner.load("torus2d")
+    found = planner.certify(other, planner.solve(other))
+    assert (found.content, found.text, found.result.certificate) == (None, "", None)
+    assert found.result.reason.endswith("uncertified: device_mapping has no certificates yet")
+    with pytest.raises(planner.UsageError, match="expected a result of device_mapping"):
+        planner.certify(other, result)
+    with pytest.raises(planner.UsageError, match="a problem that has certificates"):
+        planner.verify(other, {})
+
+
+def test_commands(tmp_path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["bert32", "--first", "9", "--devices", "8", "--max-dp", "3", "--tp", "1,2"]
+    assert main(["certify", *given, "--out", "a.json", "--json", "--quiet"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["certificate"]["kind"] == "labels"
+    assert result["certificate"]["bytes"] == len((tmp_path / "a.json").read_text())
+    assert main(["verify", *given, "a.json", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() == {"accepted", "problem", "kind", "objective", "bound", "reason", "seconds"}
+    assert found["accepted"] and found["problem"] == "stage_partitioning"
+    assert main(["solve", *given, "--exact", "--certificate", "b.json.gz", "--out", "p.json", "--json", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["verify", *given, "b.json.gz"]) == 0
+    assert capsys.readouterr().out.startswith("accepted: every plan takes more than ")
+    assert main(["verify", *given[:-1], "1", "a.json"]) == 1
+    assert capsys.readouterr().out == "rejected: instance: the certificate is of another one\n"
+    assert main(["verify", *given, "p.json"]) == 2
+    assert capsys.readouterr().err.startswith("p.json: content is ")
+    assert main(["certify", *given, "--memory", "1MB", "--out", "none.json", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "infeasible"
+    assert main(["verify", *given, "--memory", "1MB", "none.json"]) == 0
+    assert capsys.readouterr().out == "accepted: there is no plan\n"
+
+
+def test_a_saved_instance_is_verified_by_the_file_alone(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["bert32", "--first", "9", "--devices", "8", "--forbid-tmpc", "activation recomp"]
+    instance, certificate = str(tmp_path / "instance.json"), str(tmp_path / "certificate.json")
+    assert main(["certify", *given, "--out", certificate, "--quiet"]) == 0
+    loaded = planner.load("bert32", first=9, devices=8, forbid_tmpc="activation recomp")
+    planner.save(loaded, instance)
+    capsys.readouterr()
+    assert checker.main([instance, certificate]) == 0
+    assert main(["verify", instance, certificate]) == 0
+
+
+def test_check_says_that_it_looks_at_the_plan_only(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = planner.solve(planner.load("chain8"), method="exact").to_json()
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(result | {"bound": result["objective"]}))
+    assert main(["check", "chain8", str(forged)]) == 0
+    assert "only the plan was checked" in capsys.readouterr().err
+
+
+def test_uncertified_writes_nothing_and_ends_with_3(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "c.json"
+    assert main(["certify", "torus2d", "--out", str(out), "--json", "--quiet"]) == 3
+    assert json.loads(capsys.readouterr().out)["certificate"] is None
+    assert not out.exists()
+    assert main(["solve", "torus2d", "--certificate", str(out), "--quiet"]) == 0
+    assert not out.exists()
+    assert main(["verify", "torus2d", str(out)]) == 2
