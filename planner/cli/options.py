@@ -31,7 +31,7 @@ _PROBLEM = inspect.Parameter(
         typer.Option(
             "--problem",
             metavar="NAME",
-            help="read the instance as one of this problem",
+            help="read it as one of this problem",
             autocompletion=completion.problems,
         ),
     ],

@@ -45,7 +45,7 @@ def solve_command(
     instance: Instance,
     exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
     method: Annotated[
-        str, typer.Option(metavar="NAME", help="see planner list PROBLEM", autocompletion=completion.methods)
+        str, typer.Option(metavar="NAME", help="from planner list", autocompletion=completion.methods)
     ] = "auto",
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
@@ -68,9 +68,7 @@ def solve_command(
     ] = None,
     grad_accum: Annotated[str | None, _swept("G,...", "degrees g of gradient accumulation of the sweep")] = None,
     microbatch_sizes: Annotated[str | None, _swept("B,...", "micro-batch sizes b' of the sweep")] = None,
-    certificate: Annotated[
-        str | None, typer.Option(metavar="FILE", help="write a certificate of the bound, for planner verify")
-    ] = None,
+    certificate: Annotated[str | None, typer.Option(metavar="FILE", help="certify the bound (planner verify)")] = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -73,6 +73,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         "stats",
         "verified",
         "plan",
+        "certificate",
     ]
     assert (result["status"], result["stop"], result["seed"], result["verified"]) == ("optimal", "proved", 3, True)
     assert err == ""

@@ -227,7 +227,7 @@ def test_a_gap_that_was_allowed_is_what_is_certified() -> None:
 
 
 def test_what_cannot_be_certified_says_why() -> None:
-    instance = planner.load("chain8", memory="40MB")
+    instance = planner.load("bert32", devices=64, memory="8GiB")
     result = planner.solve(instance, method="exact")
     assert result.bound is not None and result.objective is not None
     watch = Watch()
