@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from planner.inputs.reading import parse_json, read_named
 from planner.inputs.settings import expect_types
 from planner.result import Result
 from planner.run import silent, solve
+from planner.types import Instance, JsonObject
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Status, Watch
 
@@ -31,7 +32,7 @@ class Certification:
     """
 
     result: Result
-    content: Mapping[str, Any] | None
+    content: JsonObject | None
 
     @cached_property
     def text(self) -> str:
@@ -61,7 +62,7 @@ class Verification:
 
 
 def certify(
-    instance: Any,
+    instance: Instance,
     result: Result | None = None,
     *,
     limits: Limits | None = None,
@@ -121,7 +122,7 @@ def _written(family: Family[Any, Any], instance: Any, result: Result, limits: Li
     return worker.outcome, worker.seconds
 
 
-def verify(instance: Any, certificate: Mapping[str, Any], *, where: str = "certificate") -> Verification:
+def verify(instance: Instance, certificate: JsonObject, *, where: str = "certificate") -> Verification:
     """The verdict of the problem's checker, which uses the standard library and exact numbers alone.
 
     Parameters
@@ -151,7 +152,7 @@ def verify(instance: Any, certificate: Mapping[str, Any], *, where: str = "certi
     return Verification(**verdict)
 
 
-def read_certificate(path: str) -> Mapping[str, Any]:
+def read_certificate(path: str) -> JsonObject:
     """The JSON object in a certificate's file, or (``-``) on standard input; `InstanceError`."""
     text, where = read_named(path)
     content = parse_json(text, where)
@@ -162,5 +163,5 @@ def read_certificate(path: str) -> Mapping[str, Any]:
     return content
 
 
-def _text(content: Mapping[str, Any]) -> str:
+def _text(content: JsonObject) -> str:
     return json.dumps(plain(content), allow_nan=False, separators=(",", ":")) + "\n"
