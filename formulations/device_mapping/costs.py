@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.device_mapping.problem import Mapping
 from instances.device_mapping import DeviceMapping
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: What float sums may be off by, relatively: bounds are lowered by as much.
 ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """An instance as arrays.
 
     Parameters
@@ -31,14 +33,16 @@ class Tables:
         Bytes over each link of a stage's ring, shape (S,); 0 where the objective does not count them.
     links
         Links of a ring: R, 1 for two replicas, 0 for one or where the objective does not count them.
+    replicas
+        R.
     """
 
-    slowness: Any
-    base: Any
-    start: Any
-    other: Any
-    volume: Any
-    ring_bytes: Any
+    slowness: Floats
+    base: Floats
+    start: Ints
+    other: Ints
+    volume: Floats
+    ring_bytes: Floats
     links: int
     replicas: int
 
@@ -54,11 +58,11 @@ def tables(instance: DeviceMapping) -> Tables:
     links = instance.replicas if instance.replicas > 2 else instance.replicas - 1
     return Tables(
         slowness=1 / bandwidth,
-        base=np.array([stage.compute_s for stage in instance.stages]),
-        start=np.cumsum([0, *map(len, neighbours)]),
+        base=np.array([stage.compute_s for stage in instance.stages], np.float64),
+        start=np.cumsum([0, *map(len, neighbours)], dtype=np.int64),
         other=np.array([other for other, _ in flat], np.int64),
         volume=np.array([volume for _, volume in flat], np.float64),
-        ring_bytes=np.array([instance.ring_bytes(stage) if rings else 0.0 for stage in stages]),
+        ring_bytes=np.array([instance.ring_bytes(stage) if rings else 0.0 for stage in stages], np.float64),
         links=links if rings else 0,
         replicas=instance.replicas,
     )

@@ -156,16 +156,18 @@ class _Searcher:
 
     def find(self, target: float) -> Outcome:
         """Search for a mapping that meets the target."""
-        t = self._table
-        costs = (t.slowness, t.base, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas)
-        device, tried, flag = np.empty(len(t.slowness), np.int64), np.zeros(1, np.int64), np.zeros(1, np.uint8)
+        device, tried, flag = (
+            np.empty(len(self._table.slowness), np.int64),
+            np.zeros(1, np.int64),
+            np.zeros(1, np.uint8),
+        )
         with _clock(self._timeout, self._watch, flag):
-            found = published.search(*costs, *self._scheme, target, device, tried, flag)
+            found = published.search(self._table, *self._scheme, target, device, tried, flag)
         with self._lock:
             self.tried += int(tried[0])
         if found != published.FOUND:
             return Outcome(target, None, np.inf, found == published.NONE, self._exhaustive)
-        plan = plan_of(device, t.replicas)
+        plan = plan_of(device, self._table.replicas)
         return Outcome(target, plan, evaluate(self._instance, plan), True)
 
 

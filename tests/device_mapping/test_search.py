@@ -13,8 +13,9 @@ from oracles.device_mapping import least_seconds, random_mapping
 import planner
 from formulations.device_mapping import FAMILY, paper
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.costs import simple_bound, tables
+from formulations.device_mapping.costs import Tables, simple_bound, tables
 from formulations.device_mapping.kernels import annealing
+from formulations.device_mapping.kernels.arrays import Loads
 from formulations.device_mapping.problem import Mapping, evaluate
 from instances.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -75,26 +76,23 @@ def test_what_is_kept_move_by_move_is_what_is_computed_anew(objective: str, ring
     start = Mapping(tuple(tuple(range(s * R, s * R + R)) for s in range(6)))
     t = tables(instance)
     search = near._Search(instance, t, start, 3, 0.0, Watch())
-    costs = (t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas)
-    mapping, sums = (search.device, search.ring, search.place), (search.sending, search.link)
-    limits = (search.cap, search.room)
+    layout, loads = search.layout, search.loads
     for share in (0.9, 0.5):
         target = share * search.best
-        annealing.refresh(*costs, search.device, search.ring, *sums)
-        energy = annealing.set_caps(t.base, t.start, t.links, t.replicas, target, *sums, *limits)
+        annealing.refresh(t, layout, loads)
+        energy = annealing.set_caps(t, target, loads)
         heat = (0.1 * target, 0.01 * target)
-        options = (search.reorder, 5.0)
         energy = annealing.anneal(
-            *costs, *options, *mapping, *sums, *limits, energy, *heat, 9_000, search.state, search.flag
+            t, layout, loads, search.reorder, 5.0, energy, *heat, 9_000, search.state, search.flag
         )
-        sending, link = search.sending.copy(), search.link.copy()
-        annealing.refresh(*costs, search.device, search.ring, *sums)
-        assert search.sending == pytest.approx(sending, rel=1e-9) and search.link == pytest.approx(link, rel=1e-9)
-        excess = np.maximum(0, sending.reshape(6, R) - search.room[:, None]).sum()
-        excess += np.maximum(0, link.reshape(6, R) - search.cap[:, None]).sum()
+        sending, link = loads.sending.copy(), loads.link.copy()
+        annealing.refresh(t, layout, loads)
+        assert loads.sending == pytest.approx(sending, rel=1e-9) and loads.link == pytest.approx(link, rel=1e-9)
+        excess = np.maximum(0, sending.reshape(6, R) - loads.room[:, None]).sum()
+        excess += np.maximum(0, link.reshape(6, R) - loads.cap[:, None]).sum()
         assert energy == pytest.approx(excess, rel=1e-9, abs=1e-12)
-        assert sorted(search.device) == sorted(search.ring) == list(range(6 * R))
-        assert all(search.place[node] == at % R and node // R == at // R for at, node in enumerate(search.ring))
+        assert sorted(layout.device) == sorted(layout.ring) == list(range(6 * R))
+        assert all(layout.place[node] == at % R and node // R == at // R for at, node in enumerate(layout.ring))
         search._keep_if_better()
         assert evaluate(instance, search.plan()) == pytest.approx(search.best, rel=1e-12)
 
@@ -108,8 +106,9 @@ def test_caps_are_the_best_there_are(cases: int) -> None:
         sending, link = rng.integers(0, 9, R).astype(float), rng.integers(0, 9, R).astype(float)
         link[links:] = 0
         cap, room, target = np.zeros(1), np.zeros(1), float(rng.integers(1, 12))
-        pairs = np.array([0, 1])
-        found = annealing.set_caps(np.zeros(1), pairs, links, R, target, sending, link, cap, room)
+        one = np.zeros(1)
+        table = Tables(np.zeros((R, R)), one, np.array([0, 1]), np.zeros(1, np.int64), one, one, links, R)
+        found = annealing.set_caps(table, target, Loads(sending, link, cap, room))
 
         caps = np.array([0.0, target, *link, *(target - sending)] if links else [0.0])
         caps = caps[(caps >= 0) & (caps <= target), None]

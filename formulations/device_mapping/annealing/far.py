@@ -36,7 +36,7 @@ class _FarSearch(near._Search):
     def run_deep(self, tries: int | None) -> None:
         """So many tries (``None``: until the watch stops or the bound is met)."""
         random = np.random.default_rng(self.seed)
-        moves, floor, done = _MOVES_PER_DEVICE * len(self.device), 0.0, 0
+        moves, floor, done = _MOVES_PER_DEVICE * len(self.layout.device), 0.0, 0
         while (tries is None or done < tries) and not self.watch.stopped():
             low = max(floor, self.bound, self.watch.best_bound or 0.0)
             if self.best <= low * (1 + 1e-9):
@@ -46,7 +46,7 @@ class _FarSearch(near._Search):
                 continue
             done += 1
             target = low + (self.best - low) / 2
-            self._try(target, moves, random.permutation(len(self.device)) if done % _FRESH == 0 else self.kept)
+            self._try(target, moves, random.permutation(len(self.layout.device)) if done % _FRESH == 0 else self.kept)
             if self.best > target:
                 floor = target
                 if self.best - target < _CLOSE * self.best:
@@ -55,8 +55,7 @@ class _FarSearch(near._Search):
     def _try(self, target: float, moves: int, start: Any) -> None:
         before = self.best
         self.tries += 1
-        self.device[:], self.ring[:] = start, self.kept_ring
-        self.place[self.ring] = np.arange(len(self.ring)) % self.table.replicas
+        self._begin_at(start)
         for hot, cold in pairwise(target * _HOT * (_COLD / _HOT) ** (np.arange(_PARTS + 1) / _PARTS)):
             self._part(target, float(hot), float(cold), moves // _PARTS)
             if self.best <= target or self.watch.stopped():

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from formulations.alarm import alarm
 from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.costs import Tables, plan_of, simple_bound, tables
 from formulations.device_mapping.kernels import annealing
+from formulations.device_mapping.kernels.arrays import Layout, Loads
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.family import Answer
 from instances.device_mapping import DeviceMapping
@@ -84,10 +86,10 @@ class _Search:
     def __post_init__(self) -> None:
         n = self.instance.num_devices
         self.flag = np.frombuffer(self.watch.flag, np.uint8)
-        self.device = np.array([device for row in self.start.devices for device in row])
-        self.ring, self.place = np.arange(n), np.arange(n) % self.table.replicas
-        self.sending, self.link = np.zeros(n), np.zeros(n)
-        self.cap, self.room = np.zeros(len(self.table.base)), np.zeros(len(self.table.base))
+        device = np.array([device for row in self.start.devices for device in row])
+        self.layout = Layout(device, np.arange(n), np.arange(n) % self.table.replicas)
+        stages = len(self.table.base)
+        self.loads = Loads(np.zeros(n), np.zeros(n), np.zeros(stages), np.zeros(stages))
         self.state = np.array([(2 * self.seed + 1) % 2**64], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         # In a free ring, and where nothing but the ring counts, the order of the replicas is for us to choose.
         self.reorder = self.table.links > 0 and (self.instance.ring == "free" or len(self.table.other) == 0)
@@ -104,7 +106,7 @@ class _Search:
                 if self.watch.stopped() or self.best <= self.bound * (1 + 1e-9):
                     return
                 target = max(self.best * (1 - step), self.bound)
-                if not self._reach(target, MOVES_PER_DEVICE * len(self.device) * GROWTH**level):
+                if not self._reach(target, MOVES_PER_DEVICE * len(self.layout.device) * GROWTH**level):
                     step /= 2
 
     def plan(self) -> Mapping:
@@ -117,8 +119,7 @@ class _Search:
         """Whether a try from the best mapping meets the target."""
         self.tries += 1
         before = self.best
-        self.device[:], self.ring[:] = self.kept, self.kept_ring
-        self.place[self.ring] = np.arange(len(self.ring)) % self.table.replicas
+        self._begin_at(self.kept)
         temperatures = target * HOT * (COLD / HOT) ** (np.arange(PARTS + 1) / PARTS)
         for hot, cold in pairwise(temperatures):
             self._part(target, float(hot), float(cold), moves // PARTS)
@@ -129,26 +130,24 @@ class _Search:
             self.watch.plan(plan, evaluate(self.instance, plan))
         return self.best <= target * (1 + _NOISE)
 
+    def _begin_at(self, devices: Any) -> None:
+        """Work on a mapping with these devices and the orders of the best one's rings."""
+        device, ring, place = self.layout
+        device[:], ring[:] = devices, self.kept_ring
+        place[ring] = np.arange(len(ring)) % self.table.replicas
+
     def _part(self, target: float, hot: float, cold: float, moves: int) -> None:
-        t, R = self.table, self.table.replicas
-        costs = (t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, R)
-        limits = (self.sending, self.link, self.cap, self.room)
-        annealing.refresh(*costs, self.device, self.ring, self.sending, self.link)
-        energy = annealing.set_caps(t.base, t.start, t.links, R, target, *limits)
-        mapping = (self.device, self.ring, self.place)
-        blocks = max(BLOCKS, BLOCKS_PER_REPLICA * R)
+        annealing.refresh(self.table, self.layout, self.loads)
+        energy = annealing.set_caps(self.table, target, self.loads)
+        blocks = max(BLOCKS, BLOCKS_PER_REPLICA * self.table.replicas)
         annealing.anneal(
-            *costs, self.reorder, blocks, *mapping, *limits, energy, hot, cold, moves, self.state, self.flag
+            self.table, self.layout, self.loads, self.reorder, blocks, energy, hot, cold, moves, self.state, self.flag
         )
         self.moves += moves
         self._keep_if_better()
 
     def _keep_if_better(self) -> None:
-        t = self.table
-        annealing.refresh(
-            t.slowness, t.start, t.other, t.volume, t.ring_bytes, t.links, t.replicas,
-            self.device, self.ring, self.sending, self.link,
-        )  # fmt: skip
-        seconds = float(annealing.slowest(t.base, t.replicas, self.sending, self.link))
+        annealing.refresh(self.table, self.layout, self.loads)
+        seconds = float(annealing.slowest(self.table, self.loads))
         if seconds < self.best:
-            self.best, self.kept, self.kept_ring = seconds, self.device.copy(), self.ring.copy()
+            self.best, self.kept, self.kept_ring = seconds, self.layout.device.copy(), self.layout.ring.copy()

@@ -4,9 +4,6 @@ A mapping meets the target t if every stage s has a cap c for the links of its r
 and each replica exchanges its tensors within t - base[s] - c. The energy of a mapping with caps is the sum of all
 excesses over these limits; it is 0 exactly where the target is met.
 
-Arrays as in ``costs.Tables``; ``device[v]`` is the device of node v, ``ring[s R + i]`` the node at place i of the ring
-of stage s, ``place[v]`` the place of node v, ``link[s R + i]`` the seconds between places i and i + 1.
-
 Source: reconstructed; the paper has no local search.
 """
 
@@ -16,10 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, WORDS, compile_kernels, inner, kernel
+from formulations.compiled import FLAG, FLOAT, INT, TRUTH, WORDS, compile_kernels, inner, kernel
+from formulations.device_mapping.kernels.arrays import LAYOUT, LOADS, TABLES
 
-#: Share of the trials that turn a part of a ring round, where that is allowed.
-TURNS = 0.3
+#: Share of the trials that reverse a part of a ring, where that is allowed.
+REVERSALS = 0.3
 
 #: Share of the trials whose first node is any, not one over its limits.
 ANYWHERE = 0.5
@@ -41,41 +39,44 @@ def _over(value, limit):
     return value - limit if value > limit else 0.0
 
 
-@kernel(FLOATS2, INTS, INTS, FLOATS, FLOATS, INT, INT, INTS, INTS, FLOATS, FLOATS)
-def refresh(slowness, start, other, volume, ring_bytes, links, replicas, device, ring, sending, link):
+@kernel(TABLES, LAYOUT, LOADS)
+def refresh(tables, layout, loads):
     """Write the seconds that every node exchanges tensors (``sending``) and that every link of a ring takes."""
+    slowness, other, replicas, device, ring = tables.slowness, tables.other, tables.replicas, layout.device, layout.ring
     for v in range(len(device)):
         s, r = v // replicas, v % replicas
         total = 0.0
-        for e in range(start[s], start[s + 1]):
-            total += volume[e] * slowness[device[v], device[other[e] * replicas + r]]
-        sending[v] = total
-        link[v] = 0.0
-        if r < links:
+        for e in range(tables.start[s], tables.start[s + 1]):
+            total += tables.volume[e] * slowness[device[v], device[other[e] * replicas + r]]
+        loads.sending[v] = total
+        loads.link[v] = 0.0
+        if r < tables.links:
             after = s * replicas + (r + 1) % replicas
-            link[v] = ring_bytes[s] * slowness[device[ring[v]], device[ring[after]]]
+            loads.link[v] = tables.ring_bytes[s] * slowness[device[ring[v]], device[ring[after]]]
 
 
-@kernel(FLOATS, INT, FLOATS, FLOATS)
-def slowest(base, replicas, sending, link):
+@kernel(TABLES, LOADS)
+def slowest(tables, loads):
     """Seconds of the slowest node."""
-    seconds = 0.0
-    for s in range(len(base)):
+    seconds, replicas = 0.0, tables.replicas
+    for s in range(len(tables.base)):
         longest, ringing = 0.0, 0.0
         for r in range(replicas):
-            longest = max(longest, sending[s * replicas + r])
-            ringing = max(ringing, link[s * replicas + r])
-        seconds = max(seconds, base[s] + longest + ringing)
+            longest = max(longest, loads.sending[s * replicas + r])
+            ringing = max(ringing, loads.link[s * replicas + r])
+        seconds = max(seconds, tables.base[s] + longest + ringing)
     return seconds
 
 
-@kernel(FLOATS, INTS, INT, INT, FLOAT, FLOATS, FLOATS, FLOATS, FLOATS)
-def set_caps(base, start, links, replicas, target, sending, link, cap, room):
+@kernel(TABLES, FLOAT, LOADS)
+def set_caps(tables, target, loads):
     """Write each stage's best cap for the links of its ring, and what is left for its tensors; return the energy.
 
     With caps c the excess of a stage is convex in c, with a break wherever a link takes c or a replica's tensors leave
     just c; it is least at the break that as many breaks as there are links do not exceed.
     """
+    base, start, links, replicas = tables.base, tables.start, tables.links, tables.replicas
+    sending, link, cap, room = loads.sending, loads.link, loads.cap, loads.room
     energy = 0.0
     for s in range(len(base)):
         first = s * replicas
@@ -125,62 +126,21 @@ def _mark(v, bad, listed, where, count):
     return count
 
 
-@kernel(
-    FLOATS2,
-    INTS,
-    INTS,
-    FLOATS,
-    FLOATS,
-    INT,
-    INT,
-    TRUTH,
-    FLOAT,
-    INTS,
-    INTS,
-    INTS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOAT,
-    FLOAT,
-    FLOAT,
-    INT,
-    WORDS,
-    FLAG,
-)
-def anneal(
-    slowness,
-    start,
-    other,
-    volume,
-    ring_bytes,
-    links,
-    replicas,
-    reorder,
-    blocks,
-    device,
-    ring,
-    place,
-    sending,
-    link,
-    cap,
-    room,
-    energy,
-    hot,
-    cold,
-    moves,
-    state,
-    flag,
-):
-    """Swap devices (and, with ``reorder``, turn parts of rings round) until the energy is 0; returns the energy.
+@kernel(TABLES, LAYOUT, LOADS, TRUTH, FLOAT, FLOAT, FLOAT, FLOAT, INT, WORDS, FLAG)
+def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, state, flag):
+    """Swap devices (and, with ``reorder``, reverse parts of rings) until the energy is 0; returns the energy.
 
     The temperature falls geometrically from ``hot`` to ``cold`` seconds over ``moves`` trials. One of the two nodes of
-    a trial is over its limits. ``state`` holds the random numbers.
+    a trial is over its limits. One trial in ``blocks`` moves a row of devices. ``state`` holds the random numbers.
 
     One long loop on purpose: in functions of their own its steps take seven times as long, as numba then counts
     references to every array at every trial.
     """
+    slowness, start, other, volume, ring_bytes = (
+        tables.slowness, tables.start, tables.other, tables.volume, tables.ring_bytes
+    )  # fmt: skip
+    links, replicas, device, ring, place = tables.links, tables.replicas, layout.device, layout.ring, layout.place
+    sending, link, cap, room = loads.sending, loads.link, loads.cap, loads.room
     n = len(device)
     num_stages = len(ring_bytes)
     listed = np.empty(n, np.int64)
@@ -209,8 +169,8 @@ def anneal(
         if _random(state) < ANYWHERE:
             u = int(_random(state) * n)
         s = u // replicas
-        if reorder and links > 3 and _random(state) < TURNS:
-            # Turn the part of the ring behind u, or the part up to u, round: two links change.
+        if reorder and links > 3 and _random(state) < REVERSALS:
+            # Reverse the part of the ring behind u, or the part up to u: two links change.
             i = place[u]
             if _random(state) < 0.5:
                 i = i - 1 if i > 0 else replicas - 1

@@ -11,21 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, compile_kernels, kernel
+from formulations.compiled import FLAG, FLOAT, INTS, compile_kernels, kernel
+from formulations.device_mapping.kernels.arrays import TABLES
 
 FOUND, NONE, STOPPED = 1, 0, -1
 
 
-@kernel(FLOATS2, FLOATS, INTS, INTS, FLOATS, FLOATS, INT, INT, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
+@kernel(TABLES, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
 def search(
-    slowness: Any,
-    base: Any,
-    start: Any,
-    other: Any,
-    volume: Any,
-    ring_bytes: Any,
-    links: Any,
-    replicas: Any,
+    tables: Any,
     order: Any,
     first: Any,
     checked: Any,
@@ -38,8 +32,6 @@ def search(
 
     Parameters
     ----------
-    slowness, base, start, other, volume, ring_bytes, links, replicas
-        See ``costs.Tables``.
     order, first, checked
         The checking scheme: after ``order[k]`` has its device, the times of ``checked[first[k]:first[k + 1]]`` are
         settled and compared with the target. Where only rings count, a node stands for its link to the next replica.
@@ -50,6 +42,8 @@ def search(
     flag
         The search returns STOPPED soon after ``flag[0]`` becomes nonzero.
     """
+    slowness, base, start, other, volume = tables.slowness, tables.base, tables.start, tables.other, tables.volume
+    ring_bytes, links, replicas = tables.ring_bytes, tables.links, tables.replicas
     n = len(order)
     alone = links > 0 and len(other) == 0
     used = np.zeros(n, np.uint8)
