@@ -92,7 +92,7 @@ def kept(made: Any, arguments: tuple[Any, ...]) -> bool:
     return made._cache.load_overload(arguments, made.targetctx) is not None
 
 
-def record(kind: Any, **fields: Any) -> Any:
+def record(kind: Any, /, **fields: Any) -> Any:
     """The Numba type of a ``NamedTuple`` class whose fields have these types.
 
     Raises

@@ -15,7 +15,7 @@ from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.problem import StagePlan, bottleneck_s
 from formulations.stage_graph.upsets import levels
 from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
-from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, shape_of
+from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
 from instances.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
@@ -23,7 +23,7 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 def suits(instance: StageGraph) -> str | None:
     """``None``, or why the program over upsets cannot take the instance."""
     try:
-        shape_of(Costs(instance)).check()
+        structure_of(Costs(instance)).check()
     except UnsuitableError as error:
         return str(error)
     return None
@@ -36,7 +36,7 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: st
     """
     costs = Costs(instance)
     try:
-        downsets = Downsets(costs, watch)
+        downsets = EqualBranches(costs, watch)
     except UnsuitableError:
         return replace(levels.solve(instance, limits, watch), proved_by="levels")
     first = wide.solve(instance, limits, watch)
@@ -48,9 +48,9 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: st
         proof = prove(costs, downsets, watch, start, max(limits.gap, OPTIMAL_GAP / 2), by)
     stats: dict[str, Any] = {
         **first.stats,
-        "upsets": downsets.shape.num_upsets(),
+        "upsets": downsets.structure.num_upsets(),
         "proof_rounds": downsets.rounds,
-        "proof_pairs": downsets.shape.num_pairs() * downsets.rounds,
+        "proof_pairs": downsets.structure.num_pairs() * downsets.rounds,
     }
     if proof.infeasible:
         reason = "no partition fits into memory"

@@ -101,8 +101,7 @@ class Fewest:
         if self.longest_reduce_s < np.inf:
             tps = np.where(tables.reduce <= self.longest_reduce_s, tps, np.inf)
         needed(tps, held, target_s, tables.degrees, room.need)
-        moves = (tables.start, tables.kind, tables.stage, tables.first, tables.second)
-        looked = fewest(*moves, room.need, self.devices, room.least, room.pick, room.middle, self._flag)
+        looked = fewest(tables.moves, room.need, self.devices, room.least, room.pick, room.middle, self._flag)
         if looked < 0:
             return None
         self.transitions += looked
@@ -146,9 +145,9 @@ class Fewest:
         state = self.program.state(remainder)
         if state == EMPTY:
             return
-        chosen = int(self._room.pick[state, j, v] - self.tables.start[state])
+        chosen = int(self._room.pick[state, j, v] - self.tables.moves.start[state])
         move = next(move for number, move in enumerate(self.program.moves(remainder)) if number == chosen)
-        stage = int(self.tables.stage[self.tables.start[state] + chosen])
+        stage = int(self.tables.moves.stage[self.tables.moves.start[state] + chosen])
         if move.kind == STAGE:
             yield move.nodes, int(self._room.need[stage, j + 1])
             yield from self._parts(move.first, j + 1, v)

@@ -12,7 +12,7 @@ from formulations.stage_graph import downsets
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.problem import evaluate, violations
 from formulations.stage_graph.upsets import bounds, levels
-from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, shape_of
+from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
 from instances.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
@@ -63,7 +63,7 @@ def test_downsets_against_levels(cases: int) -> None:
         watch = Watch()
         costs = Costs(instance)
         exact = levels.solve(instance, Limits(), Watch())
-        found = bounds.prove(costs, Downsets(costs, watch), watch, bounds.Proof(bounds.simple_bound(costs)))
+        found = bounds.prove(costs, EqualBranches(costs, watch), watch, bounds.Proof(bounds.simple_bound(costs)))
         if exact.plan is None:
             assert found.plan is None, seed
             infeasible += 1
@@ -86,7 +86,7 @@ def test_bounds_against_every_partition(cases: int) -> None:
         instance = branching(seed + 10_000, 5)
         watch, costs = Watch(), Costs(instance)
         optimum = least_of_all(instance)
-        found = bounds.prove(costs, Downsets(costs, watch), watch, bounds.Proof(bounds.simple_bound(costs)))
+        found = bounds.prove(costs, EqualBranches(costs, watch), watch, bounds.Proof(bounds.simple_bound(costs)))
         assert bounds.simple_bound(costs) <= optimum and (found.infeasible or found.bound_s <= optimum * (1 + 1e-12))
         assert not found.infeasible or optimum == float("inf")
 
@@ -117,19 +117,19 @@ def test_tight_memory_has_a_bound_over_all_sizes() -> None:
     assert answer.bound is not None and answer.bound <= evaluate(instance, exact.plan)
 
 
-def test_shapes() -> None:
-    shape = shape_of(Costs(candle_uno(7, 4)))
-    assert (shape.num_upsets(), shape.num_pairs()) == (331, 32_670)
-    assert shape_of(Costs(mmt(4, 8))).num_upsets() == 20_476
-    assert [len(group) for group in shape_of(Costs(dlrm(3, 2))).classes] in ([3, 2], [2, 3])
-    assert shape_of(Costs(sequential_transformer(4))).tail == ()
+def test_structures() -> None:
+    structure = structure_of(Costs(candle_uno(7, 4)))
+    assert (structure.num_upsets(), structure.num_pairs()) == (331, 32_670)
+    assert structure_of(Costs(mmt(4, 8))).num_upsets() == 20_476
+    assert [len(group) for group in structure_of(Costs(dlrm(3, 2))).classes] in ([3, 2], [2, 3])
+    assert structure_of(Costs(sequential_transformer(4))).tail == ()
 
 
 def test_other_structures_are_refused() -> None:
     instance = candle_uno(2, 3)
     skipping = replace(instance, edges=(*instance.edges, OperatorEdge(0, 2, 1.0)))
     with pytest.raises(UnsuitableError, match="skips"):
-        shape_of(Costs(skipping))
+        structure_of(Costs(skipping))
     answer = downsets.solve_downsets(skipping, Limits(), Watch())  # as levels does
     assert answer.plan is not None and answer.bound == pytest.approx(evaluate(skipping, answer.plan), rel=1e-9)
 

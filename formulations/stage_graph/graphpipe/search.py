@@ -29,7 +29,7 @@ from formulations.stage_graph.graphpipe.program import (
     TooLargeError,
 )
 from formulations.stage_graph.graphpipe.tables import Tables
-from formulations.stage_graph.kernels.program import exactly
+from formulations.stage_graph.kernels.program import Best, StageCosts, exactly
 from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.series_parallel import Segment
 from solvers.outcome import Watch
@@ -80,9 +80,9 @@ class Search:
         self.tables = Tables(self.costs, self.program, self.degrees)
         instance = self.costs.instance
         shape = room_for(self.tables.num_states, instance.num_devices)
-        self._flight = np.empty(shape, np.int64)
-        self._memory = np.empty(shape)
-        self._pick, self._share = np.empty(shape, np.int64), np.empty(shape, np.int64)
+        self._best = Best(
+            np.empty(shape, np.int64), np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64)
+        )
         self._flag = np.frombuffer(self.watch.flag, np.uint8)
 
     def best_at(self, microbatch: int) -> StagePlan | None:
@@ -113,30 +113,14 @@ class Search:
         """The stages of the better plan that keeps the target, from the first on; all devices if possible."""
         tables, instance = self.tables, self.costs.instance
         sizes = np.array([microbatch, instance.minibatch])
-        looked = exactly(
-            tables.start,
-            tables.kind,
-            tables.stage,
-            tables.first,
-            tables.second,
-            fits,
-            tables.degrees,
-            tables.base,
-            tables.kept,
-            sizes,
-            self.by_memory,
-            self._flight,
-            self._memory,
-            self._pick,
-            self._share,
-            self._flag,
-        )
+        costs = StageCosts(fits, tables.degrees, tables.base, tables.kept, sizes)
+        looked = exactly(tables.moves, costs, self.by_memory, self._best, self._flag)
         if looked < 0:
             return None
         self.transitions += looked
         self.rounds += 1
         for devices in range(instance.num_devices, 0, -1):
-            if self._flight[self.root, 0, devices] >= 0:
+            if self._best.flight[self.root, 0, devices] >= 0:
                 return list(self._parts(self.segment, 0, devices))[::-1]
         return None
 
@@ -145,10 +129,10 @@ class Search:
         state = self.program.state(remainder)
         if state == EMPTY:
             return
-        chosen = int(self._pick[state, j, devices] - self.tables.start[state])
-        left, column = divmod(int(self._share[state, j, devices]), len(self.degrees))
+        chosen = int(self._best.pick[state, j, devices] - self.tables.moves.start[state])
+        left, column = divmod(int(self._best.share[state, j, devices]), len(self.degrees))
         move = next(move for number, move in enumerate(self.program.moves(remainder)) if number == chosen)
-        between = int(self._flight[self.program.state(move.first), j, left]) if move.kind in (CHAIN, FORK) else j
+        between = int(self._best.flight[self.program.state(move.first), j, left]) if move.kind in (CHAIN, FORK) else j
         if move.kind in (CHAIN, SPLIT, FORK):
             yield from self._parts(move.first, j, left)
         rest = devices - left

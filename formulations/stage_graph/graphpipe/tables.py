@@ -8,6 +8,7 @@ import numpy as np
 
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.graphpipe.program import Program
+from formulations.stage_graph.kernels.program import Transitions
 from formulations.stage_graph.tables import StageTables
 
 
@@ -16,22 +17,24 @@ class Tables(StageTables):
 
     Attributes
     ----------
-    start, kind, stage, first, second
-        Transitions of each state; ``stage`` is an index into ``masks``, -1 without a stage.
+    moves
+        Transitions of each state; their stages are indices into ``masks``.
     """
 
     def __init__(self, costs: Costs, program: Program, degrees: Sequence[int]) -> None:
         flat = [move for moves in program.transitions for move in moves]
-        self.start = np.cumsum([0, *(len(moves) for moves in program.transitions)])
         masks = list(dict.fromkeys(move.nodes for move in flat if move.nodes))
         super().__init__(costs, masks, np.array(degrees, dtype=np.int64))
         index = {0: -1} | {nodes: number for number, nodes in enumerate(masks)}
-        self.kind = np.array([move.kind for move in flat], dtype=np.int64)
-        self.stage = np.array([index[move.nodes] for move in flat], dtype=np.int64)
-        self.first = np.array([move.first for move in flat], dtype=np.int64)
-        self.second = np.array([move.second for move in flat], dtype=np.int64)
+        self.moves = Transitions(
+            start=np.cumsum([0, *(len(moves) for moves in program.transitions)]),
+            kind=np.array([move.kind for move in flat], dtype=np.int64),
+            stage=np.array([index[move.nodes] for move in flat], dtype=np.int64),
+            first=np.array([move.first for move in flat], dtype=np.int64),
+            second=np.array([move.second for move in flat], dtype=np.int64),
+        )
 
     @property
     def num_states(self) -> int:
         """States, the empty one among them."""
-        return len(self.start) - 1
+        return len(self.moves.start) - 1

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from formulations.compiled import (
     FLAG,
+    FLOAT,
     FLOATS,
     FLOATS2,
     FLOATS3,
@@ -20,12 +21,84 @@ from formulations.compiled import (
     compile_kernels,
     inner,
     kernel,
+    record,
 )
+
+Array = Any
 
 #: More devices than any instance has.
 NONE = 1 << 14
 #: Costs are summed in another order here than in the definition: this much, relatively, is forgiven.
 _SLACK = 1e-11
+
+
+class Upsets(NamedTuple):
+    """Upsets of a model whose branches are chains, and sums over them that do not depend on times.
+
+    Upset ``q < tails`` has the last q operators of the chain behind the branches; upset ``tails + s`` all of these, and
+    of branch c its last ``states[s, c]`` operators. Branches of one class are neighbours, and ``first[c]`` says whether
+    one begins with branch c; ``lengths[c]``: its operators. State s has the rank ``ranks[c, states[s, c]]``, summed
+    over c, which is s. ``weights``, ``kept`` (states,): bytes of weights, and bytes per sample that are kept.
+    ``sizes[c, i]``, ``counts[c, i]``: bytes per sample and edges that leave branch c where i operators are taken.
+    ``tail_sums[q]``: weights, kept, bytes and edges that cross, of the chain without its last q operators.
+    """
+
+    states: Array
+    first: Array
+    lengths: Array
+    ranks: Array
+    weights: Array
+    kept: Array
+    sizes: Array
+    counts: Array
+    tail_sums: Array
+
+
+class Times(NamedTuple):
+    """The least that some micro-batch sizes take, in seconds per sample; r devices are at index r - 1.
+
+    ``work`` (states,) and ``tail_work`` (tails,): passes of an upset of the branches, and of the chain without its last
+    q operators, on one device; ``busy`` (states, r) and ``tail_busy`` (tails, r): on r. ``within[q, to, r]``: a stage
+    of the chain. ``rates[r]``: for each byte and each edge that crosses, each byte of weights, and fixed.
+    """
+
+    work: Array
+    busy: Array
+    tail_work: Array
+    tail_busy: Array
+    within: Array
+    rates: Array
+
+
+class Budget(NamedTuple):
+    """What a stage may take: ``target`` seconds per sample, ``memory`` bytes of a device.
+
+    ``copies`` of the weights are held; ``reduced``: seconds per sample that r devices spend at least in reducing a
+    byte, times r / (r - 1). ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the
+    last operator, ``flights[1, r - 1]`` of others.
+    """
+
+    target: float
+    memory: float
+    copies: float
+    reduced: float
+    flights: Array
+
+
+UPSETS = record(
+    Upsets,
+    states=INTS2,
+    first=TRUTHS,
+    lengths=INTS,
+    ranks=INTS2,
+    weights=FLOATS,
+    kept=FLOATS,
+    sizes=FLOATS2,
+    counts=FLOATS2,
+    tail_sums=FLOATS2,
+)
+TIMES = record(Times, work=FLOATS, busy=FLOATS2, tail_work=FLOATS, tail_busy=FLOATS2, within=FLOATS3, rates=FLOATS2)
+BUDGET = record(Budget, target=FLOAT, memory=FLOAT, copies=FLOAT, reduced=FLOAT, flights=FLOATS2)
 
 
 @inner(error_model="python")
@@ -65,64 +138,18 @@ def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, coun
         start = stop
 
 
-@kernel(
-    INTS2,
-    TRUTHS,
-    INTS,
-    INTS2,
-    FLOATS,
-    FLOATS2,
-    FLOATS,
-    FLOATS,
-    FLOATS2,
-    FLOATS2,
-    FLOATS,
-    FLOATS2,
-    FLOATS2,
-    FLOATS3,
-    FLOATS2,
-    FLOATS2,
-    FLOATS,
-    INT,
-    INTS,
-    INTS,
-    FLAG,
-    error_model="python",
-)
-def fewest_devices(
-    states: Any,
-    first: Any,
-    lengths: Any,
-    ranks: Any,
-    work: Any,
-    busy: Any,
-    weights: Any,
-    kept: Any,
-    sizes: Any,
-    counts: Any,
-    tail_work: Any,
-    tail_busy: Any,
-    tail_sums: Any,
-    tail_within: Any,
-    rates: Any,
-    flights: Any,
-    scalars: Any,
-    devices: int,
-    least: Any,
-    before: Any,
-    flag: Any,
-) -> int:
+@kernel(UPSETS, TIMES, BUDGET, INT, INTS, INTS, FLAG, error_model="python")
+def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: Any, before: Any, flag: Any) -> int:
     """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
 
-    Upset ``q < tails`` has the last q operators of the chain behind the branches; upset ``tails + s`` all of these, and
-    of branch c its last ``states[s, c]`` operators. ``busy[s, r - 1]``: seconds per sample of passes on r devices.
-    ``rates[r - 1]``: seconds per sample for each byte and each edge that crosses, each byte of weights, and fixed.
-    ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the last operator,
-    ``flights[1, r - 1]`` of others. ``scalars``: target, memory, copies
-    of the weights, and seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
     ``least[q]`` and ``before[q]`` are the result for each upset.
     """
-    target, memory, copies = scalars[0] * (1 + _SLACK), scalars[1] * (1 + _SLACK), scalars[2]
+    states, first, lengths, ranks = upsets.states, upsets.first, upsets.lengths, upsets.ranks
+    weights, kept, sizes, counts = upsets.weights, upsets.kept, upsets.sizes, upsets.counts
+    work, busy, tail_work, tail_busy = times.work, times.busy, times.tail_work, times.tail_busy
+    tail_sums, tail_within, rates, flights = upsets.tail_sums, times.within, times.rates, budget.flights
+    target, memory = budget.target * (1 + _SLACK), budget.memory * (1 + _SLACK)
+    copies, reducing = budget.copies, budget.reduced
     tails, width = len(tail_work), states.shape[1]
     own, other = np.zeros(width, np.int64), np.zeros(width, np.int64)
     crossing = np.zeros(3)
@@ -160,7 +187,7 @@ def fewest_devices(
                 rest = everything - done - more
                 fewest = 1
                 if more > target:  # more than one device: these also reduce
-                    reduced = scalars[3] * (weights[rank] - weights[s] + (0.0 if inside else tail_sums[q, 0]))
+                    reduced = reducing * (weights[rank] - weights[s] + (0.0 if inside else tail_sums[q, 0]))
                     if reduced >= target:
                         fewest = NONE
                     else:

@@ -1,9 +1,6 @@
 """Compiled loops of the dynamic programs over ``program.Program`` (its kinds of transitions, in the same order).
 
-Arrays: transition x of state s has s's range ``start[s]:start[s + 1]``; ``kind``, ``stage`` (index, -1: none),
-``first`` and ``second`` (states; 0 is empty). ``fits[stage, g]`` is the largest number of micro-batches in flight with
-which the stage keeps the target and its memory on ``degrees[g]`` devices, -1 if there is none. j: micro-batches in
-flight behind a state; d: devices; v: micro-batches in flight at its first stages.
+j: micro-batches in flight behind a state; d: devices; v: micro-batches in flight at its first stages.
 
 Source: GraphPipe, Algorithm 1 (``by_memory``); the form of ``fewest`` is made for this project.
 """
@@ -12,7 +9,7 @@ Source: GraphPipe, Algorithm 1 (``by_memory``); the form of ``fewest`` is made f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,11 +28,62 @@ from formulations.compiled import (
     compile_kernels,
     inner,
     kernel,
+    record,
 )
 
 _STAGE, _CHAIN, _SPLIT, _GROUP, _FORK = range(5)
 #: More devices than any instance has.
 NONE = 1 << 28
+
+
+Array = Any
+
+
+class Transitions(NamedTuple):
+    """The transitions of every state, state by state: those of s are ``start[s]`` to ``start[s + 1] - 1``.
+
+    Of transition x: ``kind``; ``stage``, an index (-1: none); ``first`` and ``second``, the states that are left (0 is
+    empty).
+    """
+
+    start: Array
+    kind: Array
+    stage: Array
+    first: Array
+    second: Array
+
+
+class StageCosts(NamedTuple):
+    """What a stage takes: ``base[stage]`` bytes and ``kept[stage]`` for each sample in flight.
+
+    ``fits[stage, g]``: the largest number of micro-batches in flight with which it keeps the target and its memory on
+    ``degrees[g]`` devices, -1 if there is none. ``sizes``: micro-batch and mini-batch.
+    """
+
+    fits: Array
+    degrees: Array
+    base: Array
+    kept: Array
+    sizes: Array
+
+
+class Best(NamedTuple):
+    """Of the better plan of state s with exactly d devices, all [s, j, d].
+
+    ``flight``: micro-batches in flight at its first stages, -1 if there is none. ``memory``: its peak, bytes. ``pick``:
+    the transition; ``share``: the devices of its first remainder times the number of degrees, plus the index of its
+    stage's degree.
+    """
+
+    flight: Array
+    memory: Array
+    pick: Array
+    share: Array
+
+
+TRANSITIONS = record(Transitions, start=INTS, kind=INTS, stage=INTS, first=INTS, second=INTS)
+STAGE_COSTS = record(StageCosts, fits=INTS2, degrees=INTS, base=FLOATS, kept=FLOATS, sizes=INTS)
+BEST = record(Best, flight=INTS3, memory=FLOATS3, pick=INTS3, share=INTS3)
 
 
 @inner(error_model="python")
@@ -65,13 +113,9 @@ def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float
     return found
 
 
-@kernel(INTS, INTS, INTS, INTS, INTS, SHORTS2, INT, SHORTS3, SHORTS3, SHORTS3, FLAG, error_model="python")
+@kernel(TRANSITIONS, SHORTS2, INT, SHORTS3, SHORTS3, SHORTS3, FLAG, error_model="python")
 def fewest(
-    start: Any,
-    kind: Any,
-    stage: Any,
-    first: Any,
-    second: Any,
+    transitions: Any,
     need: Any,
     devices: int,
     least: Any,
@@ -85,6 +129,8 @@ def fewest(
     the transition and ``middle`` the micro-batches in flight between its two remainders. Returns the number of
     transitions tried (each for all v at once); -1 if stopped.
     """
+    start, kind, stage = transitions.start, transitions.kind, transitions.stage
+    first, second = transitions.first, transitions.second
     most = least.shape[1] - 1
     looked = 0
     least[:] = NONE
@@ -135,50 +181,17 @@ def fewest(
     return looked
 
 
-@kernel(
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS,
-    INTS2,
-    INTS,
-    FLOATS,
-    FLOATS,
-    INTS,
-    TRUTH,
-    INTS3,
-    FLOATS3,
-    INTS3,
-    INTS3,
-    FLAG,
-    error_model="python",
-)
-def exactly(
-    start: Any,
-    kind: Any,
-    stage: Any,
-    first: Any,
-    second: Any,
-    fits: Any,
-    degrees: Any,
-    base: Any,
-    kept: Any,
-    sizes: Any,
-    by_memory: bool,
-    flight: Any,
-    memory: Any,
-    pick: Any,
-    share: Any,
-    flag: Any,
-) -> int:
-    """``flight[s, j, d]``: micro-batches in flight at the first stages of the better plan of s with exactly d devices.
+@kernel(TRANSITIONS, STAGE_COSTS, TRUTH, BEST, FLAG, error_model="python")
+def exactly(transitions: Any, stages: Any, by_memory: bool, best: Any, flag: Any) -> int:
+    """Write the better plan of every state with every exact number of devices, for every j.
 
-    -1 if there is none. The better plan has the smaller peak ``memory`` (bytes), then fewer in flight; without
-    ``by_memory`` the other way round. ``sizes``: micro-batch and mini-batch. ``pick``: the transition; ``share``: the
-    devices of its first remainder times the number of degrees, plus the index of its stage's degree. Returns the number
-    of transitions tried; -1 if stopped.
+    The better plan has the smaller peak ``memory`` (bytes), then fewer in flight; without ``by_memory`` the other way
+    round. Returns the number of transitions tried; -1 if stopped.
     """
+    start, kind, stage = transitions.start, transitions.kind, transitions.stage
+    first, second = transitions.first, transitions.second
+    fits, degrees, base, kept, sizes = stages.fits, stages.degrees, stages.base, stages.kept, stages.sizes
+    flight, memory, pick, share = best.flight, best.memory, best.pick, best.share
     devices = flight.shape[2] - 1
     flight[:] = -1
     for j in range(devices + 1):

@@ -14,7 +14,7 @@ from typing import Protocol
 from formulations.alarm import alarm
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.problem import StagePlan, bottleneck_s, violations
-from formulations.stage_graph.upsets.branches import Downsets, UnsuitableError, largest
+from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, largest
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A target this much below a known plan's, relatively, is another target.
@@ -23,14 +23,14 @@ _STEP = 1e-8
 _ROUNDING = 1e-9
 #: Every stage keeps this many seconds per sample.
 _ANY_S = 1e15
-#: The method whose proof a bound by `Downsets` is.
+#: The method whose proof a bound by `EqualBranches` is.
 DOWNSETS = "downsets"
 #: Pairs of upsets for which a bound costs a few hundredths of a second.
 CHEAP_PAIRS = 200_000
 
 
 class Relaxation(Protocol):
-    """How many devices a target takes, exactly or at least (`Downsets.least`)."""
+    """How many devices a target takes, exactly or at least (`EqualBranches.least`)."""
 
     def least(self, target_s: float, sizes: Sequence[int]) -> int | None:
         """Fewest devices with any of these micro-batch sizes; ``None`` if stopped."""
@@ -142,7 +142,7 @@ def _enough(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float,
 
 
 def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str]:
-    """A bound on the objective that costs next to nothing, and whose it is: by `Downsets` where these are few.
+    """A bound on the objective that costs next to nothing, and whose it is: by `EqualBranches` where these are few.
 
     Else it is `simple_bound`. An iteration takes at least as long as its slowest stage is busy.
     """
@@ -152,7 +152,7 @@ def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str
     if instance.schedule != "uniform" or watch.stopped():
         return start.bound_s * samples, Prover.BOUNDS
     try:
-        relaxation = Downsets(costs, watch, CHEAP_PAIRS)
+        relaxation = EqualBranches(costs, watch, CHEAP_PAIRS)
     except UnsuitableError:
         return start.bound_s * samples, Prover.BOUNDS
     with alarm(watch):

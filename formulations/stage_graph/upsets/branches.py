@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from formulations.stage_graph.costs import Costs, assemble
-from formulations.stage_graph.kernels.branches import fewest_devices
+from formulations.stage_graph.kernels.branches import Budget, Times, Upsets, fewest_devices
 from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.series_parallel import Leaf, Parallel, decompose
 from solvers.outcome import Watch
@@ -46,7 +46,7 @@ def largest(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Structure:
     """Chains of operators: ``tail`` behind ``branches``, the latter in classes of equal ones."""
 
     tail: tuple[int, ...]
@@ -72,7 +72,7 @@ class Shape:
             raise UnsuitableError(f"{self.num_upsets()} upsets and {self.num_pairs()} pairs of them")
 
 
-def shape_of(costs: Costs) -> Shape:
+def structure_of(costs: Costs) -> Structure:
     """The model's chains; `UnsuitableError` if it has another structure."""
     order = decompose(costs)
     first = order.segment[0]
@@ -86,7 +86,7 @@ def shape_of(costs: Costs) -> Shape:
     groups: dict[Any, list[tuple[int, ...]]] = {}
     for branch in branches:
         groups.setdefault(_signature(costs, branch, tail), []).append(branch)
-    return Shape(tail, tuple(tuple(group) for group in groups.values()))
+    return Structure(tail, tuple(tuple(group) for group in groups.values()))
 
 
 def _chain(branch: Sequence[Leaf | Parallel]) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ def _signature(costs: Costs, branch: tuple[int, ...], tail: tuple[int, ...]) -> 
     return tuple(found)
 
 
-class Downsets:
+class EqualBranches:
     """The program of an instance; arrays are laid out once.
 
     Raises
@@ -120,76 +120,87 @@ class Downsets:
 
     def __init__(self, costs: Costs, watch: Watch, max_pairs: int = MAX_PAIRS) -> None:
         self.costs, self.watch = costs, watch
-        self.shape = shape = shape_of(costs)
+        self.structure = structure = structure_of(costs)
         self.degrees = range(1, costs.instance.num_devices + 1)
-        shape.check(max_pairs)
-        if shape.num_upsets() * len(self.degrees) > _MAX_CELLS or len(shape.tail) ** 2 * len(self.degrees) > _MAX_CELLS:
-            raise UnsuitableError(f"{shape.num_upsets()} upsets times {len(self.degrees)} degrees")
+        structure.check(max_pairs)
+        if (
+            structure.num_upsets() * len(self.degrees) > _MAX_CELLS
+            or len(structure.tail) ** 2 * len(self.degrees) > _MAX_CELLS
+        ):
+            raise UnsuitableError(f"{structure.num_upsets()} upsets times {len(self.degrees)} degrees")
         self.rounds = 0
         self._lay_out()
-        self._timed: dict[tuple[int, ...], tuple[Array, ...]] = {}
+        self._timed: dict[tuple[int, ...], Times] = {}
         self._flag = np.frombuffer(watch.flag, np.uint8)
 
     def _lay_out(self) -> None:
         """Upsets in the order of their ranks, and sums over them that do not depend on times."""
-        shape, costs = self.shape, self.costs
-        branches = shape.branches
+        structure, costs = self.structure, self.costs
+        branches = structure.branches
         longest = max(map(len, branches))
-        self._ranks = np.zeros((len(branches), longest + 1), np.int64)
-        self._first = np.zeros(len(branches), np.bool_)
+        ranks = np.zeros((len(branches), longest + 1), np.int64)
+        first = np.zeros(len(branches), np.bool_)
         stride, column = 1, 0
-        for group in shape.classes:
-            self._first[column] = True
+        for group in structure.classes:
+            first[column] = True
             for place in range(1, len(group) + 1):
                 for taken in range(len(group[0]) + 1):
-                    self._ranks[column, taken] = stride * math.comb(taken + place - 1, place)
+                    ranks[column, taken] = stride * math.comb(taken + place - 1, place)
                 column += 1
             stride *= math.comb(len(group) + len(group[0]), len(group))
-        each = [itertools.combinations_with_replacement(range(len(g[0]) + 1), len(g)) for g in shape.classes]
+        each = [itertools.combinations_with_replacement(range(len(g[0]) + 1), len(g)) for g in structure.classes]
         listed = np.array([sum(one, ()) for one in itertools.product(*each)], dtype=np.int64)
-        rank = self._ranks[np.arange(len(branches)), listed].sum(axis=1)
+        rank = ranks[np.arange(len(branches)), listed].sum(axis=1)
         self.states = np.empty_like(listed)
         self.states[rank] = listed
-        self._lengths = np.array([len(branch) for branch in branches])
-        self._sizes, self._counts = np.zeros((2, len(branches), longest + 1))
+        sizes, counts = np.zeros((2, len(branches), longest + 1))
         for column, branch in enumerate(branches):
             for taken, node in enumerate(branch[::-1]):
                 sent = [size for way, _, size in costs.edges_of(node) if way == "out"]
-                self._sizes[column, taken], self._counts[column, taken] = sum(sent), len(sent)
+                sizes[column, taken], counts[column, taken] = sum(sent), len(sent)
         operators = costs.instance.operators
-        self._weights = self._over_states(lambda node: operators[node].weight_bytes)
-        self._kept = self._over_states(lambda node: operators[node].activation_bytes)
-        joined = [self._sizes[:, 0].sum(), self._counts[:, 0].sum()] if shape.tail else [0.0, 0.0]
         # What is left of the chain behind the branches, before anything of it is taken, after its last operator is, ...
-        self._tails = [sum(1 << v for v in shape.tail[: len(shape.tail) - q]) for q in range(len(shape.tail))]
-        self._tail_sums = np.array(
-            [
-                (
-                    found.weight_bytes,
-                    found.kept_bytes - joined[0],
-                    found.cut_bytes - joined[0],
-                    found.cut_edges - joined[1],
-                )
-                for found in map(costs.sums, self._tails)
-            ]
-        ).reshape(-1, 4)
+        self._tails = [
+            sum(1 << v for v in structure.tail[: len(structure.tail) - q]) for q in range(len(structure.tail))
+        ]
+        self._upsets = Upsets(
+            states=self.states,
+            first=first,
+            lengths=np.array([len(branch) for branch in branches]),
+            ranks=ranks,
+            weights=self._over_states(lambda node: operators[node].weight_bytes),
+            kept=self._over_states(lambda node: operators[node].activation_bytes),
+            sizes=sizes,
+            counts=counts,
+            tail_sums=self._sums_of_tails(sizes[:, 0].sum(), counts[:, 0].sum()),
+        )
+
+    def _sums_of_tails(self, joined_bytes: float, joined_edges: float) -> Array:
+        """`Upsets.tail_sums`; so many bytes and edges join the branches to the chain, and are counted there."""
+        found = [self.costs.sums(left) for left in self._tails]
+        rows = [
+            (each.weight_bytes, each.kept_bytes - joined_bytes, each.cut_bytes - joined_bytes,
+             each.cut_edges - joined_edges)
+            for each in found
+        ]  # fmt: skip
+        return np.array(rows, np.float64).reshape(-1, 4)
 
     def _over_states(self, value: Any) -> Array:
         """Sums of a value of each operator over the upsets of the branches."""
         found = np.zeros(len(self.states))
-        for column, branch in enumerate(self.shape.branches):
+        for column, branch in enumerate(self.structure.branches):
             sums = np.array([0.0, *itertools.accumulate(value(node) for node in branch[::-1])])
             found += sums[self.states[:, column]]
         return found
 
-    def _times(self, sizes: tuple[int, ...]) -> tuple[Array, ...]:
-        """The least of what micro-batch sizes take: work and time of upsets, of tails, of parts of the tail; rates."""
+    def _times(self, sizes: tuple[int, ...]) -> Times:
+        """The least of what micro-batch sizes take."""
         if sizes not in self._timed:
             each = [self._times_of(size) for size in sizes]
-            self._timed[sizes] = tuple(functools.reduce(np.minimum, arrays) for arrays in zip(*each, strict=True))
+            self._timed[sizes] = Times(*(functools.reduce(np.minimum, arrays) for arrays in zip(*each, strict=True)))
         return self._timed[sizes]
 
-    def _times_of(self, microbatch: int) -> tuple[Array, ...]:
+    def _times_of(self, microbatch: int) -> Times:
         costs, tails = self.costs, self._tails
         samples = [-(-microbatch // degree) for degree in self.degrees]
 
@@ -205,7 +216,7 @@ class Downsets:
             for degree in self.degrees[:microbatch]:
                 within[q, to, degree - 1] = costs.tps(tails[q] & ~tails[to], microbatch, degree)
         work = self._over_states(passes(microbatch))
-        return work, busy, tail_work, tail_busy.reshape(-1, len(samples)), within, self._rates(microbatch)
+        return Times(work, busy, tail_work, tail_busy.reshape(-1, len(samples)), within, self._rates(microbatch))
 
     def _rates(self, microbatch: int) -> Array:
         """Seconds per sample on each degree: of a byte and of an edge that cross, of a byte of weights, and fixed."""
@@ -225,35 +236,14 @@ class Downsets:
         theirs, for one it is its own.
         """
         instance = self.costs.instance
-        work, busy, tail_work, tail_busy, within, rates = self._times(largest(sizes))
+        times = self._times(largest(sizes))
         flights = self._flights(sizes)
-        within = self._fitting(within, flights)
-        reduced = min((rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0)
-        self._least = np.empty(len(tail_work) + len(work), np.int64)
+        times = times._replace(within=self._fitting(times.within, flights))
+        reduced = float(min((times.rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0))
+        self._least = np.empty(len(times.tail_work) + len(times.work), np.int64)
         self._before = np.full(len(self._least), -1, np.int64)
-        found = fewest_devices(
-            self.states,
-            self._first,
-            self._lengths,
-            self._ranks,
-            work,
-            busy,
-            self._weights,
-            self._kept,
-            self._sizes,
-            self._counts,
-            tail_work,
-            tail_busy,
-            self._tail_sums,
-            within,
-            rates,
-            flights,
-            np.array([target_s, instance.memory_bytes, instance.weight_copies, reduced]),
-            instance.num_devices,
-            self._least,
-            self._before,
-            self._flag,
-        )
+        budget = Budget(float(target_s), float(instance.memory_bytes), float(instance.weight_copies), reduced, flights)
+        found = fewest_devices(self._upsets, times, budget, instance.num_devices, self._least, self._before, self._flag)
         self.rounds += 1
         return None if found < 0 else found
 
@@ -287,14 +277,14 @@ class Downsets:
         path = [len(self._least) - 1]
         while path[-1]:
             path.append(int(self._before[path[-1]]))
-        taken = [0] * len(self.shape.branches)
+        taken = [0] * len(self.structure.branches)
         tails = [*self._tails, 0]
         for q, to in itertools.pairwise(path[::-1]):
             nodes = tails[min(q, len(self._tails))] & ~tails[min(to, len(self._tails))]
             if to >= len(self._tails):
                 own = self.states[max(0, q - len(self._tails))]
-                for column, count in _moved(own, self.states[to - len(self._tails)], self._first, taken):
-                    branch = self.shape.branches[column][::-1]
+                for column, count in _moved(own, self.states[to - len(self._tails)], self._upsets.first, taken):
+                    branch = self.structure.branches[column][::-1]
                     nodes |= sum(1 << node for node in branch[taken[column] : count])
                     taken[column] = count
             yield nodes, int(self._least[to] - self._least[q])
