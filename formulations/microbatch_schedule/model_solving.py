@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from formulations.family import Answer
 from formulations.first_plan import First
-from formulations.microbatch_schedule import best_of
 from formulations.microbatch_schedule.feasibility import figures, offer
+from formulations.microbatch_schedule.first_plan import first_plan
 from formulations.microbatch_schedule.memory import Decision, least_memory
 from formulations.microbatch_schedule.problem import TOLERANCE, SchedulePlan, evaluate, violations
 from formulations.microbatch_schedule.units import order_only
@@ -91,8 +91,7 @@ def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Wa
     """The best schedule and the solver's proof."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    # What the published schedules, repaired and improved, come to.
-    first = First("best-of", lambda part: best_of.solve(instance, limits, part))
+    first = first_plan(instance, limits)
     if instance.objective == "memory":
         known = first.report(instance, evaluate, violations, watch)
         found = least_memory(instance, watch, lambda graph: decided(build, instance, limits, watch, graph))

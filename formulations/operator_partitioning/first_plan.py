@@ -11,9 +11,9 @@ from formulations.first_plan import First
 from formulations.operator_partitioning.arrays import Words
 from formulations.operator_partitioning.chains import Search
 from formulations.operator_partitioning.costs import load_bound
-from formulations.operator_partitioning.parmesan.paper import clustered
+from formulations.operator_partitioning.parmesan.paper import clustered, equal
 from formulations.operator_partitioning.parmesan.refinement import refine
-from formulations.operator_partitioning.problem import evaluate, violations
+from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.stage_partitioning.downsets import chain_downsets
 from instances.graph import lifo_order, topological_order
 from instances.operator_partitioning import OperatorInstance
@@ -23,28 +23,31 @@ from solvers.outcome import Watch
 def first_plan(instance: OperatorInstance) -> First:
     """Better and better plans of an instance with a given S, from more and more downsets; all are refined."""
 
+    def offer(plan: OperatorPlan | None, watch: Watch) -> None:
+        if plan is not None and not violations(instance, plan):
+            watch.plan(plan, evaluate(instance, plan))
+
     def find(watch: Watch) -> None:
+        offer(equal(instance), watch)
         with alarm(watch):
             for bits in _families(instance, watch):
                 if watch.stopped():
                     return
-                found = Search(instance, bits, watch).least(load_bound(instance), watch.best_plan)
-                if found.plan is not None:
-                    plan = refine(instance, found.plan, stopped=watch.stopped)[0]
-                    if not violations(instance, plan):
-                        watch.plan(plan, evaluate(instance, plan))
+                found = Search(instance, bits, watch).least(load_bound(instance), watch.best_plan).plan
+                offer(found and refine(instance, found, stopped=watch.stopped)[0], watch)
 
     return First("chains of some downsets, refined", find)
 
 
 def _families(instance: OperatorInstance, watch: Watch) -> Iterator[Words]:
-    """The downsets of three orders; then those of Parmesan's clusters as well, and of more and smaller clusters."""
+    """The downsets of Parmesan's clusters; then those of three orders as well, and of more and smaller clusters."""
+    clusters = clustered(instance, watch).bits
+    yield clusters
     n, forward = len(instance.operators), instance.edges
     backward = [(v, u) for u, v in forward]
     orders = [topological_order(n, forward), lifo_order(n, forward), lifo_order(n, backward)[::-1]]
     chains = [chain_downsets(order[::-1]) for order in orders]
-    yield _united(chains)
-    yield _united([*chains, clustered(instance, watch).bits])
+    yield _united([*chains, clusters])
     yield _united([*chains, clustered(instance, watch, clusters=3 * n // 4).bits])
 
 
