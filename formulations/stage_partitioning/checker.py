@@ -16,7 +16,7 @@ over U, n(U) = max(1, ceil(w(U) / L)) and n(empty) = 0, and rest(U) the larger o
 in flight. The rules are, for passable U and U':
 
 1. For every U with a claimed r, every stage from U to U' that is possible at s = d, if U is empty, and at s = d + 1
-   otherwise, has d t + rest(U') >= r.
+   otherwise, has d t + rest(U') >= r. V claims no r > 0.
 2. The empty set has the label [0, 0]; unless rest(empty) > K, or some layer has no X with X.a + X.b <= M+ at any
    t <= K, or degrees have to sum to N > K.
 3. For every label [s, k] of U with k + rest(U) <= K, every stage from U to U' that is possible at s + d is *covered*:
@@ -30,10 +30,10 @@ in flight. The rules are, for passable U and U':
 device-time and at least w of its layers on them: any part of the stages takes at least n of its layers in devices. So
 all downsets that its last stages hold are passable, and none of the exceptions of rule 2 that need no table apply.
 
-(a) *If the last stages hold U, the others take at least rest(U) devices.* This is clear for n(V - U). For a claimed r
-assume it for all larger downsets. The stage before U leads to some U'; it has at least ceil(d/d) micro-batches in
-flight, and ceil((d+1)/d) if there are stages after it, since their degrees are at least 1. More in flight take no less
-memory, so rule 1 speaks of this stage, and all together take at least d t + rest(U') >= r.
+(a) *If the last stages hold U, the others take at least rest(U) devices.* This is clear for n(V - U), and for V. For a
+claimed r of another U assume it for all larger downsets. The stage before U leads to some U'; it has at least ceil(d/d)
+micro-batches in flight, and ceil((d+1)/d) if there are stages after it, as their degrees are at least 1. More in flight
+take no less memory, so rule 1 speaks of this stage, and all together take at least d t + rest(U') >= r.
 
 (b) *If the last stages hold U, with degrees that sum to s and k devices, U has a label [s', k'] with s' <= s
 (``exactly``: s' = s) and k' <= k.* By (a) rest(empty) <= K, so the empty set has [0, 0]. Assume (b) for U, and let the
@@ -298,6 +298,7 @@ class Table:
         for mask, r in claims.items():
             self.rest[self.known[mask]] = max(self.rest[self.known[mask]], r)
         self.claims = {self.known[mask]: r for mask, r in claims.items()}
+        reject(claims.get(self.masks[last], 0) > 0, "rule 1: all layers claim devices for the rest")
         reject(self.rest[0] <= K and (0, 0) not in labels.get(0, ()), "rule 2: the empty set has no label [0, 0]")
         for s, k in labels.get(self.masks[last], ()):
             broken = k <= K and (s == N if self.instance.exactly else s <= N)
@@ -356,11 +357,7 @@ class Table:
             budget = self.budget(most // t)
             if least[4] or (budget is not None and least[0] > budget):
                 continue
-            ways = (
-                [(f"rule 1: {name}", int(i > 0), (0, bisect_right(self.instance.degrees, goal // t) - 1))]
-                if goal >= t
-                else []
-            )
+            ways = [(f"rule 1: {name}", int(i > 0), (0, bisect_right(self.instance.degrees, goal // t) - 1))]
             for s, k in labels:
                 ways += [(f"rule 3: {name} at [{s}, {k}]", s, span) for span in self._uncovered(j, s, k, t, free)]
             for rule, s, span in ways:

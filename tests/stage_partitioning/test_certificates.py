@@ -93,6 +93,17 @@ def _spoil_claim(rng: random.Random, certificate: dict) -> None:
         row[2:] = [_number(rng, row[2] if len(row) > 2 else 1)]
 
 
+def _add_row(rng: random.Random, certificate: dict) -> None:
+    """Claim devices behind a set that has no row, all layers among them, and a little more than can be proved."""
+    if certificate["objective"] is not None:
+        certificate["bound"] = str(Fraction(certificate["objective"]) * Fraction(10**9 + 1, 10**9))
+    rows = certificate["proof"]["downsets"]
+    names = {name for stage in (certificate["plan"] or {"stages": []})["stages"] for name in stage["nodes"]}
+    mask = f"{rng.choice([(1 << len(names)) - 1, rng.randrange(1 << max(1, len(names)))]):x}"
+    if all(row[0] != mask for row in rows):
+        rows.append([mask, [], rng.choice([1, 2, 100])])
+
+
 def _raise_bound(rng: random.Random, certificate: dict) -> None:
     if certificate["bound"] is not None:
         factor = rng.choice([Fraction(10**10 + 1, 10**10), Fraction(11, 10), Fraction(2), Fraction(100)])
@@ -128,7 +139,8 @@ def _spoil_plan(rng: random.Random, certificate: dict) -> None:
 
 
 _MUTATIONS = (
-    _spoil_label, _drop_label, _drop_row, _spoil_claim, _raise_bound, _bound_is_objective, _no_plan, _spoil_plan,
+    _spoil_label, _drop_label, _drop_row, _spoil_claim, _add_row, _raise_bound, _bound_is_objective, _no_plan,
+    _spoil_plan,
 )  # fmt: skip
 
 

@@ -158,6 +158,8 @@ def test_claimed_numbers_of_devices_are_checked() -> None:
     instance = StageInstance("two", tuple(Layer(v, {1: (x,)}) for v in "ab"), (), 2, 9.0, 1.0, 2, max_dp_degree=1)
     rows = [["0", [[0, 0]], 2], ["1", [[1, 1]], 2], ["2", [[1, 1]], 1]]
     assert verdict(instance, claim(instance, "4", rows))["reason"].startswith("rule 1: from 1 to 3")
+    rows = [["0", [[0, 0]]], ["1", [[1, 1]]], ["2", [[1, 1]]], ["3", [], 1]]  # behind all layers there are none
+    assert verdict(instance, claim(instance, "4", rows))["reason"].startswith("rule 1: all layers")
     rows = [["0", [], 3]]
     assert verdict(instance, claim(instance, "4", rows))["reason"].startswith("rule 1: from 0 to ")
 
