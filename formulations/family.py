@@ -102,6 +102,8 @@ class Method(Generic[Instance, Plan]):
     build
         ``build(instance, watch, complete=False)``: the model of a declarative method (`formulations.modelled.Model`),
         pruned by the best plan that the watch knows, or that the method begins with; ``complete``: by none.
+    only_at_end
+        Whether it has no plan before it ends: it is not chosen where it is not going to end in time.
     honours
         Names of the quantities (`Family.vocabulary`) that requirements may speak of; the model of a declarative method
         expresses these (`Model.quantities`).
@@ -118,6 +120,7 @@ class Method(Generic[Instance, Plan]):
     prepare: Callable[[], None] = no_preparation
     build: Callable[..., Any] | None = None
     honours: frozenset[str] = frozenset()
+    only_at_end: bool = False
 
     def refusal(self, instance: Instance) -> str | None:
         """``None``, or why this instance, with its requirements, cannot be given to the method."""

@@ -1,31 +1,94 @@
-"""Which method solves an instance, and why."""
+"""Which methods solve an instance, in which order to try them, and why.
+
+One rule for all families: the method that the room prefers (`Family.choose`), if it takes the instance and is going to
+end in time; then exact methods, the quickest first; then heuristics as the room lists them. Where a method gives up
+because of its size, the next one has its turn (`planner.run.solve`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from formulations.family import Claim, Family, Method
+from planner.calibration import predicted_s
 from planner.errors import UsageError
 from solvers.outcome import Limits
 
 AUTO = "auto"
 
+#: Where no time limit is given, a method that is going to take longer is tried last.
+PATIENCE_S = 600.0
 
-def pick(
+#: A method to try, and the sentence that says why.
+Candidate = tuple[Method[Any, Any], str]
+
+
+def pick(family: Family[Any, Any], instance: Any, limits: Limits, name: str = AUTO, exact: bool = False) -> Candidate:
+    """The method to use and the sentence that says why; errors as of `candidates`."""
+    return next(candidates(family, instance, limits, name, exact))
+
+
+def candidates(
     family: Family[Any, Any], instance: Any, limits: Limits, name: str = AUTO, exact: bool = False
-) -> tuple[Method[Any, Any], str]:
-    """The method to use and the sentence that says why.
+) -> Iterator[Candidate]:
+    """The methods to try, one after the other, at least one; the only one, if it is requested by name.
 
     Raises
     ------
     UsageError
-        If the named method does not exist, does not support the instance, or does not claim exactness under
-        ``exact``, or if no exact method supports the instance.
+        If the named method does not exist, does not take the instance, or does not claim exactness under ``exact``,
+        or if no method, or no exact one under ``exact``, takes the instance.
     """
-    if name == AUTO:
-        chosen, reason = family.choose(instance, limits, exact)
-        missing = family.method(chosen).refusal(instance)
-        return _instead(family, instance, chosen, missing, exact) if missing else (family.method(chosen), reason)
+    if name != AUTO:
+        yield _requested(family, instance, name, exact), "requested by the user"
+        return
+    chosen, reason = family.choose(instance, limits, exact)
+    preferred = family.method(chosen)
+    missing = preferred.refusal(instance)
+    patience = PATIENCE_S if limits.time_s is None else limits.time_s
+    seconds = None if missing else _lasting(family, preferred, instance)
+    is_tried = missing is None and (seconds is None or seconds <= patience)
+    if is_tried:
+        yield preferred, reason
+        why = f"{chosen} gave up"
+    elif missing is None:
+        why = f"{chosen} is predicted to take {seconds:.0f} s"
+    else:
+        why = f"{chosen} does not take the instance: {missing}"
+    others = [
+        method
+        for method in family.methods
+        if not (is_tried and method is preferred)
+        and (method.claim is Claim.EXACT or not exact)
+        and method.refusal(instance) is None
+    ]
+    if not others and not is_tried:
+        raise UsageError.at("exact" if exact else "method", exact or name, f"an instance for {chosen}: {missing}")
+    for method in _in_order(family, others, instance, patience):
+        yield method, reason if method is preferred else why
+
+
+def _lasting(family: Family[Any, Any], method: Method[Any, Any], instance: Any) -> float | None:
+    """Predicted seconds before a method has anything to show; ``None`` where it soon has a plan, or nobody knows."""
+    return predicted_s(family, method, instance) if method.only_at_end else None
+
+
+def _in_order(
+    family: Family[Any, Any], methods: list[Method[Any, Any]], instance: Any, patience: float
+) -> list[Method[Any, Any]]:
+    """First those that end in time; of these exact ones, the quickest first; then heuristics, as they are listed."""
+
+    def rank(place: int) -> tuple[bool, bool, float]:
+        method, is_heuristic = methods[place], methods[place].claim is Claim.HEURISTIC
+        seconds, lasting = predicted_s(family, method, instance), _lasting(family, method, instance)
+        is_late = lasting is not None and lasting > patience
+        return is_late, is_heuristic, float(place) if is_heuristic or seconds is None else seconds
+
+    return [methods[place] for place in sorted(range(len(methods)), key=rank)]
+
+
+def _requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) -> Method[Any, Any]:
     method = named(family, name)
     if exact and method.claim is not Claim.EXACT:
         raise UsageError.at("method", name, f"an exact method, as required; one of {', '.join(exact_names(family))}")
@@ -33,21 +96,7 @@ def pick(
     if missing:
         fit = [other.name for other in family.methods if other.refusal(instance) is None]
         raise UsageError.at("method", name, f"a method that supports this instance ({missing}); try {', '.join(fit)}")
-    return method, "requested by the user"
-
-
-def _instead(
-    family: Family[Any, Any], instance: Any, chosen: str, missing: str, exact: bool
-) -> tuple[Method[Any, Any], str]:
-    """The method with the least predicted work of those that take the instance, where the chosen one does not."""
-    fitting = [
-        method
-        for method in family.methods
-        if (method.claim is Claim.EXACT or not exact) and method.refusal(instance) is None
-    ]
-    if not fitting:
-        raise UsageError.at("exact" if exact else "method", exact or AUTO, f"an instance for {chosen}: {missing}")
-    return min(fitting, key=lambda method: method.effort(instance)), f"{chosen} does not take the instance: {missing}"
+    return method
 
 
 def named(family: Family[Any, Any], name: str) -> Method[Any, Any]:

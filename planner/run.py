@@ -15,8 +15,8 @@ from typing import Any
 from formulations.compilation import compiling
 from formulations.family import Answer, Family, Method, resolve
 from formulations.size import SizeError
-from planner.dispatch import AUTO, pick
-from planner.errors import CrosscheckError
+from planner.dispatch import AUTO, candidates
+from planner.errors import CrosscheckError, UsageError
 from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
@@ -86,11 +86,31 @@ def solve(
     with compiling(notice):  # one notice, whether choosing or solving compiles first
         family.load()
         began = time.perf_counter()
-        chosen, reason = pick(family, instance, limits, method or AUTO, exact)
-        if limits.time_s is not None:  # choosing counts against the limit
-            limits = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
-        given = method_options([chosen], options or {})[chosen.name]
-        return run(family, chosen, instance, limits, given, reason, listen)
+        found: list[Result] = []
+        for chosen, reason in candidates(family, instance, limits, method or AUTO, exact):
+            left = limits
+            if limits.time_s is not None:  # choosing counts against the limit
+                left = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
+            try:
+                given = method_options([chosen], options or {})[chosen.name]
+            except UsageError:
+                if not found:
+                    raise
+                continue  # the next method does not have the option
+            found.append(run(family, chosen, instance, left, given, _tried(found, reason), listen))
+            if not _gave_up(found[-1]) or left.time_s == 0.0:
+                break
+        return found[-1] if not _gave_up(found[-1]) else found[0]
+
+
+def _gave_up(result: Result) -> bool:
+    """Whether a method ended without anything, as the instance is too large for it."""
+    return result.stop is Stop.SIZE_LIMIT and result.plan is None and result.bound is None and result.signal is None
+
+
+def _tried(before: list[Result], reason: str) -> str:
+    """The reason for a method, with the words of those that gave up before it."""
+    return "; ".join([*(f"{each.method}: {each.reason}" for each in before), *([] if before else [reason])])
 
 
 def run(

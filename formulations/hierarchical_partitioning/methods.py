@@ -32,6 +32,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:supports"),
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=lazy(f"{_ROOM}.effort:effort"),
+        only_at_end=True,
     ),
     Method(
         name="cpsat",

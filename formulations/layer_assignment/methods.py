@@ -75,6 +75,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         supports=_fits_program,
         limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
+        only_at_end=True,
     ),
     Method(
         name="amp-released",
@@ -84,6 +85,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         supports=_fits_program,
         limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
+        only_at_end=True,
     ),
     Method(
         name="exact",

@@ -156,6 +156,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
                 default="as few as fit",
             ),
         ),
+        only_at_end=True,
     ),
     Method(
         name="data-parallel",
@@ -173,6 +174,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_uniform,
         limits=_UNIFORM,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
+        only_at_end=True,
     ),
     Method(
         name="downsets",

@@ -31,6 +31,9 @@ def bench_command(
         str | None,
         typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
     ] = None,
+    calibrate: Annotated[
+        str | None, typer.Option(metavar="DIR", help="print seconds per predicted step of what was measured there")
+    ] = None,
     compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -39,6 +42,7 @@ def bench_command(
 ) -> None:
     """Measure methods on instances: seconds, objective, bound and gap."""
     from planner.bench import folders
+    from planner.bench.calibrate import calibrated
     from planner.bench.measure import measure, show_rows
     from planner.bench.suites import cases
     from planner.inputs.destinations import refuse_overwriting
@@ -50,6 +54,9 @@ def bench_command(
     if compare is not None:
         found = folders.compare(*(folders.rows_of(place) for place in compare))
         print_json(found) if json else folders.show_comparison(found)
+        return
+    if calibrate is not None:
+        print_json(calibrated(folders.rows_of(calibrate), inputs))
         return
     limits = limits_of(time_limit, gap, seed, threads)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]

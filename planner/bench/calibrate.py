@@ -1,0 +1,34 @@
+"""From measurements to seconds for each predicted step of each method: the table of `planner.calibration`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from planner.bench.measure import Row
+from planner.inputs.choices import split
+from planner.inputs.loading import family_of, load
+
+
+def calibrated(rows: Iterable[Row], inputs: str | None = None) -> dict[str, Any]:
+    """The table: of every method the fewest seconds for a predicted step in any of the rows that measured it.
+
+    The fewest, as small instances are mostly overhead; runs that a limit ended count with the limit. So predictions err
+    on the short side. Methods that predict nothing are left out.
+    """
+    rates: dict[str, list[float]] = {}
+    loaded: dict[str, Any] = {}
+    found = list(rows)
+    for row in found:
+        key = f"{row.case} {row.settings}"
+        if key not in loaded:
+            loaded[key] = load(row.case, inputs=inputs, **split(row.settings)[0])
+        family = family_of(loaded[key])
+        effort = family.method(row.method).effort(loaded[key])
+        if effort > 0:
+            rates.setdefault(f"{family.name}/{row.method}", []).append(row.seconds / effort)
+    return {
+        "date": max(row.date for row in found),
+        "machine": found[0].machine,
+        "seconds_per_step": {name: float(f"{min(each):.2g}") for name, each in sorted(rates.items())},
+    }

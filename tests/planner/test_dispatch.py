@@ -1,0 +1,116 @@
+"""Which method is tried, which after it, and what a user reads of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import counting
+import pytest
+from counting import Counting
+
+import formulations
+import planner
+from formulations.family import Answer, Claim, Method
+from instances.hierarchical_partitioning import on_machines
+from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from planner import Limits, Stop, UsageError, calibration
+from planner.dispatch import candidates, pick
+
+FEW, MANY = Counting("few", (1, 2, 3), 2), Counting("many", (1,) * 12, 2)
+
+
+def family(*methods: Method[Any, Any], choose: Any = lambda *_: ("first", "it is the first")) -> Any:
+    """The family of counting with other methods."""
+    return replace(counting.FAMILY, methods=methods, choose=choose)
+
+
+def method(name: str, claim: Claim = Claim.EXACT, effort: float = 0.0, **more: Any) -> Method[Any, Any]:
+    return Method(name, claim, "", more.pop("solve", counting.exact), effort=lambda _: effort, **more)
+
+
+def refuses(_: Counting) -> str:
+    return "it is too large"
+
+
+def too_large(*_: Any) -> Answer[Any]:
+    return Answer(stop=Stop.SIZE_LIMIT, reason="the tables do not fit")
+
+
+def tried(of: Any, limits: Limits | None = None, exact: bool = False) -> list[str]:
+    return [each.name for each, _ in candidates(of, FEW, limits or Limits(), exact=exact)]
+
+
+@pytest.fixture
+def rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A predicted step of the methods here takes a second."""
+    names = ("first", "second", "third", "heuristic", "other-heuristic")
+    monkeypatch.setattr(calibration, "seconds_per_step", lambda: dict.fromkeys((f"counting/{n}" for n in names), 1.0))
+
+
+def test_preferred_then_exact_ones_by_time_then_heuristics_as_listed(rates: None) -> None:
+    of = family(
+        method("heuristic", Claim.HEURISTIC, 9),
+        method("other-heuristic", Claim.HEURISTIC, 1),
+        method("second", effort=5),
+        method("third", effort=2),
+        method("first", effort=100),
+    )
+    assert tried(of) == ["first", "third", "second", "heuristic", "other-heuristic"]
+    assert tried(of, exact=True) == ["first", "third", "second"]
+
+
+def test_what_shows_nothing_before_its_end_waits_where_it_is_late(rates: None) -> None:
+    of = family(method("first", effort=50, only_at_end=True), method("second", effort=90))
+    assert tried(of) == ["first", "second"]  # patience is 600 s
+    assert tried(of, Limits(time_s=10)) == ["second", "first"]
+    assert pick(of, FEW, Limits(time_s=10))[1] == "first is predicted to take 50 s"
+    assert tried(of, Limits(time_s=60)) == ["first", "second"]
+
+
+def test_a_method_that_refuses_is_not_tried_and_the_reason_says_why() -> None:
+    of = family(method("first", supports=refuses), method("second"))
+    assert pick(of, FEW, Limits())[1] == "first does not take the instance: it is too large"
+    with pytest.raises(UsageError, match="an instance for first: it is too large"):
+        pick(family(method("first", supports=refuses)), FEW, Limits())
+    with pytest.raises(UsageError, match="exact"):
+        pick(family(method("first", supports=refuses), method("greedy", Claim.HEURISTIC)), FEW, Limits(), exact=True)
+
+
+def test_where_one_gives_up_for_its_size_the_next_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = family(method("first", solve=too_large), method("second"))
+    monkeypatch.setattr(formulations, "FAMILIES", (of,))
+    found = planner.solve(FEW)
+    assert (
+        found.method == "second"
+        and found.plan is not None
+        and "first: it is the first; the tables do not fit" in found.reason
+    )
+    assert planner.solve(FEW, method="first").stop is Stop.SIZE_LIMIT
+    monkeypatch.setattr(formulations, "FAMILIES", (family(method("first", solve=too_large)),))
+    assert planner.solve(FEW).stop is Stop.SIZE_LIMIT
+
+
+def test_options_of_the_first_are_not_demanded_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = counting.FAMILY.method("greedy").options
+    of = family(method("first", solve=lambda *_, extra=0: too_large(), options=extra), method("second"))
+    monkeypatch.setattr(formulations, "FAMILIES", (of,))
+    assert planner.solve(FEW, options={"extra": 3}).method == "first"
+    with pytest.raises(UsageError, match="unknown option --other"):
+        planner.solve(FEW, options={"other": 3})
+
+
+def test_no_instance_is_refused_that_some_method_takes() -> None:
+    """18 parallel layers have too many downsets for the recursion over machines, but CP-SAT has a plan."""
+    layers = tuple(Layer(node, {1: (Tmpc("only", 1.0 + node % 3, 0.0, 0.0, 0.0),)}) for node in range(18))
+    flat = StageInstance("parallel", layers, (), 4, 1e9, 1e9, 4)
+    found = planner.solve(on_machines(flat, 2, 2, 1e9, 1e8), exact=True, limits=Limits(time_s=1))
+    assert found.method == "cpsat" and found.plan is not None
+    assert "piper-hierarchical does not take the instance" in found.reason
+
+
+def test_every_rate_is_of_a_method() -> None:
+    known = {f"{each.name}/{method.name}" for each in formulations.FAMILIES for method in each.methods}
+    table = calibration.seconds_per_step()
+    assert set(table) <= known and all(rate > 0 for rate in table.values())
+    assert len(table) > 40
