@@ -60,7 +60,7 @@ def extract(
     """
     if problem != KNAPSACK.name:
         raise UsageError.at("--problem", problem, KNAPSACK.name)
-    instance = admitted(instance)
+    instance = admitted(instance, requirements=False)
     if not isinstance(instance, StageInstance):
         raise UsageError.at("INSTANCE", family_of(instance).name, "an instance of stage_partitioning")
     if sample is not None and sample < 0:

@@ -85,7 +85,7 @@ def application(wanted: str | None = None) -> typer.Typer:
         cls = None
         if offered is not None:
             taken = offered.taken() if name == wanted else ()
-            command = options.with_choices(command, taken, problem=offered.problem)
+            command = options.with_choices(command, taken, problem=offered.problem, require=offered.require)
             cls = options.explained(offered.about, offered.pointer.format(name))
         app.command(name, epilog=_examples(name), cls=cls)(command)
     return app
@@ -108,7 +108,7 @@ def _general(
 
 @dataclass(frozen=True)
 class _Offered:
-    """The settings that a command takes, ``--problem`` among them or not, and what of them its help shows.
+    """The settings that a command takes, ``--problem`` and ``--require`` among them or not, and which its help shows.
 
     ``taken`` imports all families.
     ``pointer`` says how to see them where it shows none.
@@ -118,6 +118,7 @@ class _Offered:
     about: options.About
     pointer: str = "Options of a problem: planner {} INSTANCE --help, or planner list PROBLEM."
     problem: bool = True
+    require: bool = True
 
 
 _SETTINGS = _Offered(choices.every_setting, options.of_instances())
@@ -138,12 +139,17 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "doctor": (doctor_command, None),
     "reproduce": (
         reproduce_command,
-        _Offered(options.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False),
+        _Offered(
+            options.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False, False
+        ),
     ),
-    "extract": (extract_command, replace(_OVERRIDES, about=options.of_instances(methods=False, reads_as=False))),
-    "census": (census_command, _OVERRIDES),
-    "frontier": (frontier_command, _OVERRIDES),
-    "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters)),
+    "extract": (
+        extract_command,
+        replace(_OVERRIDES, about=options.of_instances(methods=False, reads_as=False), require=False),
+    ),
+    "census": (census_command, replace(_OVERRIDES, require=False)),
+    "frontier": (frontier_command, replace(_OVERRIDES, require=False)),
+    "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters, require=False)),
     "model": (model_command, _OVERRIDES),
 }
 

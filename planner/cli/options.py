@@ -45,7 +45,7 @@ _REQUIRE = inspect.Parameter(
         typer.Option(
             "--require",
             metavar="TEXT",
-            help="what the plan must meet as well, such as 'num_stages <= 6' (planner list PROBLEM); may be repeated",
+            help="a further rule, such as 'num_stages <= 6'",
         ),
     ],
 )
@@ -53,7 +53,7 @@ _REQUIRE = inspect.Parameter(
 About = Callable[[Mapping[str, Any]], list[Choice]]
 
 
-def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool = True) -> Command:
+def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool = True, require: bool = True) -> Command:
     """The command with one hidden option for each choice for its ``**settings``, and ``--problem``, ``--require``."""
     signature = inspect.signature(command, eval_str=True)
     first, *fixed = [
@@ -62,7 +62,8 @@ def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool =
         if each.kind is not inspect.Parameter.VAR_KEYWORD
     ]
     own = {each.name for each in (first, *fixed)}
-    reads_as = [each for each in (_PROBLEM, _REQUIRE) if problem and each.name not in own]
+    ours = [*([_PROBLEM] if problem else []), *([_REQUIRE] if require else [])]
+    reads_as = [each for each in ours if each.name not in own]
     parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
 
     def called(**values: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import formulations
 from formulations import vocabulary
 from formulations.family import Family
-from instances.errors import InstanceError
+from instances.errors import InstanceError, expect
 from instances.requirements import with_requirements
 from planner.errors import UsageError, closest
 from planner.inputs import settings
@@ -125,8 +125,10 @@ def family_of(instance: Any) -> Family[Any, Any]:
 
 
 @no_collection()
-def admitted(instance: Any, where: str = "instance") -> Any:
+def admitted(instance: Any, where: str = "instance", *, requirements: bool = True) -> Any:
     """The instance, if it keeps all its rules, whether a file declared it or a caller built it.
+
+    ``requirements``: whether the caller honours them; else an instance that has some is refused.
 
     Raises
     ------
@@ -141,6 +143,9 @@ def admitted(instance: Any, where: str = "instance") -> Any:
     instance = checked(instance, where)
     family.check(instance, where)
     vocabulary.check(family.vocabulary, instance, where)
+    if not requirements:
+        rule = "none: they are not honoured here"
+        expect(not instance.requirements, where, "requirements", list(instance.requirements), rule)
     return instance
 
 

@@ -93,7 +93,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()
-    instance = admitted(instance)
+    instance = admitted(instance, requirements=False)
     family = family_of(instance)
     if family.name != _FAMILY:
         raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")

@@ -19,8 +19,11 @@ import planner
 from formulations import FAMILIES
 from formulations.family import Family
 from instances.requirements import Requirement, parse, requirements_of
+from planner.census.extract import extract
+from planner.census.run import census
 from planner.inputs.loading import admitted
 from planner.run import run
+from planner.studies.frontier import frontier
 from solvers.outcome import Status
 
 WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]
@@ -171,3 +174,15 @@ def test_stages_of_more_layers_than_any_good_plan_has() -> None:
         found = [planner.solve(instance, method=method) for method in ("cpsat", "milp")]
         assert [each.status for each in found] == [Status.OPTIMAL, Status.OPTIMAL]
         assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
+
+
+def test_commands_that_cannot_honour_requirements_refuse_them() -> None:
+    """As soon as stage_partitioning has quantities, these must not pass over them."""
+    instance = replace(planner.load("chain8"), requirements=("num_stages <= 2",))
+    if not warmed("stage_partitioning").vocabulary:
+        with pytest.raises(ValueError, match="requirements"):
+            admitted(instance)
+        return
+    for call in (frontier, extract, census):
+        with pytest.raises(ValueError, match="not honoured here"):
+            call(instance) if call is not extract else call(instance, "rows.jsonl")

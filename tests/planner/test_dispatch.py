@@ -93,7 +93,7 @@ def test_where_one_gives_up_for_its_size_the_next_has_its_turn(monkeypatch: pyte
 
 def test_options_of_the_first_are_not_demanded_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = counting.FAMILY.method("greedy").options
-    of = family(method("first", solve=lambda *_, extra=0: too_large(), options=extra), method("second"))
+    of = family(method("first", solve=lambda *_, **_options: too_large(), options=extra), method("second"))
     monkeypatch.setattr(formulations, "FAMILIES", (of,))
     assert planner.solve(FEW, options={"extra": 3}).method == "first"
     with pytest.raises(UsageError, match="unknown option --other"):
