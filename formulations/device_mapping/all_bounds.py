@@ -7,7 +7,7 @@ from functools import partial
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, greatest_refuted, refuted, single_bound
-from formulations.device_mapping.choice import Deciders
+from formulations.device_mapping.choice import TargetModels
 from formulations.device_mapping.models.quotient import groupings
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import Decide, Gap, Verdict, objective_values
@@ -19,7 +19,7 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 _GROUP_S, _HALVINGS = 2.0, 24
 
 
-def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str, *, bounded: bool = True) -> Deciders:
+def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str, *, bounded: bool = True) -> TargetModels:
     """The gap between consecutive mappings and no bound.
 
     ``prover``: whose proof a model's refutation is; ``bounded``: shared bounds are tried first.
@@ -28,12 +28,12 @@ def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str, *,
     gap = Gap(given, watch, objective_values(given), limits.gap, prover)
     for plan in (stage_major(instance), pipeline_major(instance)):
         gap.offer(plan)
-    return Deciders(given, gap, limits, bounded=bounded)
+    return TargetModels(given, gap, limits, bounded=bounded)
 
 
-def raise_bound(deciders: Deciders) -> dict[str, float]:
+def raise_bound(models: TargetModels) -> dict[str, float]:
     """Report all bounds of this module to the watch; returns those that were computed, in seconds."""
-    given, gap, watch = deciders.arrays, deciders.gap, deciders.gap.watch
+    given, gap, watch = models.arrays, models.gap, models.gap.watch
     found: dict[str, float] = {}
     found["bound_single_nodes"] = single_bound(given)
     watch.bound(found["bound_single_nodes"], Prover.BOUNDS)
@@ -49,7 +49,7 @@ def raise_bound(deciders: Deciders) -> dict[str, float]:
     for number, groups in enumerate(groupings(given)):
         if gap.closed or watch.stopped():
             break
-        found[f"bound_groups_{number}"] = _by_halving(deciders.gap, partial(deciders.places, groups))
+        found[f"bound_groups_{number}"] = _by_halving(models.gap, partial(models.places, groups))
     return found
 
 
@@ -71,23 +71,23 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     """The better consecutive mapping with the best bound that no exact model is needed for."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    deciders = begin(instance, limits, watch, Prover.BOUNDS)
-    found = raise_bound(deciders)
-    return answer(deciders, watch.why(Stop.COMPLETED), found)
+    models = begin(instance, limits, watch, Prover.BOUNDS)
+    found = raise_bound(models)
+    return answer(models, watch.why(Stop.COMPLETED), found)
 
 
-def answer(deciders: Deciders, stop: Stop, found: dict[str, float]) -> Answer[Mapping]:
+def answer(models: TargetModels, stop: Stop, found: dict[str, float]) -> Answer[Mapping]:
     """What a run holds, with counts that explain its effort."""
-    watch = deciders.gap.watch
+    watch = models.gap.watch
     return Answer(
         watch.best_plan,
         watch.best_bound,
-        stop=Stop.PROVED if deciders.gap.closed else stop,
-        solver=deciders.solver,
+        stop=Stop.PROVED if models.gap.closed else stop,
+        solver=models.solver,
         stats={
-            **dict(sorted(deciders.gap.counts.items())),
-            "branches": deciders.branches,
-            "conflicts": deciders.conflicts,
+            **dict(sorted(models.gap.counts.items())),
+            "branches": models.branches,
+            "conflicts": models.conflicts,
             **found,
         },
     )

@@ -36,7 +36,7 @@ _ROUNDED = 12
 _MAX_LITERALS, _MAX_ARCS = 120_000, 400_000
 
 
-class Deciders:
+class TargetModels:
     """What a run keeps from target to target: the gap, limits, and the symmetries of the topology.
 
     ``bounded``: cores, components and arc consistency are tried before a model is built, and shrink it; without them
@@ -52,7 +52,7 @@ class Deciders:
         self.solver = ""
 
     def choose(self) -> dict[str, Decide]:
-        """The deciders that fit the instance, by name, in the order in which they should be tried."""
+        """The models that fit the instance, by name, in the order in which they should be tried."""
         given = self.arrays
         if not given.edges and given.has_rings:
             few = {"cycles": self.cycles} if self.few and 2 < given.replicas <= LONGEST else {}

@@ -22,11 +22,11 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     """The best plan and bound that the model of the instance's structure finds, from a first plan on (`first_plan`)."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    deciders = begin(instance, limits, watch, Prover.SOLVER, bounded=False)
+    models = begin(instance, limits, watch, Prover.SOLVER, bounded=False)
     watch.bound(0.0, Prover.BOUNDS)  # nothing takes less, so a plan that takes no time needs no proof
     first = first_plan(instance, limits)
     known = first.report(instance, evaluate, violations, watch)
-    for decide in deciders.choose().values():
-        close(deciders.gap, decide, part=0.5)
-    found = answer(deciders, watch.why(Stop.COMPLETED), {})
+    for decide in models.choose().values():
+        close(models.gap, decide, part=0.5)
+    found = answer(models, watch.why(Stop.COMPLETED), {})
     return replace(found, stats={**found.stats, **first.origin(known, watch)})

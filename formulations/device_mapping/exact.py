@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from formulations.device_mapping.all_bounds import answer, begin, raise_bound
 from formulations.device_mapping.annealing import far, near
-from formulations.device_mapping.choice import Deciders
+from formulations.device_mapping.choice import TargetModels
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import close, improve
 from formulations.family import Answer
@@ -37,62 +37,62 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
     """The best plan and bound; proved where they meet."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    deciders = begin(instance, limits, watch, _MODELS)
+    models = begin(instance, limits, watch, _MODELS)
     if limits.threads > 1:
-        with _beside(deciders, None, lambda part: _improve(deciders, limits, part)) as thread:
-            found = raise_bound(deciders)
-            _close(deciders, alone=False)
+        with _beside(models, None, lambda part: _improve(models, limits, part)) as thread:
+            found = raise_bound(models)
+            _close(models, alone=False)
             # What is left is beyond the models: anneal here as well, with another seed.
-            _wait(deciders, thread, also=limits.seed + 2)
+            _wait(models, thread, also=limits.seed + 2)
     else:
-        found = raise_bound(deciders)
+        found = raise_bound(models)
         share = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
-        _anneal(deciders, limits, share)
-        _close(deciders, alone=True)
-        _anneal(deciders, limits, None)
-    return answer(deciders, watch.why(Stop.COMPLETED), found)
+        _anneal(models, limits, share)
+        _close(models, alone=True)
+        _anneal(models, limits, None)
+    return answer(models, watch.why(Stop.COMPLETED), found)
 
 
-def _close(deciders: Deciders, alone: bool) -> None:
-    for decide in deciders.choose().values():
-        close(deciders.gap, decide, alone)
+def _close(models: TargetModels, alone: bool) -> None:
+    for decide in models.choose().values():
+        close(models.gap, decide, alone)
 
 
-def _improve(deciders: Deciders, limits: Limits, part: Watch) -> None:
+def _improve(models: TargetModels, limits: Limits, part: Watch) -> None:
     """What the second thread does."""
-    instance, one = deciders.arrays.instance, replace(limits, threads=1)
+    instance, one = models.arrays.instance, replace(limits, threads=1)
     near.solve(instance, one, part, levels=_FIRST_LEVELS)
     far.search(instance, limits.seed, part, _FIRST_TRIES)
     seconds = _IMPROVE_S
     while not part.stopped():
-        for decide in deciders.choose().values():
-            improve(deciders.gap, decide, seconds)
+        for decide in models.choose().values():
+            improve(models.gap, decide, seconds)
         far.search(instance, limits.seed + 1, part, _TRIES)
         seconds *= 3
 
 
-def _anneal(deciders: Deciders, limits: Limits, seconds: float | None) -> None:
+def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None:
     """Annealing alone, until it is done or its time is up."""
-    if deciders.gap.closed or deciders.gap.watch.stopped():
+    if models.gap.closed or models.gap.watch.stopped():
         return
 
     def work(part: Watch) -> None:
-        near.solve(deciders.arrays.instance, limits, part, levels=_FIRST_LEVELS)
-        far.search(deciders.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
+        near.solve(models.arrays.instance, limits, part, levels=_FIRST_LEVELS)
+        far.search(models.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
 
-    with _beside(deciders, seconds, work) as thread:
-        _wait(deciders, thread)
+    with _beside(models, seconds, work) as thread:
+        _wait(models, thread)
 
 
-def _wait(deciders: Deciders, thread: threading.Thread, also: int | None = None) -> None:
+def _wait(models: TargetModels, thread: threading.Thread, also: int | None = None) -> None:
     """Let a thread go on until it is done, or there is nothing to find; ``also``: a seed to anneal with meanwhile."""
-    watch = deciders.gap.watch
+    watch = models.gap.watch
 
     def over() -> bool:
-        return deciders.gap.closed or watch.stopped() or not thread.is_alive()
+        return models.gap.closed or watch.stopped() or not thread.is_alive()
 
     if also is not None and not over():
-        with _beside(deciders, None, lambda part: far.search(deciders.arrays.instance, also, part)):
+        with _beside(models, None, lambda part: far.search(models.arrays.instance, also, part)):
             while not over():
                 thread.join(_POLL_S)
     while not over():
@@ -100,10 +100,10 @@ def _wait(deciders: Deciders, thread: threading.Thread, also: int | None = None)
 
 
 @contextmanager
-def _beside(deciders: Deciders, seconds: float | None, work: Callable[[Watch], object]) -> Iterator[threading.Thread]:
+def _beside(models: TargetModels, seconds: float | None, work: Callable[[Watch], object]) -> Iterator[threading.Thread]:
     """Work in a thread of its own while the block runs; it is stopped at the block's end."""
-    watch = deciders.gap.watch
-    part = watch.part(seconds, obsolete=lambda: deciders.gap.closed)
+    watch = models.gap.watch
+    part = watch.part(seconds, obsolete=lambda: models.gap.closed)
     errors: list[BaseException] = []
     done = threading.Event()
 

@@ -36,7 +36,7 @@ _NARROW = 2e-4
 class Verdict(Enum):
     """What came of a target.
 
-    ``EXCLUDED``: refuted by a shared bound, ``OPEN``: time ran out, ``BEYOND``: the decider cannot decide it, nor
+    ``EXCLUDED``: refuted by a shared bound, ``OPEN``: time ran out, ``BEYOND``: the model cannot decide it, nor
     higher targets.
     """
 
@@ -142,7 +142,7 @@ class Gap:
 
 
 def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> None:
-    """Decide targets until the gap is closed, the watch stops, or what is left is beyond the decider.
+    """Decide targets until the gap is closed, the watch stops, or what is left is beyond the model.
 
     ``part``: how far above the bound the first target lies; the lowest one is for bounds that a plan may attain.
 
@@ -184,7 +184,7 @@ def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> No
 
 
 def improve(gap: Gap, decide: Decide, seconds: float) -> None:
-    """Decide targets just below the best plan until one is refuted, takes too long, or is beyond the decider."""
+    """Decide targets just below the best plan until one is refuted, takes too long, or is beyond the model."""
     while not gap.closed and not gap.watch.stopped():
         tried = gap.upper
         target = gap.target(gap.lower, tried, 1.0)

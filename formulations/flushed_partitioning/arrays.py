@@ -1,4 +1,4 @@
-"""What the compiled loop of labels is given: slots of downsets, and the pool of labels."""
+"""What the compiled loop of labels is given: reached sets of downsets, and the pool of labels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from formulations.compiled import FLOATS, INTS, INTS2, WORDS2, record
 from formulations.stage_partitioning.tables import Floats, Ints, Words
 
 
-class Slots(NamedTuple):
-    """Slots of every downset, n nodes; node n stands for an entry that reaches every node.
+class ReachedSets(NamedTuple):
+    """What the nodes outside each of D downsets reach in it; node n of n + 1 stands for an entry that reaches all.
 
-    ``width[i]``: slots of downset i; ``node[i, u]``: a node outside that reaches the set of slot u. ``mask[i, v]``: the
-    slots whose sets make up what v reaches in downset i (bits). ``reach``: (n + 1, words), what each node reaches.
+    Only sets that are no union of others are kept. ``width`` (D,): how many downset i has; ``node[i, u]``: a node
+    outside that reaches set u of it (-1 beyond ``width[i]``). ``mask`` (D, n + 1): the sets whose union is what node v
+    reaches in downset i, as bits. ``reach`` (n + 1, words): what each node reaches, as bits.
     """
 
     width: Ints
@@ -22,10 +23,11 @@ class Slots(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Labels by index; ``depth`` has a column for every slot. ``next`` links the labels of one downset.
+    """Labels by index; all of shape (size,) but ``depth``, (size, sets): stages behind each reached set.
 
-    ``back`` is the label in front of which the stage, this downset minus ``low``, was put; ``tp`` is the index of its
-    t, ``dp`` its d.
+    ``s``: sum of the degrees d of its stages; ``devices``; ``sync``: its longest synchronisation, in time units.
+    ``next`` links the labels of one downset (-1 ends them). ``back`` is the label in front of which the stage, this
+    downset minus ``low``, was put; ``tp`` is the index of its t, ``dp`` its d.
     """
 
     s: Ints
@@ -39,5 +41,5 @@ class Pool(NamedTuple):
     dp: Ints
 
 
-SLOTS = record(Slots, width=INTS, node=INTS2, mask=WORDS2, reach=WORDS2)
+REACHED_SETS = record(ReachedSets, width=INTS, node=INTS2, mask=WORDS2, reach=WORDS2)
 POOL = record(Pool, s=INTS, devices=INTS, sync=FLOATS, depth=INTS2, next=INTS, back=INTS, low=INTS, tp=INTS, dp=INTS)

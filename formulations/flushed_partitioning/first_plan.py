@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.alarm import alarm
 from formulations.first_plan import First
 from formulations.flushed_partitioning.labels import Search
-from formulations.flushed_partitioning.pareto_scan import scan_pareto_set
+from formulations.flushed_partitioning.pareto_set import search_pareto_set
 from formulations.size import SizeError
 from formulations.stage_partitioning.downsets import chain_downsets, linear_orders
 from instances.flushed_partitioning import FlushedInstance
@@ -27,7 +27,7 @@ def first_plan(instance: FlushedInstance) -> First:
                 part = watch.part(bounds=False)
                 try:
                     with alarm(part):
-                        scan_pareto_set(Search(instance, chain_downsets(order), part), part, _GAP)
+                        search_pareto_set(Search(instance, chain_downsets(order), part), part, _GAP)
                 except SizeError:
                     return
 

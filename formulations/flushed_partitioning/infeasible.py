@@ -16,7 +16,7 @@ import numpy as np
 from formulations.amounts import Least, least_amount
 from formulations.flushed_partitioning.labels import Search
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
-from formulations.flushed_partitioning.pareto_scan import Found
+from formulations.flushed_partitioning.pareto_set import Found
 from formulations.size import SizeError
 from formulations.stage_partitioning import infeasible as flat_infeasible
 from formulations.stage_partitioning.downsets import all_downsets, too_many

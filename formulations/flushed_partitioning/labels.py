@@ -3,9 +3,9 @@
 At a fixed bottleneck T a downset keeps the labels (s, devices, synchronisation, depths) that no other one beats
 (`kernels.depth.extend`), so one pass gives, for every depth L at once, the least synchronisation R(L, T) of a plan
 whose steps take at most T. The passes search the Pareto set of bottleneck and synchronisation: for every L they close
-intervals of T in which no plan beats the best one (`pareto_scan`).
+intervals of T in which no plan beats the best one (`pareto_set`).
 
-Source: this project; the recursion over downsets is Piper's, section 4. Exact for any graph (`depth_slots`) where the
+Source: this project; the recursion over downsets is Piper's, section 4. Exact for any graph (`reached_sets`) where the
 TMPCs of a node have the same weights at one degree t, so that the choice of TMPCs does not affect the synchronisation.
 """
 
@@ -16,12 +16,12 @@ import math
 import numpy as np
 
 from formulations.family import Answer
-from formulations.flushed_partitioning.arrays import Pool, Slots
-from formulations.flushed_partitioning.depth_slots import MAX_SLOTS, find_slots
+from formulations.flushed_partitioning.arrays import Pool, ReachedSets
 from formulations.flushed_partitioning.kernels import depth
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
-from formulations.flushed_partitioning.pareto_scan import Found, scan_pareto_set
+from formulations.flushed_partitioning.pareto_set import Found, search_pareto_set
 from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
+from formulations.flushed_partitioning.reached_sets import MAX_REACHED_SETS, find_reached_sets
 from formulations.size import SizeError, demand
 from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.exact import threshold as flat_exact
@@ -31,12 +31,12 @@ from formulations.stage_partitioning.tables import make_plan as plan_of
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
 
-#: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each slot.
+#: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each reached set.
 _POOL, _MAX_BYTES = 1 << 14, 5 << 29
 
 
 def make_pool(size: int, width: int) -> Pool:
-    """Room for that many labels of that many slots."""
+    """Room for that many labels of that many reached sets."""
 
     def ints() -> Ints:
         return np.empty(size, np.int64)
@@ -68,21 +68,21 @@ class Search(flat_exact.Search):
         )
         self.head = np.empty(len(downsets), np.int64)
         self.counts = np.zeros(4, np.int64)
-        self.slots = self._find_slots()
-        self.pool = make_pool(_POOL, self.slots.node.shape[1])
+        self.sets = self._find_reached_sets()
+        self.pool = make_pool(_POOL, self.sets.node.shape[1])
 
-    def _find_slots(self) -> Slots:
-        found = find_slots(len(self.instance.layers), self.instance.edge_indices, self.lattice.bits)
+    def _find_reached_sets(self) -> ReachedSets:
+        found = find_reached_sets(len(self.instance.layers), self.instance.edge_indices, self.lattice.bits)
         if found is None:
-            raise SizeError(f"a downset has more than {MAX_SLOTS} entries of depths of their own")
+            raise SizeError(f"a downset has more than {MAX_REACHED_SETS} entries of depths of their own")
         return found
 
     def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
-        """As for the flat family; another order of the downsets moves the slots, too."""
+        """As for the flat family; another order of the downsets moves the reached sets, too."""
         before = self.lattice
         super()._leave_out(T, most_weight)
         if self.lattice is not before and not np.array_equal(self.lattice.bits, before.bits):
-            self.slots = self._find_slots()
+            self.sets = self._find_reached_sets()
 
     def labels_at(self, T: float, most_sync: Floats, *, plain: bool) -> list[int] | None:
         """The labels of all nodes at bottleneck T, see `kernels.depth.extend`; ``None`` if stopped.
@@ -96,16 +96,16 @@ class Search(flat_exact.Search):
         self._leave_out(T)
         while True:
             found = depth.extend(
-                self.profile, self.lattice, self.slots, T, self.all_in_flight, self.sync, most_sync, plain, self.head,
+                self.profile, self.lattice, self.sets, T, self.all_in_flight, self.sync, most_sync, plain, self.head,
                 self.pool, *self.reach, self.scratch, self.counts, self.flag,
             )  # fmt: skip
             if found != depth.FULL:
                 break
             size = 2 * len(self.pool.s)
-            width = self.slots.node.shape[1]
+            width = self.sets.node.shape[1]
             if size * (64 + 8 * width) > _MAX_BYTES:
-                raise SizeError(f"more than {size // 2} labels of {width} slots")
-            demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} slots")
+                raise SizeError(f"more than {size // 2} labels of {width} depths")
+            demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} depths")
             self.pool = make_pool(size, width)
         if found == depth.HALTED:
             return None
@@ -162,7 +162,7 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
         return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MAX_DOWNSETS))
     try:
         search = Search(instance, downsets, watch)
-        infeasible = scan_pareto_set(search, watch, limits.gap)
+        infeasible = search_pareto_set(search, watch, limits.gap)
     except SizeError as error:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
     pairs, relaxed, searches, labels = search.counts.tolist()
@@ -174,7 +174,7 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
         reason="no plan fits the devices and their memory" if infeasible else "",
         stats={
             "downsets": len(downsets),
-            "slots": int(search.slots.width.max()),
+            "slots": int(search.sets.width.max()),
             "passes": search.passes,
             "pairs": pairs,
             "labels": labels,

@@ -100,7 +100,7 @@ def test_nothing_is_compiled_but_as_a_kernel() -> None:
 
 def test_a_record_must_have_the_fields_of_its_class() -> None:
     with pytest.raises(TypeError, match="has the fields"):
-        compiled.record(import_module("formulations.flushed_partitioning.arrays").Slots, width=compiled.INTS)
+        compiled.record(import_module("formulations.flushed_partitioning.arrays").ReachedSets, width=compiled.INTS)
 
 
 def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:

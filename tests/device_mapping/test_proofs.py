@@ -20,7 +20,7 @@ from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.baselines import stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, refuted, single_bound
 from formulations.device_mapping.bounds.matching import can_deal, least_dealt
-from formulations.device_mapping.choice import Deciders
+from formulations.device_mapping.choice import TargetModels
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import LinkModel
 from formulations.device_mapping.models.quotient import cycles, groupings, ring_speed
@@ -48,9 +48,9 @@ def scaled(instance: DeviceMapping, factor: float) -> DeviceMapping:
     return replace(instance, stages=stages, bandwidth_bytes_per_s=speeds)
 
 
-def deciders_of(instance: DeviceMapping, bounded: bool = False) -> Deciders:
+def models_of(instance: DeviceMapping, bounded: bool = False) -> TargetModels:
     given = arrays(instance)
-    return Deciders(given, Gap(given, Watch(), objective_values(given)), Limits(), bounded=bounded)
+    return TargetModels(given, Gap(given, Watch(), objective_values(given)), Limits(), bounded=bounded)
 
 
 #: A model alone refutes; where shared bounds are asked first, they may exclude a target before it.
@@ -179,15 +179,15 @@ def test_every_bound_is_one(cases: int) -> None:
 def test_relaxations_never_refute_what_is_possible(cases: int, bounded: bool) -> None:
     """Groups of devices, bandwidths rounded up, and all models at the optimum itself."""
     for instance in small(25, cases // 3):
-        optimum, deciders = least_seconds(instance) * (1 + 1e-12), deciders_of(instance, bounded)
+        optimum, models = least_seconds(instance) * (1 + 1e-12), models_of(instance, bounded)
         if optimum == 0:  # nothing to decide
             continue
-        for places in groupings(deciders.arrays):
-            assert not is_no(deciders.places(places, optimum, 10), bounded)
-        assert not is_no(deciders.rounded(optimum, 10), bounded)
-        if not deciders.arrays.has_rings:
-            assert not is_no(deciders.flow(optimum, 10), bounded)
-        assert deciders_of(instance, bounded).level(optimum, 10) is Verdict.MET
+        for places in groupings(models.arrays):
+            assert not is_no(models.places(places, optimum, 10), bounded)
+        assert not is_no(models.rounded(optimum, 10), bounded)
+        if not models.arrays.has_rings:
+            assert not is_no(models.flow(optimum, 10), bounded)
+        assert models_of(instance, bounded).level(optimum, 10) is Verdict.MET
 
 
 @WITH_AND_WITHOUT_BOUNDS
@@ -200,9 +200,9 @@ def test_the_flow_and_the_level_model_agree(cases: int, bounded: bool) -> None:
             continue
         looked_at += 1
         optimum = least_seconds(instance)
-        assert deciders_of(instance, bounded).flow(optimum, 10) is Verdict.MET
+        assert models_of(instance, bounded).flow(optimum, 10) is Verdict.MET
         for name in ("flow", "level"):
-            verdict = getattr(deciders_of(instance, bounded), name)(optimum * (1 - 1e-6), 10)
+            verdict = getattr(models_of(instance, bounded), name)(optimum * (1 - 1e-6), 10)
             assert is_no(verdict, bounded)
     assert looked_at > cases // 10
 
@@ -219,8 +219,8 @@ def test_the_flow_closes_around_cycles(cases: int, bounded: bool) -> None:
         stages = (MappingStage(0.0, 0.0),) * 3
         instance = DeviceMapping("cycle", stages, edges, 2, tuple(map(tuple, speed)), "p2p")
         optimum = least_seconds(instance)
-        assert deciders_of(instance, bounded).flow(optimum * (1 + 1e-12), 10) is Verdict.MET
-        assert is_no(deciders_of(instance, bounded).flow(optimum * (1 - 1e-6), 10), bounded)
+        assert models_of(instance, bounded).flow(optimum * (1 + 1e-12), 10) is Verdict.MET
+        assert is_no(models_of(instance, bounded).flow(optimum * (1 - 1e-6), 10), bounded)
 
 
 def test_chords_generate_all_cycles() -> None:
@@ -240,10 +240,10 @@ def test_the_models_of_rings_agree(cases: int, bounded: bool) -> None:
             continue
         looked_at += 1
         for name in ("cycles", "links", "level"):
-            deciders = deciders_of(instance, bounded)
-            assert getattr(deciders, name)(optimum, 10) is Verdict.MET
-            assert deciders.gap.upper == pytest.approx(optimum)
-            below = getattr(deciders_of(instance, bounded), name)(optimum * (1 - 1e-6), 10)
+            models = models_of(instance, bounded)
+            assert getattr(models, name)(optimum, 10) is Verdict.MET
+            assert models.gap.upper == pytest.approx(optimum)
+            below = getattr(models_of(instance, bounded), name)(optimum * (1 - 1e-6), 10)
             assert is_no(below, bounded)
     assert looked_at > cases // 10
 
@@ -255,7 +255,7 @@ def test_short_cycles_are_cut_off(bounded: bool) -> None:
     stage = MappingStage(1.0, 3.0)
     instance = DeviceMapping("triangles", (stage,), (), 6, tuple(map(tuple, speed)), "allreduce")
     fast = 1 + instance.ring_bytes(0) / 9.0
-    assert is_no(deciders_of(instance, bounded).links(fast, 10), bounded)
+    assert is_no(models_of(instance, bounded).links(fast, 10), bounded)
     model = LinkModel(replace(arrays(instance)), fast)
     run = backend.run(model.model, Limits())
     assert sorted(map(len, model.decode(run.values)[0])) == [3, 3]
@@ -268,8 +268,8 @@ def test_cycles_meet_the_demand_of_every_stage() -> None:
     stages = (MappingStage(1.0, 9.0), MappingStage(1.0, 3.0))
     instance = DeviceMapping("demands", stages, (), 3, tuple(map(tuple, speed)), "allreduce")
     slow, quick = (1 + instance.ring_bytes(stage) / 5.0 for stage in range(2))
-    assert deciders_of(instance).cycles(slow, 10) is Verdict.MET
-    assert deciders_of(instance).cycles((slow + quick) / 2, 10) is Verdict.REFUTED
+    assert models_of(instance).cycles(slow, 10) is Verdict.MET
+    assert models_of(instance).cycles((slow + quick) / 2, 10) is Verdict.REFUTED
 
 
 def test_the_flow_closes_around_cycles_without_chords() -> None:
@@ -284,8 +284,8 @@ def test_the_flow_closes_around_cycles_without_chords() -> None:
         optimum = cpsat.solve(instance, Limits(), Watch())  # by the level model
         least = evaluate(instance, optimum.plan)
         assert optimum.stop is Stop.PROVED
-        assert deciders_of(instance).flow(least * (1 + 1e-12), 10) is Verdict.MET
-        assert deciders_of(instance).flow(least * (1 - 1e-6), 10) is Verdict.REFUTED
+        assert models_of(instance).flow(least * (1 + 1e-12), 10) is Verdict.MET
+        assert models_of(instance).flow(least * (1 - 1e-6), 10) is Verdict.REFUTED
 
 
 def least_of_two_stages(instance: DeviceMapping) -> float:

@@ -1,4 +1,4 @@
-"""Depth on graphs with branches: by hand, slots by their definition, and two exact methods against each other."""
+"""Depth on graphs with branches: by hand, reached sets by definition, and two exact methods against each other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from oracles.flushed_partitioning import brute_force, random_flushed
 from strategies import SHAPES, random_edges
 
 from formulations.flushed_partitioning import cpsat, labels
-from formulations.flushed_partitioning.depth_slots import find_slots, reachable
 from formulations.flushed_partitioning.problem import depth, evaluate, violations
+from formulations.flushed_partitioning.reached_sets import find_reached_sets, reachable
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.tables import pack
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
@@ -78,15 +78,15 @@ def test_memory_counts_stages_side_by_side() -> None:
         assert {broken.rule for broken in violations(limited, plan("a", "b", "c", "d"))} == rules
 
 
-def test_slots_tell_the_depth_of_every_stage(cases: int) -> None:
-    """Stages one after the other in front of a downset: depths from slots alone are those of the longest path."""
+def test_reached_sets_give_the_depth_of_every_stage(cases: int) -> None:
+    """Stages one after the other in front of a downset: depths from reached sets are those of the longest path."""
     several = 0
     for seed in range(3 * cases):
         rng = random.Random(seed)
         n = rng.randint(1, 8)
         edges = random_edges(rng, rng.choice(SHAPES), n)
         masks = sorted(downsets(n, edges, 10**6), key=int.bit_count)
-        found = find_slots(n, edges, pack(masks, n))
+        found = find_reached_sets(n, edges, pack(masks, n))
         several += found.width.max() > 1
         at, level, known = 0, [0] * n, {}
         while masks[at] != masks[-1]:
@@ -117,36 +117,36 @@ def test_slots_tell_the_depth_of_every_stage(cases: int) -> None:
 def test_chains_have_one_slot_and_reach_what_is_behind() -> None:
     edges = [(0, 1), (1, 2)]
     assert reachable(3, edges) == [0b110, 0b100, 0]
-    found = find_slots(3, edges, pack([0b000, 0b100, 0b110, 0b111], 3))
+    found = find_reached_sets(3, edges, pack([0b000, 0b100, 0b110, 0b111], 3))
     assert found.width.tolist() == [0, 1, 1, 1]
 
 
-def test_sets_that_overlap_are_slots_of_their_own() -> None:
+def test_sets_that_overlap_are_kept_apart() -> None:
     """0 reaches a path of three, 1 a path of two that ends at the same node: 1 does not see how deep the first is."""
     edges = [(0, 2), (2, 3), (3, 4), (1, 5), (5, 4), (5, 6)]
-    found = find_slots(7, edges, pack([0b1111100], 7))
+    found = find_reached_sets(7, edges, pack([0b1111100], 7))
     of_0, of_1, everything = (int(found.mask[0, v]) for v in (0, 1, 7))
     assert found.width[0] == 2 and of_0 & of_1 == 0 and everything == of_0 | of_1
 
 
-def test_unions_are_no_slots() -> None:
+def test_unions_are_not_kept() -> None:
     """0 reaches what 1 and 2 reach together, whichever comes first."""
-    found = find_slots(5, [(0, 3), (0, 4), (1, 3), (2, 4)], pack([0b11000], 5))
+    found = find_reached_sets(5, [(0, 3), (0, 4), (1, 3), (2, 4)], pack([0b11000], 5))
     assert found.width.tolist() == [2] and found.node[0].tolist() == [1, 2]
 
 
-def test_slots_fill_a_word_at_most() -> None:
-    """Pairs side by side: each target is a slot of its own."""
+def test_reached_sets_fill_a_word_at_most() -> None:
+    """Pairs side by side: each target is a reached set of its own."""
     for pairs in (60, 61):
         edges = [(v, pairs + v) for v in range(pairs)]
-        found = find_slots(2 * pairs, edges, pack([(1 << pairs) - 1 << pairs], 2 * pairs))
+        found = find_reached_sets(2 * pairs, edges, pack([(1 << pairs) - 1 << pairs], 2 * pairs))
         assert (found is None) is (pairs > 60)
         if found is not None:
             assert found.width.tolist() == [60] and int(found.mask[0, 2 * pairs]).bit_count() == 60
 
 
-def test_slots_follow_the_order_of_the_downsets() -> None:
-    """A bottleneck that rules out a node's only TMPC changes the order of the downsets, and with it the slots."""
+def test_reached_sets_follow_the_order_of_the_downsets() -> None:
+    """A bottleneck that rules out a node's only TMPC changes the order of the downsets and of the reached sets."""
     layers = [Layer(v, {1: (Tmpc("x", time, 0.0, 1.0, 0.0),)}) for v, time in (("a", 10.0), ("b", 1000.0))]
     instance = flushed(StageInstance("two", tuple(layers), (), 4, 100.0, 10.0, 4))
     search = labels.Search(instance, labels.all_downsets(instance.flat, 10), Watch())
@@ -154,8 +154,8 @@ def test_slots_follow_the_order_of_the_downsets() -> None:
     for T, moved in ((1.0, True), (1000.0, False)):
         search.labels_at(T, np.empty(0), plain=True)
         assert np.array_equal(search.lattice.bits, before) is not moved
-        expected = find_slots(2, [], search.lattice.bits)
-        assert all(np.array_equal(*pair) for pair in zip(search.slots, expected, strict=True))
+        expected = find_reached_sets(2, [], search.lattice.bits)
+        assert all(np.array_equal(*pair) for pair in zip(search.sets, expected, strict=True))
 
 
 def test_light_weights_count_beside_heavy_ones() -> None:
@@ -241,8 +241,8 @@ def test_everything_is_compiled_before_the_clock_starts() -> None:
     assert run.stdout.strip() != "[]"
 
 
-def test_too_many_slots_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.flushed_partitioning.depth_slots.MAX_SLOTS", 1)
+def test_too_many_reached_sets_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("formulations.flushed_partitioning.reached_sets.MAX_REACHED_SETS", 1)
     answer = labels.solve(diamond(), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "entries" in answer.reason
 
@@ -263,7 +263,7 @@ def test_a_stopped_scan_has_a_true_bound(schedule: Schedule) -> None:
             return passes(T, most_sync, plain=plain)
 
         search.labels_at = counted
-        assert labels.scan_pareto_set(search, watch, 0.0) is False
+        assert labels.search_pareto_set(search, watch, 0.0) is False
         assert watch.best_bound <= best * (1 + 1e-12)
         assert watch.best_objective is None or watch.best_objective >= best * (1 - 1e-12)
 

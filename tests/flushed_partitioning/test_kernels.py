@@ -15,7 +15,7 @@ from oracles.flushed_partitioning import random_flushed
 
 from formulations.flushed_partitioning import labels
 from formulations.flushed_partitioning.kernels import depth
-from formulations.flushed_partitioning.pareto_scan import Found
+from formulations.flushed_partitioning.pareto_set import Found
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import MEMORY_SLACK
 from instances.flushed_partitioning import FlushedInstance, flushed
@@ -84,7 +84,7 @@ def test_sums_have_the_fewest_devices_of_any_label(cases: int) -> None:
         assert {int(s): int(devices_at[s]) for s in sums[:count]} == fewest
 
 
-def test_the_deepest_of_the_chosen_slots() -> None:
+def test_the_deepest_of_the_chosen_sets() -> None:
     depths = np.array([3, 1, 4, 2])
     for chosen, deepest in ((0b0000, 0), (0b0011, 3), (0b1010, 2), (0b1111, 4), (0b1100, 4)):
         assert depth._deepest.py_func(depths, np.uint64(chosen)) == deepest

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
-from formulations.flushed_partitioning.arrays import POOL, SLOTS
+from formulations.flushed_partitioning.arrays import POOL, REACHED_SETS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.stage_partitioning.kernels.labels import (
@@ -38,11 +38,11 @@ _NOISE = 1e-11
 _ONE: Any = np.uint64(1)
 
 
-@kernel(PROFILE, LATTICE, SLOTS, FLOAT, INT, FLOATS, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH, INTS, FLAG)
-def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool, rest, useful, scratch, stats, flag):
+@kernel(PROFILE, LATTICE, REACHED_SETS, FLOAT, INT, FLOATS, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH, INTS, FLAG)
+def extend(profile, lattice, sets, T, whole, sync, most_sync, plain, head, pool, rest, useful, scratch, stats, flag):
     """Every label of every downset that no other one beats, for stages whose steps take at most T.
 
-    A label is (s, devices, longest synchronisation, depth of every slot); ``head[i]`` is the newest one of downset i.
+    A label is (s, devices, longest synchronisation, depth of every reached set); ``head[i]``: the newest of downset i.
     ``whole`` micro-batches are in flight at every stage; 0: s of them. ``sync[x]``: synchronisation per byte at the
     x-th degree d. Labels that synchronise longer than ``most_sync`` of the least depth they may end with are dropped;
     with ``plain``, neither synchronisation nor depth counts. Of a stage only the least feasible d is tried: it has the
@@ -60,9 +60,9 @@ def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool
     if rest[0] > K:
         return 0
     sums, fewest, degree_at = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
-    into = np.empty(slots.node.shape[1], np.uint64)
-    reaches = np.empty(slots.node.shape[1], np.bool_)
-    deep = np.empty(slots.node.shape[1], np.int64)
+    into = np.empty(sets.node.shape[1], np.uint64)
+    reaches = np.empty(sets.node.shape[1], np.bool_)
+    depths = np.empty(sets.node.shape[1], np.int64)
     pool.s[0], pool.devices[0], pool.sync[0], pool.next[0], pool.back[0] = 0, 0, 0.0, NOTHING, NOTHING
     head[0] = 0
     used = ZERO + 1
@@ -81,7 +81,7 @@ def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool
             if K - rest[j] - least < 1 or not subset(bits, i, j):
                 continue
             stats[0] += 1
-            below = _slots_between(slots, bits, i, j, n, into, reaches)
+            below = _reached_by_stage(sets, bits, i, j, n, into, reaches)
             for q in range(len(tp)):
                 if tp[q] > K - rest[j] - least:
                     break
@@ -99,11 +99,11 @@ def extend(profile, lattice, slots, T, whole, sync, most_sync, plain, head, pool
                         s, k = pool.s[label] + degrees[index], pool.devices[label] + degrees[index] * tp[q]
                         longest = max(pool.sync[label], sync[index] * weight)
                         if s <= S and k + rest[j] <= K:
-                            at_least = _deepen(slots, j, n, pool.depth[label], below, into, reaches, deep)
+                            at_least = _depths_behind(sets, j, n, pool.depth[label], below, into, reaches, depths)
                             if plain or (at_least < len(most_sync) and longest <= most_sync[at_least]):
                                 if used == len(pool.s):
                                     return FULL
-                                if _insert(pool, head, j, used, s, k, longest, deep, slots.width[j], plain):
+                                if _insert(pool, head, j, used, s, k, longest, depths, sets.width[j], plain):
                                     pool.back[used], pool.low[used] = label, i
                                     pool.tp[used], pool.dp[used] = q, degrees[index]
                                     used += 1
@@ -132,20 +132,20 @@ def _sums(pool, label, sums, fewest):
 
 
 @inner()
-def _slots_between(slots, bits, i, j, n, into, reaches):
-    """The slots of downset i that stage j minus i reaches; ``into`` and ``reaches`` for every slot of j.
+def _reached_by_stage(sets, bits, i, j, n, into, reaches):
+    """The reached sets of downset i that stage j minus i reaches; ``into`` and ``reaches`` for every reached set of j.
 
-    ``into[u]``: the slots of i that slot u is made of; ``reaches[u]``: whether it also holds nodes of the stage.
+    ``into[u]``: the sets of i that set u is made of; ``reaches[u]``: whether it also holds nodes of the stage.
     """
     below = np.uint64(0)
     for v in range(n):
         if has(bits, j, v) and not has(bits, i, v):
-            below |= slots.mask[i, v]
-    for u in range(slots.width[j]):
-        v = slots.node[j, u]
-        into[u], reaches[u] = slots.mask[i, v], False
+            below |= sets.mask[i, v]
+    for u in range(sets.width[j]):
+        v = sets.node[j, u]
+        into[u], reaches[u] = sets.mask[i, v], False
         for w in range(bits.shape[1]):
-            if slots.reach[v, w] & bits[j, w] & ~bits[i, w] != 0:
+            if sets.reach[v, w] & bits[j, w] & ~bits[i, w] != 0:
                 reaches[u] = True
                 break
     return below
@@ -163,7 +163,7 @@ def _weight(profile, bits, q, i, j):
 
 @inner()
 def _deepest(depth, chosen):
-    """The largest depth of the chosen slots (bits)."""
+    """The largest depth of the chosen reached sets (bits)."""
     found, u = 0, 0
     while chosen != 0:
         if chosen & _ONE != 0:
@@ -174,19 +174,19 @@ def _deepest(depth, chosen):
 
 
 @inner()
-def _deepen(slots, j, n, depth, below, into, reaches, deep):
-    """``deep``: the depths of the slots of downset j; returns the least number of stages on a path of the whole."""
+def _depths_behind(sets, j, n, depth, below, into, reaches, depths):
+    """``depths``: those of the reached sets of downset j; returns the least number of stages on a path of the whole."""
     own, least = 1 + _deepest(depth, below), 0
-    for u in range(slots.width[j]):
-        deep[u] = _deepest(depth, into[u])
+    for u in range(sets.width[j]):
+        depths[u] = _deepest(depth, into[u])
         if reaches[u]:
-            deep[u] = max(deep[u], own)
-        least = max(least, deep[u] + (slots.node[j, u] != n))
+            depths[u] = max(depths[u], own)
+        least = max(least, depths[u] + (sets.node[j, u] != n))
     return least
 
 
 @inner()
-def _insert(pool, head, j, new, s, k, longest, deep, count, plain):
+def _insert(pool, head, j, new, s, k, longest, depths, count, plain):
     """Put a label into the list of downset j unless one there beats it; those that it beats are taken out."""
     before, label = NOTHING, head[j]
     while label != NOTHING:
@@ -195,7 +195,10 @@ def _insert(pool, head, j, new, s, k, longest, deep, count, plain):
         if not plain and (lower or higher):
             lower, higher = lower and pool.sync[label] <= longest, higher and pool.sync[label] >= longest
             for u in range(count):
-                lower, higher = lower and pool.depth[label, u] <= deep[u], higher and pool.depth[label, u] >= deep[u]
+                lower, higher = (
+                    lower and pool.depth[label, u] <= depths[u],
+                    higher and pool.depth[label, u] >= depths[u],
+                )
         if lower:
             return False
         if higher and before == NOTHING:
@@ -207,7 +210,7 @@ def _insert(pool, head, j, new, s, k, longest, deep, count, plain):
         label = after
     pool.s[new], pool.devices[new], pool.sync[new], pool.next[new] = s, k, longest, head[j]
     for u in range(count):
-        pool.depth[new, u] = deep[u]
+        pool.depth[new, u] = depths[u]
     head[j] = new
     return True
 

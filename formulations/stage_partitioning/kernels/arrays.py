@@ -25,10 +25,14 @@ from formulations.stage_partitioning.tables import Floats, Ints, Lattice, Profil
 
 
 class Scratch(NamedTuple):
-    """Work space of one search.
+    """Work space of one search: saving orders, kept in rows, and the present stage as in `CallScratch`.
 
-    ``slot_of[q, y]`` names the row that holds the saving order at (q, y); ``sum_rise`` and ``sum_saving`` hold its sums
-    over every downset, or have no rows where those would take too much memory.
+    A saving order lists, for tensor-parallel degree q and y micro-batches in flight, steps from a node's fastest TMPC
+    to lighter ones, best ratio first. ``slot_of[q, y]``: the row that holds it (-1: none yet); ``next_slot`` (1,): the
+    row to fill next; ``steps[row]``: its length. ``owner``, ``rise``, ``saving``, all [row, step]: the node, what the
+    step adds to its time (time units), what it saves (bytes). ``sum_rise``, ``sum_saving``, both [row, downset, step]:
+    running sums over the nodes of every downset; no rows where they would take too much memory. ``size`` (1,): nodes of
+    the stage, -1 if it is not assembled.
     """
 
     slot_of: Ints
@@ -52,7 +56,13 @@ class Scratch(NamedTuple):
 
 
 class CallScratch(NamedTuple):
-    """Work space for one stage's nodes and options."""
+    """Work space for one stage's nodes and options, at most n nodes and one option for each of their TMPCs.
+
+    ``nodes``: the stage's, in the first places; the options of the m-th are ``start[m]`` to ``start[m + 1] - 1``. Of
+    each option: ``base`` (time units, with the boundary), ``weight`` (bytes of weights), ``per_microbatch`` and
+    ``static`` (bytes of memory); at one degree ``cost`` (d times its share of the stage's time), ``memory`` (bytes).
+    ``choice``: the option chosen for each node.
+    """
 
     nodes: Ints
     start: Ints
@@ -68,7 +78,8 @@ class CallScratch(NamedTuple):
 class SwapOrders(NamedTuple):
     """Swaps between the two TMPCs of each node by ratio, for degree q and y micro-batches in flight.
 
-    ``use[q]``: no node has a third, and the order does not depend on the stage. The rest is (q, y[, r]).
+    ``use[q]`` is 1 if no node has a third and the order does not depend on the stage. ``length[q, y]``: swaps;
+    ``owner``, ``rise``, ``saving``, all [q, y, r]: the node of the r-th, the time it adds, the bytes it saves.
     """
 
     use: Ints

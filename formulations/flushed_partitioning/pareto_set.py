@@ -1,4 +1,4 @@
-"""The scan of the Pareto set of bottleneck C and synchronisation R, for every depth L.
+"""Search of the Pareto set of bottleneck C and synchronisation R, for every depth L.
 
 A plan of depth L takes a C + R per sample, a = 1 + (L - 1)/m. For every L a list of intervals (low, high] of C is open
 in which a plan may still be better than the best one; all plans of depth up to L and C <= high synchronise for at least
@@ -24,7 +24,7 @@ from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 #: A plan must be better than the best one by this, relatively.
 PRECISION = 1e-9
 
-#: How close the least bottleneck must be known before the scan.
+#: How close the least bottleneck must be known before the search.
 _ROUGHLY = 1e-4
 
 
@@ -48,7 +48,7 @@ class Interval:
 
 
 class Passes(Protocol):
-    """What the scan needs from a search."""
+    """What is needed from a search of labels."""
 
     flushed: FlushedInstance
     work_bound: float
@@ -60,7 +60,7 @@ class Passes(Protocol):
         """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped."""
 
 
-def scan_pareto_set(search: Passes, watch: Watch, gap: float) -> bool:
+def search_pareto_set(search: Passes, watch: Watch, gap: float) -> bool:
     """Hand the best plan and the bound to ``watch``; whether it is proved that there is no plan.
 
     ``gap``: stop when the bound is that close, relatively.
@@ -70,7 +70,7 @@ def scan_pareto_set(search: Passes, watch: Watch, gap: float) -> bool:
     if first is None:
         return lowest is None
     assert lowest is not None
-    _Scan(search, watch, lowest, first).run(gap if gap > OPTIMAL_GAP else 0.0)
+    _OpenIntervals(search, watch, lowest, first).run(gap if gap > OPTIMAL_GAP else 0.0)
     return False
 
 
@@ -96,7 +96,9 @@ def _least_bottleneck(search: Passes, watch: Watch) -> tuple[float | None, Found
     return lower, best
 
 
-class _Scan:
+class _OpenIntervals:
+    """The intervals of C that are open for every depth, and the best plan so far."""
+
     def __init__(self, search: Passes, watch: Watch, lowest: float, first: Found) -> None:
         flat = search.flushed.flat
         self.search, self.watch, self.best = search, watch, first.objective

@@ -3,7 +3,7 @@
 The stage put in front of a downset D is one deeper than the deepest stage that it reaches. So what matters of D is
 depth(E) for the sets E = E(v) of nodes of D that a node v outside reaches, and for all of D. Reached sets are closed
 under successors, so the depth of a union is the larger of the depths: only sets that are no union of others are kept,
-the *slots* of D. A chain has one, and so has any graph whose downsets each have one entry that reaches the rest.
+the *reached sets* of D. A chain has one, and so has any graph whose downsets each have one entry that reaches the rest.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from formulations.flushed_partitioning.arrays import Slots
+from formulations.flushed_partitioning.arrays import ReachedSets
 from formulations.size import demand
 from formulations.stage_partitioning.downsets import position_masks
 from formulations.stage_partitioning.tables import Words
 from instances.graph import Edges, adjacency, topological_order
 
-#: Slots of a downset are the bits of one word.
-MAX_SLOTS = 60
+#: ReachedSets of a downset are the bits of one word.
+MAX_REACHED_SETS = 60
 
 
 def reachable(num_nodes: int, edges: Edges) -> list[int]:
@@ -35,15 +35,15 @@ def reachable(num_nodes: int, edges: Edges) -> list[int]:
     return reach
 
 
-def find_slots(num_nodes: int, edges: Edges, bits: Words) -> Slots | None:
-    """The slots of the downsets ``bits``; ``None`` if one has more than ``MAX_SLOTS``."""
+def find_reached_sets(num_nodes: int, edges: Edges, bits: Words) -> ReachedSets | None:
+    """The reached sets of the downsets ``bits``; ``None`` if one has more than ``MAX_REACHED_SETS``."""
     reach = [*reachable(num_nodes, edges), (1 << num_nodes) - 1]
     words = bits.shape[1]
     own = [_of_downset(reach, downset) for downset in position_masks(bits)]
     most = max(len(nodes) for nodes, _ in own)
-    if most > MAX_SLOTS:
+    if most > MAX_REACHED_SETS:
         return None
-    demand(8.0 * len(own) * (most + num_nodes + 1), f"the slots of {len(own)} downsets")
+    demand(8.0 * len(own) * (most + num_nodes + 1), f"the reached sets of {len(own)} downsets")
     node = np.full((len(own), most), -1, np.int64)
     mask = np.zeros((len(own), num_nodes + 1), np.uint64)
     for i, (nodes, masks) in enumerate(own):
@@ -51,11 +51,11 @@ def find_slots(num_nodes: int, edges: Edges, bits: Words) -> Slots | None:
         for v, value in masks.items():
             mask[i, v] = value
     packed = np.frombuffer(b"".join(each.to_bytes(words * 8, "little") for each in reach), np.uint64)
-    return Slots(np.array([len(nodes) for nodes, _ in own]), node, mask, packed.reshape(-1, words).copy())
+    return ReachedSets(np.array([len(nodes) for nodes, _ in own]), node, mask, packed.reshape(-1, words).copy())
 
 
 def _of_downset(reach: Sequence[int], downset: int) -> tuple[list[int], dict[int, int]]:
-    """The nodes that stand for the slots of a downset, and the slots of every node outside."""
+    """The nodes that stand for the reached sets of a downset, and the reached sets of every node outside."""
     root = len(reach) - 1
     sets = {v: reach[v] & downset for v in range(root + 1) if v == root or not downset >> v & 1}
     nodes: list[int] = []

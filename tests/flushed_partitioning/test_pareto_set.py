@@ -1,4 +1,4 @@
-"""The scan of bottlenecks and synchronisations on made-up Pareto sets, against trying every point."""
+"""The search of bottlenecks and synchronisations on made-up Pareto sets, against trying every point."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from oracles.flushed_partitioning import random_flushed
 
-from formulations.flushed_partitioning.pareto_scan import Found, scan_pareto_set
+from formulations.flushed_partitioning.pareto_set import Found, search_pareto_set
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance
 from solvers.outcome import Watch
@@ -72,7 +72,7 @@ def points(seed: int) -> Points:
 def test_the_scan_finds_the_best_point(cases: int) -> None:
     for seed in range(20 * cases):
         search, watch = points(seed), Watch()
-        assert scan_pareto_set(search, watch, 0.0) is False
+        assert search_pareto_set(search, watch, 0.0) is False
         best = min(map(search.objective, search.points))
         assert watch.best_objective == pytest.approx(best, rel=1.1e-9, abs=1e-12), seed
         assert watch.best_bound <= best
@@ -89,7 +89,7 @@ def test_points_too_close_to_tell_apart_keep_the_bound_true(cases: int) -> None:
         search.points = [(L, C, 1 - spread * rng.random() - (1 + (L - 1) / m) * C) for L, C in near]
         search.points = [point for point in search.points if point[2] >= 0] or [(1, 0.5, 0.5)]
         search.work_bound *= 1 / 8
-        assert scan_pareto_set(search, watch, 0.0) is False
+        assert search_pareto_set(search, watch, 0.0) is False
         best = min(map(search.objective, search.points))
         assert best <= watch.best_objective <= best * (1 + 1.1e-9), seed
         assert watch.best_bound <= best, seed
@@ -101,22 +101,22 @@ def test_a_scan_that_is_stopped_has_a_true_bound(cases: int) -> None:
         for most in range(0, 40, 3):
             search, watch = points(seed), Watch()
             search.most = most
-            assert scan_pareto_set(search, watch, 0.0) is False
+            assert search_pareto_set(search, watch, 0.0) is False
             assert watch.best_bound <= best * (1 + 1e-12)
 
 
 def test_without_points_there_is_no_plan() -> None:
     search = points(1)
     search.points = []
-    assert scan_pareto_set(search, Watch(), 0.0) is True
+    assert search_pareto_set(search, Watch(), 0.0) is True
 
 
 def test_a_gap_ends_the_scan(cases: int) -> None:
     fewer = 0
     for seed in range(cases):
         exact, coarse, watch = points(seed), points(seed), Watch()
-        scan_pareto_set(exact, Watch(), 0.0)
-        scan_pareto_set(coarse, watch, 0.1)
+        search_pareto_set(exact, Watch(), 0.0)
+        search_pareto_set(coarse, watch, 0.1)
         fewer += coarse.passes < exact.passes
         best = min(map(exact.objective, exact.points))
         assert best <= watch.best_objective * (1 + 1e-12)
