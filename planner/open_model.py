@@ -157,7 +157,7 @@ class OpenModel:
 
     @property
     def model(self) -> Any:
-        """The solver's own model (Pyomo's or CP-SAT's). Whoever adds to it should have asked for a complete one."""
+        """The solver's own model (Pyomo's or CP-SAT's). Whoever adds to it needs a complete one (`open_model`)."""
         self._is_shared = True
         return self._built.model
 
