@@ -16,7 +16,7 @@ from solvers.outcome import Watch
 Instance = TypeVar("Instance")
 
 #: The share of the time left, and the seconds, that a first plan may take.
-SHARE, MOST_S = 0.25, 10.0
+SHARE, MOST_S = 0.4, 10.0
 
 
 @dataclass(frozen=True)
