@@ -79,6 +79,13 @@ def check_stopped_builds(build: Callable[[Watch], Any], log: pytest.LogCaptureFi
     assert not log.records
 
 
+def knowing(instance: StageInstance, plan: StagePlan) -> Watch:
+    """A watch that a plan was reported to."""
+    watch = Watch()
+    watch.plan(plan, evaluate(instance, plan))
+    return watch
+
+
 def random_plan(rng: random.Random, instance: StageInstance, num_stages: int) -> StagePlan | None:
     """A plan with known TMPCs and degrees but no regard for order, devices, sums or memory; ``None`` if unlucky."""
     stages: list[list[Layer]] = [[] for _ in range(num_stages)]

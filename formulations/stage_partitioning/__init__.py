@@ -7,6 +7,7 @@ from formulations.stage_partitioning.methods import METHODS
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
 from formulations.stage_partitioning.settings import OVERRIDES, describe, read, recognise
+from formulations.stage_partitioning.vocabulary import VOCABULARY
 from instances.stage_partitioning import StageInstance, check, to_json
 
 FAMILY: Family[StageInstance, StagePlan] = Family(
@@ -22,6 +23,7 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     violations=violations,
     unit=lambda instance: instance.time_unit,
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=lazy("formulations.stage_partitioning.effort:choose"),
     describe=describe,
     warnings=lambda instance: instance.warnings,

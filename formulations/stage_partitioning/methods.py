@@ -11,6 +11,8 @@ from formulations.stage_partitioning.models.size import (
     columns_supports,
 )
 from formulations.stage_partitioning.problem import StagePlan
+from formulations.stage_partitioning.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.parameters import Setting, one_of
 from instances.stage_partitioning import StageInstance
 
@@ -74,6 +76,8 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
+        build=lazy(f"{_ROOM}.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=assignment_supports,
         limits=DIRECT,
         effort=assignment_effort,
@@ -83,6 +87,8 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="direct assignment model in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.milp:solve"),
+        build=lazy(f"{_ROOM}.milp:build"),
+        honours=names(VOCABULARY),
         supports=assignment_supports,
         limits=DIRECT,
         effort=assignment_effort,
@@ -92,6 +98,8 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.models.columns:solve"),
+        build=lazy(f"{_ROOM}.models.columns:build"),
+        honours=names(VOCABULARY),
         supports=columns_supports,
         limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,

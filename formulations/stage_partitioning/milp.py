@@ -4,16 +4,6 @@ The stages S_1, ..., S_l are positions j = 0, 1, ... from the input side on; pos
 last. A stage has degrees (t, d), each of its nodes v an option o = (v, t, X) with X in T(v, t), and y = ceil(s/d)
 micro-batches are in flight in it, where s sums the data-parallel degrees of this and all later stages.
 
-Variables, binary unless said otherwise::
-
-    degrees[j, t, d]    position j has tensor-parallel degree t and data-parallel degree d
-    choice[o, j]        option o (of ``Terms.options``) runs at position j: node v is in that stage, with TMPC X
-    in_flight[j, y]     position j has y micro-batches in flight
-    paid[c, j]          position j pays crossing c (of ``Terms.crossings``), in [0, 1]
-    synced[j, d]        weights that position j synchronises with degree d, in parts of the most that it can have
-    time                T, the Time-Per-Sample (section 3.2), continuous: the objective
-    time_at[j, t, d]    T if position j has these degrees, else 0 (never more, which suffices); continuous
-
 Piper's Time-Per-Sample of a stage ("TPS of a fixed configuration", section 4) times d is::
 
     sum X.p  +  1/B (sum over incoming edges of 2 (c + X.c^fw)  +  sum over outgoing edges of 2 (c + X.c^bw))
@@ -38,11 +28,13 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.modelled import go_on
-from formulations.stage_partitioning.models.first_plan import first_plan
+from formulations.modelled import go_on, require
+from formulations.stage_partitioning.models.direct_quantities import DirectQuantities
+from formulations.stage_partitioning.models.first_plan import known_plan
 from formulations.stage_partitioning.models.solving import prove, too_large
 from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.vocabulary import VOCABULARY
 from instances.stage_partitioning import StageInstance
 from solvers import milp
 from solvers.milp import weighted_sum
@@ -52,7 +44,7 @@ from solvers.outcome import Limits, Prover, Watch
 _SPREAD = 10.0
 
 
-class Model(milp.Runnable):
+class Model(DirectQuantities):
     """The model of an instance's ``terms``; ``model`` is Pyomo's, and its times are in parts of ``unit``."""
 
     def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
@@ -80,19 +72,46 @@ class Model(milp.Runnable):
         self._synchronisation()
         self._times()
         go_on(watch)
-        #: What is cut off while the model runs.
-        self.model.forbidden = pyo.ConstraintList()
+        self.model.forbidden = pyo.ConstraintList(doc="plans with more bytes than fit, which only tolerances admitted")
 
     def _variables(self) -> pyo.ConcreteModel:
         terms, stages, model = self.terms, self.stages, pyo.ConcreteModel()
         degrees = [(j, t, d) for j in stages for t, d in terms.configs]
-        model.time = pyo.Var(bounds=(0, self.upper))
-        model.degrees = pyo.Var(degrees, domain=pyo.Binary)
-        model.time_at = pyo.Var(degrees, bounds=(0, self.upper))
-        model.choice = pyo.Var(self.all_options, stages, domain=pyo.Binary)
-        model.in_flight = pyo.Var(stages, self.flights, domain=pyo.Binary)
-        model.paid = pyo.Var(self.crossings, stages, bounds=(0, 1))
-        model.synced = pyo.Var(stages, terms.dp_degrees, bounds=(0, 1))
+        model.time = pyo.Var(
+            bounds=(0, self.upper), doc="T, the Time-Per-Sample: that of the slowest stage [Piper, section 3.2]"
+        )
+        model.degrees = pyo.Var(
+            degrees,
+            domain=pyo.Binary,
+            doc="degrees[j,t,d]: position j, from 0 at the input side, has tensor-parallel degree t and data-parallel "
+            "degree d",
+        )
+        model.time_at = pyo.Var(
+            degrees,
+            bounds=(0, self.upper),
+            doc="time_at[j,t,d]: T if position j has these degrees, else 0 (never more, which suffices)",
+        )
+        model.choice = pyo.Var(
+            self.all_options,
+            stages,
+            domain=pyo.Binary,
+            doc="choice[o,j]: option o, a TMPC of a node, runs at position j",
+        )
+        model.in_flight = pyo.Var(
+            stages, self.flights, domain=pyo.Binary, doc="in_flight[j,y]: position j has y micro-batches in flight"
+        )
+        model.paid = pyo.Var(
+            self.crossings,
+            stages,
+            bounds=(0, 1),
+            doc="paid[c,j]: position j pays crossing c: an edge's volume, or a part of it",
+        )
+        model.synced = pyo.Var(
+            stages,
+            terms.dp_degrees,
+            bounds=(0, 1),
+            doc="synced[j,d]: weights that position j synchronises with degree d, in parts of the most it can have",
+        )
         return model
 
     def _polled(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,44 +126,43 @@ class Model(milp.Runnable):
         """s: the data-parallel degrees of position j and all later ones, summed."""
         return weighted_sum((d, self.model.degrees[i, t, d]) for i in self.stages[j:] for t, d in self.terms.configs)
 
-    def _devices(self, variables: Any) -> Any:
-        """t d times the variable of every position and degrees, summed."""
-        return weighted_sum((t * d, variables[j, t, d]) for j in self.stages for t, d in self.terms.configs)
-
     def _done(self, v: int, j: int) -> Any:
         """1 if node v runs at position j or before."""
         return weighted_sum((1.0, self.model.choice[o, i]) for i in self.stages[: j + 1] for o in self.terms.of_node[v])
 
-    def _chosen(self, options: Iterable[int], j: int) -> Any:
-        """How many of these options run at position j."""
-        return weighted_sum((1.0, self.model.choice[o, j]) for o in options)
-
     def _degrees(self) -> None:
         """Degrees of the stages (section 3.1)."""
         model, instance, S = self.model, self.terms.instance, self.terms.max_s
-        # A stage has one degree of tensor parallelism and one of data parallelism, an unused position has none:
-        #     sum over t, d of degrees[j, t, d] <= 1
-        model.one_pair_of_degrees = pyo.Constraint(self.stages, rule=lambda _, j: self._used(j) <= 1)
-
-        # Unused positions come last:  used(j) <= used(j - 1)
-        model.unused_last = pyo.Constraint(self.stages[1:], rule=lambda _, j: self._used(j) <= self._used(j - 1))
-
-        # The stages take disjoint sets of d t devices:  sum over i of d_i t_i <= K
-        model.devices = pyo.Constraint(expr=self._devices(model.degrees) <= instance.num_devices)
-
-        # Their data-parallel degrees sum to at most, or exactly, N (no sum is above S = min(N, K)):
-        #     sum over i of d_i <= N
+        model.one_pair_of_degrees = pyo.Constraint(
+            self.stages,
+            rule=lambda _, j: self._used(j) <= 1,
+            doc="a stage has one t and one d, an unused position has none: sum over t, d of degrees[j,t,d] <= 1 "
+            "[Piper, section 3.1]",
+        )
+        model.unused_last = pyo.Constraint(
+            self.stages[1:],
+            rule=lambda _, j: self._used(j) <= self._used(j - 1),
+            doc="unused positions come last: used(j) <= used(j-1)",
+        )
+        model.devices = pyo.Constraint(
+            expr=self._devices(model.degrees) <= instance.num_devices,
+            doc="the stages take disjoint sets of devices: sum over i of d_i t_i <= K [Piper, section 3.1]",
+        )
         s = self._s(0)
-        model.microbatches = pyo.Constraint(expr=s == instance.num_microbatches if instance.exactly else s <= S)
+        model.microbatches = pyo.Constraint(
+            expr=s == instance.num_microbatches if instance.exactly else s <= S,
+            doc="data-parallel degrees sum to at most, or exactly, N (no sum is above S = min(N, K)): sum of d_i <= N",
+        )
 
     def _nodes(self) -> None:
         """Nodes of the stages and their TMPCs (sections 3.1 and 3.3)."""
         model, terms, stages = self.model, self.terms, self.stages
-        # Every node is in exactly one stage, with one TMPC:  sum over o of v, j of choice[o, j] = 1
-        model.one_place = pyo.Constraint(terms.nodes, rule=lambda _, v: self._done(v, stages[-1]) == 1)
+        model.one_place = pyo.Constraint(
+            terms.nodes,
+            rule=lambda _, v: self._done(v, stages[-1]) == 1,
+            doc="a node is in one stage, with one TMPC: sum of its choice[o,j] = 1 [Piper, section 3.1]",
+        )
 
-        # All nodes of a stage have its degree of tensor parallelism: X(v) in T(v, t):
-        #     sum over X in T(v, t) of choice[(v, t, X), j] <= sum over d of degrees[j, t, d]
         def one_tp_degree(m: Any, v: int, j: int, t: int) -> Any:
             T_v_t = [o for o in terms.of_node[v] if terms.options[o].tp_degree == t]
             if not T_v_t:
@@ -153,39 +171,51 @@ class Model(milp.Runnable):
             return self._chosen(T_v_t, j) <= has_t
 
         model.one_tp_degree = pyo.Constraint(
-            terms.nodes, stages, terms.instance.tp_degrees, rule=self._polled(one_tp_degree)
+            terms.nodes,
+            stages,
+            terms.instance.tp_degrees,
+            rule=self._polled(one_tp_degree),
+            doc="all nodes of a stage have its t: sum over X in T(v,t) of choice[(v,t,X),j] <= sum over d of "
+            "degrees[j,t,d] [Piper, section 3.3]",
         )
 
-        # Stages are contiguous and consecutive: no edge (u, v) runs backwards, where v is done, so is u:
-        #     sum over i <= j of choice[o, i] over the options o of v <= the same sum of u
         def forward(_: Any, u: int, v: int, j: int) -> Any:
             return self._done(v, j) <= self._done(u, j)
 
-        model.forward = pyo.Constraint(terms.instance.edge_indices, stages[:-1], rule=self._polled(forward))
-
-        # A stage holds a node:  used(j) <= sum over o of choice[o, j]
-        model.not_empty = pyo.Constraint(stages, rule=lambda _, j: self._used(j) <= self._chosen(self.all_options, j))
+        model.forward = pyo.Constraint(
+            terms.instance.edge_indices,
+            stages[:-1],
+            rule=self._polled(forward),
+            doc="no edge (u,v) runs backwards: v is at position j or before only if u is [Piper, section 3.1]",
+        )
+        model.not_empty = pyo.Constraint(
+            stages,
+            rule=lambda _, j: self._used(j) <= self._chosen(self.all_options, j),
+            doc="a stage holds a node: used(j) <= sum over o of choice[o,j]",
+        )
 
     def _memory(self) -> None:
         """Memory of the stages (section 3.5)."""
         model, terms, stages, flights = self.model, self.terms, self.stages, self.flights
-        # A stage has some number y of micro-batches in flight:  sum over y of in_flight[j, y] = used(j)
         model.one_number_in_flight = pyo.Constraint(
             stages,
             rule=lambda m, j: weighted_sum((1.0, m.in_flight[j, y]) for y in flights) == self._used(j),
+            doc="a stage has some number y of micro-batches in flight: sum over y of in_flight[j,y] = used(j)",
         )
 
-        # It is at least ceil(s/d), and more takes no less memory:  s <= y d  if y are in flight.
-        # Big-M: s <= S, the most that data-parallel degrees sum to.
         def enough_in_flight(m: Any, j: int, y: int) -> Any:
             S = terms.max_s
             y_d = weighted_sum((min(y * d, S), m.degrees[j, t, d]) for t, d in terms.configs)
             return self._s(j) <= y_d + S * (1 - m.in_flight[j, y])
 
-        model.enough_in_flight = pyo.Constraint(stages, flights, rule=self._polled(enough_in_flight))
+        model.enough_in_flight = pyo.Constraint(
+            stages,
+            flights,
+            rule=self._polled(enough_in_flight),
+            doc="y is at least ceil(s/d), and more takes no less memory: s <= y d if y are in flight; big-M: s <= S, "
+            "the most that data-parallel degrees sum to [Piper, section 3.5]",
+        )
 
-        # mem = sum over v of (X(v).a y + X(v).b) <= M  if y are in flight.
-        # Big-M: with y in flight no stage has more than `largest_memory`, which is the unit of the row.
         limit = terms.instance.memory_bytes * MEMORY_SLACK
         largest = {y: min(terms.largest_memory(y), len(terms.nodes) * self.most_bytes) for y in flights}
 
@@ -199,27 +229,35 @@ class Model(milp.Runnable):
             mem = weighted_sum((parts[y][o], m.choice[o, j]) for o in self.all_options)
             return mem <= 1 - (1 - limit / largest[y]) * m.in_flight[j, y]
 
-        model.memory = pyo.Constraint(stages, list(parts), rule=self._polled(memory))
+        model.memory = pyo.Constraint(
+            stages,
+            list(parts),
+            rule=self._polled(memory),
+            doc="sum over v of (X(v).a y + X(v).b) <= M if y are in flight; big-M: no stage has more bytes than the "
+            "unit of the row [Piper, section 3.5]",
+        )
 
     def _boundary(self) -> None:
         """Which communication costs c, c^fw and c^bw a stage pays (section 4)."""
         terms = self.terms
 
-        # The edges of delta^-(S) and delta^+(S) are paid by their end in S: position j pays crossing c where its payer
-        # runs with one of its options, and its neighbour does not run:
-        #     sum over o of c's options of choice[o, j] - sum over o of the neighbour's of choice[o, j] <= paid[c, j]
         def boundary(m: Any, c: int, j: int) -> Any:
             payer, neighbour = terms.crossings[c].options, terms.of_node[terms.crossings[c].other]
             return self._chosen(payer, j) - self._chosen(neighbour, j) <= m.paid[c, j]
 
-        self.model.boundary = pyo.Constraint(self.crossings, self.stages, rule=self._polled(boundary))
+        self.model.boundary = pyo.Constraint(
+            self.crossings,
+            self.stages,
+            rule=self._polled(boundary),
+            doc="the edges of delta^-(S) and delta^+(S) are paid by their end in S: position j pays crossing c where "
+            "its payer runs with one of its options, and its neighbour does not run: sum over c's o of choice[o,j] - "
+            "sum over the neighbour's o of choice[o,j] <= paid[c,j] [Piper, section 4]",
+        )
 
     def _synchronisation(self) -> None:
         """Weights that a stage synchronises, as its degree d decides how long that takes (section 3.4)."""
         terms = self.terms
 
-        # synced[j, d] >= sum over v of X(v).w  if position j has data-parallel degree d.
-        # Big-M: the most weights that a stage can have, which are the unit of the row.
         def synchronised(m: Any, j: int, d: int) -> Any:
             of_node, of_stage = self._most_weights(d)
             weights = weighted_sum(
@@ -230,7 +268,13 @@ class Model(milp.Runnable):
             return m.synced[j, d] >= weights - (1 - has_d)
 
         dp_degrees = terms.dp_degrees if terms.largest_weight else ()
-        self.model.synchronised = pyo.Constraint(self.stages, dp_degrees, rule=self._polled(synchronised))
+        self.model.synchronised = pyo.Constraint(
+            self.stages,
+            dp_degrees,
+            rule=self._polled(synchronised),
+            doc="synced[j,d] >= sum over v of X(v).w if position j has data-parallel degree d; big-M: the most weights "
+            "that a stage can have are the unit of the row [Piper, section 3.4]",
+        )
 
     def _most_weights(self, d: int) -> tuple[float, float]:
         """The most weights that a node and that a stage can have if synchronised with degree d, in bytes."""
@@ -240,19 +284,18 @@ class Model(milp.Runnable):
     def _times(self) -> None:
         """T is at least the Time-Per-Sample of every stage (sections 3.2 and 4)."""
         model, terms, stages = self.model, self.terms, self.stages
-        # d T is linear in time_at[j, t, d], which is at most T, and 0 for degrees that position j does not have:
-        #     sum over t, d of time_at[j, t, d] <= T   and   time_at[j, t, d] <= upper degrees[j, t, d]
-        # Big-M: T is at most `upper`, the time of a known plan.
         model.at_most_time = pyo.Constraint(
             stages,
             rule=lambda m, j: weighted_sum((1.0, m.time_at[j, t, d]) for t, d in terms.configs) <= m.time,
+            doc="of a position's degrees one is charged with at most T: sum over t, d of time_at[j,t,d] <= T",
         )
         model.own_degrees = pyo.Constraint(
-            model.time_at.index_set(), rule=lambda m, *jtd: m.time_at[jtd] <= self.upper * m.degrees[jtd]
+            model.time_at.index_set(),
+            rule=lambda m, *jtd: m.time_at[jtd] <= self.upper * m.degrees[jtd],
+            doc="degrees that a position does not have are charged with 0: time_at[j,t,d] <= upper degrees[j,t,d]; "
+            "big-M: T is at most upper, the time of a known plan or more than any plan's",
         )
 
-        # compute + comm / B <= T, times d:
-        #     sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + 4 (d-1)/(d B) sum of X.w <= d T
         compute = [self._units(option.tmpc.time) for option in terms.options]
         boundary = [self._units(crossing.time) for crossing in terms.crossings]
         resync = {d: milp.in_units(terms.resync(d) * self._most_weights(d)[1], self.unit) for d in terms.dp_degrees}
@@ -263,10 +306,13 @@ class Model(milp.Runnable):
             sum_w = weighted_sum((resync[d], m.synced[j, d]) for d in terms.dp_degrees if terms.largest_weight)
             return sum_p + sum_c + sum_w <= weighted_sum((d, m.time_at[j, t, d]) for t, d in terms.configs)
 
-        model.stage_time = pyo.Constraint(stages, rule=stage_time)
+        model.stage_time = pyo.Constraint(
+            stages,
+            rule=stage_time,
+            doc="compute + comm / B <= T, times d: sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + "
+            "4 (d-1)/(d B) sum of X.w <= d T, which is linear in time_at [Piper, sections 3.2 and 4]",
+        )
 
-        # Implied, but not by the relaxation: a stage has t d devices for T each, so
-        #     sum of t X.p + sum of the boundary's times <= t d T,   and all stages together at most K T.
         work = [self._units(terms.work(o)) for o in self.all_options]
 
         def device_time(m: Any, j: int) -> Any:
@@ -274,9 +320,15 @@ class Model(milp.Runnable):
             sum_c = weighted_sum((boundary[c], m.paid[c, j]) for c in self.crossings)
             return sum_tp + sum_c <= weighted_sum((t * d, m.time_at[j, t, d]) for t, d in terms.configs)
 
-        model.device_time = pyo.Constraint(stages, rule=device_time)
+        model.device_time = pyo.Constraint(
+            stages,
+            rule=device_time,
+            doc="implied, but not by the relaxation: a stage has t d devices for T each: sum of t X.p + sum of the "
+            "boundary's times <= t d T",
+        )
         model.all_device_time = pyo.Constraint(
-            expr=self._devices(model.time_at) <= terms.instance.num_devices * model.time
+            expr=self._devices(model.time_at) <= terms.instance.num_devices * model.time,
+            doc="implied, but not by the relaxation: all stages together have K devices for T each",
         )
 
     def _units(self, seconds: float) -> float:
@@ -324,25 +376,24 @@ class Model(milp.Runnable):
         return () if self.first is None else self.values_of(self.first)
 
 
-def build(instance: StageInstance, first: StagePlan | None = None, watch: Watch | None = None) -> Model:
+def build(instance: StageInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The Pyomo model of an instance.
 
-    ``first`` (a feasible plan) becomes the hint and the upper bound. Raises `modelled.Stopped` once the watch is.
+    T is at most that of a known plan, its hint: the watch's best, or that of `known_plan`; of none if ``complete``.
+    Raises `modelled.Stopped` once the watch is.
     """
-    return Model(Terms(instance), first, watch or Watch())
+    watch, terms = watch or Watch(), Terms(instance)
+    watch.bound(terms.lower_bound, Prover.BOUNDS)
+    model = Model(terms, None if complete else known_plan(terms, watch), watch)
+    require(model, VOCABULARY, instance)
+    return model
 
 
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The optimum by HiGHS, with a plan of `first_plan` to start from.
+    """The optimum by HiGHS, with a plan of `known_plan` to start from.
 
     Source
     ------
     This project; see the module.
     """
-
-    def model() -> Model:
-        terms = Terms(instance)
-        watch.bound(terms.lower_bound, Prover.BOUNDS)
-        return Model(terms, watch.best_plan or first_plan(terms, watch), watch)
-
-    return prove(instance, model, limits, watch, to_scale=True)
+    return prove(instance, lambda: build(instance, watch), limits, watch, to_scale=True)

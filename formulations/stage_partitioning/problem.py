@@ -9,7 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from formulations.family import Violation
+from formulations.stage_partitioning.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 
@@ -116,7 +118,8 @@ def violations(instance: StageInstance, plan: StagePlan) -> tuple[Violation, ...
 
     Rules: ``cover`` (every node in exactly one stage, no stage empty), ``tmpc`` (a TMPC of T(v, t) for every node),
     ``order`` (no edge runs backwards, so stages are contiguous), ``dp_degree``, ``devices`` (sum of d t <= K),
-    ``microbatches`` (sum of d <= N, or = N), ``memory`` (<= M on every device).
+    ``microbatches`` (sum of d <= N, or = N), ``memory`` (<= M on every device), ``required`` (what the instance
+    requires beyond).
     """
     found = [*_cover(instance, plan), *_tmpcs(instance, plan)]
     if found:  # the other rules speak of the nodes and TMPCs of a whole partition
@@ -155,7 +158,7 @@ def violations(instance: StageInstance, plan: StagePlan) -> tuple[Violation, ...
                     "memory", f"stage {position} needs {memory:.17g} bytes of {instance.memory_bytes:.17g} at s = {s}"
                 )
             )
-    return tuple(found)
+    return (*found, *unmet(VOCABULARY, instance, plan))
 
 
 def _cover(instance: StageInstance, plan: StagePlan) -> list[Violation]:

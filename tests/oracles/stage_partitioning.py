@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
+from typing import Any
 
 from instances.rules import NodeId
 from instances.stage_partitioning import StageInstance
@@ -111,3 +112,26 @@ class BruteForce:
 def brute_force(instance: StageInstance) -> Best | None:
     """An optimal plan of a tiny instance (up to about 6 nodes and 6 devices), or ``None`` if there is none."""
     return BruteForce(instance).solve()
+
+
+def plans(instance: StageInstance) -> Iterator[dict[str, Any]]:
+    """Every plan whose stages fit, in JSON form."""
+    walk = BruteForce(instance)
+
+    def extended(done: frozenset[NodeId], devices: int, s: int, stages: list[dict[str, Any]]) -> Iterator[Any]:
+        if len(done) == len(walk.nodes):
+            if not instance.exactly or s == instance.num_microbatches:
+                yield {"stages": stages}
+            return
+        for stage in walk._last_stages(done):
+            for d, t in walk._degrees(devices, s):
+                for choice in product(*(walk.tmpcs[v].get(t, ()) for v in stage)):
+                    y = -(-(s + d) // d)
+                    if sum(x.activation_bytes * y + x.static_bytes for x in choice) <= instance.memory_bytes * (
+                        1 + 1e-9
+                    ):
+                        tmpcs = {str(v): x.id for v, x in zip(stage, choice, strict=True)}
+                        found = {"nodes": list(stage), "dp_degree": d, "tp_degree": t, "tmpcs": tmpcs}
+                        yield from extended(done | stage, devices + d * t, s + d, [found, *stages])
+
+    return extended(frozenset(), 0, 0, [])

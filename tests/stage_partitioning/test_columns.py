@@ -22,6 +22,7 @@ from strategies import random_stage_instance
 
 from formulations.stage_partitioning.models import columns
 from formulations.stage_partitioning.models.prices import Prices
+from formulations.stage_partitioning.models.reach import Reach, first_reach
 from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
 from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import (
@@ -54,6 +55,12 @@ def all_downsets(instance: StageInstance) -> list[int]:
     found = downsets(len(instance.layers), instance.edge_indices, 1000)
     assert found is not None
     return found
+
+
+def within(instance: StageInstance, target: float) -> columns.Model:
+    """The model of all plans in which no stage takes more than a target."""
+    prices = Prices(Terms(instance), all_downsets(instance), Watch())
+    return columns.Model(prices, Reach(prices, target))
 
 
 def test_agrees_with_brute_force(cases: int) -> None:
@@ -116,7 +123,7 @@ def test_every_feasible_plan_is_a_path_no_slower_than_itself(cases: int) -> None
         if plan is None or violations(instance, plan) or evaluate(instance, plan) == 0:
             continue
         seen += 1
-        model = columns.build(instance, evaluate(instance, plan))
+        model = within(instance, evaluate(instance, plan))
         pairs = list(model.values_of(plan))
         assert sum(value for _, value in pairs) == len(plan.stages)
         for variable, value in pairs:
@@ -138,7 +145,7 @@ def test_a_target_holds_below_at_and_above() -> None:
         tried += 1
         value = evaluate(instance, plan)
         for factor, possible in ((1 - 1e-6, False), (1.0, True), (1.5, True)):
-            model = columns.build(instance, value * factor)
+            model = within(instance, value * factor)
             assert model.reach.possible is possible
             run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
             assert run.infeasible is not possible
@@ -174,7 +181,7 @@ def test_a_column_fits_to_the_byte() -> None:
 
 
 def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    check_stopped_builds(lambda watch: columns.build(long_chain(4, 4), 500.0, watch), caplog)
+    check_stopped_builds(lambda watch: columns.build(long_chain(4, 4), watch), caplog)
 
 
 def test_it_stops_on_request() -> None:
@@ -188,7 +195,7 @@ def test_too_many_downsets_are_refused_with_the_reason() -> None:
     answer = columns.solve(instance, Limits(), Watch())
     assert (answer.plan, answer.stop, answer.infeasible) == (None, Stop.SIZE_LIMIT, False)
     with pytest.raises(ValueError, match="downsets"):
-        columns.build(instance, 1.0)
+        columns.build(instance)
 
 
 def test_an_empty_budget_of_time_is_no_division_by_zero() -> None:
@@ -228,7 +235,7 @@ def test_a_plan_comes_from_the_pass_itself() -> None:
     for seed in range(40):
         instance = random_stage_instance(seed, memory="planted")
         watch = Watch()
-        reach = columns.first_reach(Prices(Terms(instance), all_downsets(instance), watch), watch)
+        reach = first_reach(Prices(Terms(instance), all_downsets(instance), watch), watch)
         plan: StagePlan | None = watch.best_plan
         assert reach.possible is (plan is not None)
         assert plan is None or evaluate(instance, plan) <= reach.target

@@ -7,20 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from model_checks import check_answer, check_pinned, check_stops, hair_too_large, long_chain, published_bert
+from model_checks import check_answer, check_pinned, check_stops, hair_too_large, knowing, long_chain, published_bert
 from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import cpsat
-from formulations.stage_partitioning.models.first_plan import first_plan
-from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import StagePlan, evaluate
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
 def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
-    model = cpsat.build(instance)
+    model = cpsat.build(instance, complete=True)
     for variable, value in model.values_of(plan):
         model.model.add(variable == value)
     run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
@@ -48,7 +46,7 @@ def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
         instance = random_stage_instance(seed)
         plan = check_answer(cpsat.solve, instance).plan
         if plan is not None:
-            model = cpsat.build(instance, plan)
+            model = cpsat.build(instance, knowing(instance, plan))
             run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
             assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
 
@@ -88,8 +86,7 @@ def test_what_only_rounding_lets_through_is_cut_off() -> None:
 def test_no_false_proof_of_presolve(seed: int, size: int, time: float) -> None:
     """CP-SAT 9.15 with its default presolve proves an optimum of 5.0 for the first, infeasibility for the second."""
     instance = random_stage_instance(seed, max_nodes=size, max_devices=size)
-    first = first_plan(Terms(instance), Watch()) if seed == 101587 else None
-    model = cpsat.build(instance, first)
+    model = cpsat.build(instance, complete=seed == 35)
     run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
     assert not run.infeasible
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(time, rel=1e-6)

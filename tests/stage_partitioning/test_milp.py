@@ -15,6 +15,7 @@ from model_checks import (
     check_stopped_builds,
     check_stops,
     hair_too_large,
+    knowing,
     long_chain,
     published_bert,
 )
@@ -32,7 +33,7 @@ from solvers.outcome import Limits, Stop, Watch
 
 
 def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
-    model = milp.build(instance)
+    model = milp.build(instance, complete=True)
     for variable, value in model.values_of(plan):
         variable.fix(value)
     run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
@@ -74,7 +75,7 @@ def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
         instance = random_stage_instance(seed)
         plan = check_answer(milp.solve, instance).plan
         if plan is not None:
-            model = milp.build(instance, plan)
+            model = milp.build(instance, knowing(instance, plan))
             run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
             assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
 
@@ -104,7 +105,7 @@ def test_what_only_rounding_lets_through_is_cut_off() -> None:
 def test_no_false_optimum_of_tight_tolerances() -> None:
     """HiGHS 1.12 with tolerances of 1e-9 proves 32.0 here."""
     instance = random_stage_instance(100338, max_nodes=6, max_devices=6)
-    model = milp.build(instance)
+    model = milp.build(instance, complete=True)
     run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(25.0, rel=1e-6)
 
@@ -135,7 +136,7 @@ def test_a_known_plan_stays_feasible_without_its_hint() -> None:
         instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
         plan = first_plan(Terms(instance), Watch())
         if plan is not None:
-            run = solvers.milp.run(milp.build(instance, plan).model, Limits())
+            run = solvers.milp.run(milp.build(instance, knowing(instance, plan)).model, Limits())
             assert not run.infeasible and run.bound is not None
 
 

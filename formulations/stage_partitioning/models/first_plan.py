@@ -27,8 +27,16 @@ class _Label:
     rest: _Label | None = None
 
 
+def known_plan(terms: Terms, watch: Watch) -> StagePlan | None:
+    """The best plan that the watch knows, or else `first_plan`, reported to it; ``None`` if there is neither."""
+    return watch.best_plan or first_plan(terms, watch)
+
+
 def first_plan(terms: Terms, watch: Watch) -> StagePlan | None:
-    """A feasible plan, reported to ``watch``; ``None`` if the pass finds none, would take too long, or was stopped."""
+    """A feasible plan, reported to ``watch``; ``None`` if the pass finds none, would take too long, or was stopped.
+
+    The pass knows nothing of requirements: a plan that does not meet them is none.
+    """
     size = len(terms.nodes) ** 2 * sum(len(terms.in_flight(d)) for _, d in terms.configs) // 2
     if size > MAX_STAGES:
         return None
