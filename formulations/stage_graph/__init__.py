@@ -7,6 +7,7 @@ from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from formulations.stage_graph.settings import OVERRIDES, describe, read, recognise
+from formulations.stage_graph.vocabulary import VOCABULARY
 from instances.stage_graph import StageGraph, check, to_json
 
 FAMILY: Family[StageGraph, StagePlan] = Family(
@@ -22,6 +23,7 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     violations=violations,
     unit=lambda instance: "s" if instance.objective == "iteration" else "s/sample",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     chooses_by=(suits, fits_levels),

@@ -11,12 +11,14 @@ import math
 from dataclasses import dataclass, replace
 
 from formulations.family import Answer
-from formulations.modelled import Stopped, prove
+from formulations.modelled import Stopped, prove, require
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.models.devices import identical, longest_s
 from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from formulations.stage_graph.upsets.bounds import simple_bound
+from formulations.stage_graph.vocabulary import VOCABULARY, required_sizes
+from instances.requirements import requirements_of
 from instances.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
@@ -25,23 +27,47 @@ from solvers.scaling import Scale, cost_scale
 _COARSE = "the whole numbers of the models are too coarse for a proof"
 
 
-def build(instance: StageGraph, sizes: tuple[int, ...], scale: Scale, watch: Watch | None = None) -> Model:
-    """The model of plans with one of these sizes that are better than the watch's best one, which is its hint.
+def build(instance: StageGraph, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of all plans with one micro-batch size for all stages, which it chooses among those required.
 
-    With one size it minimises the time per sample; with several it has no objective, and its solutions are no plans.
+    `solve` takes one size after another instead, which is faster. Nothing of it is pruned, unless the watch knows a
+    plan. Plans may keep more samples in flight than they must if it is ``complete``, or a requirement speaks of them.
 
     Raises
     ------
     Stopped
         Once ``watch`` is stopped.
     """
-    watch = watch or Watch()
+    sizes = _sizes(instance)
+    return _built(instance, Case(sizes, len(sizes) > 1), _scale(instance), watch or Watch(), complete=complete)
+
+
+def _sizes(instance: StageGraph) -> tuple[int, ...]:
+    """Sizes that a model is about: those required, or all of them where none is left (which the model then refutes)."""
+    return required_sizes(instance) or instance.microbatch_sizes
+
+
+def _scale(instance: StageGraph) -> Scale:
+    simple = simple_bound(Costs(identical(instance)))
+    terms = instance.num_operators + 3 * len(instance.edges) + 2
+    return cost_scale(simple, terms, longest_s(instance) * (instance.num_devices + 4))
+
+
+def _built(instance: StageGraph, case: Case, scale: Scale, watch: Watch, *, complete: bool = False) -> Model:
+    """The model of plans that are better than the watch's best one (any, if ``complete``), which is its hint.
+
+    A relaxed one has no objective, and its solutions are no plans; requirements are left to the others.
+    """
     plan, best = watch.incumbent()
+    known = None if complete else best
     # A plan counts as better if the gap of a proof would not cover the difference.
-    high = scale.ceil(longest_s(instance)) if best is None else scale.floor(best * (1 - OPTIMAL_GAP / 4))
-    model = Model(instance, Case(sizes), scale, high, watch)
-    if plan is not None and sizes == (plan.stages[0].microbatch,):
+    high = scale.ceil(longest_s(instance)) if known is None else scale.floor(known * (1 - OPTIMAL_GAP / 4))
+    declared = complete or any(each.quantity == "in_flight_of" for each in requirements_of(instance))
+    model = Model(instance, case, scale, high, watch, declared=declared)
+    if plan is not None and not case.is_relaxed and plan.stages[0].microbatch in case.sizes:
         model.hint(plan)
+    if not case.is_relaxed:
+        require(model, VOCABULARY, instance)
     return model
 
 
@@ -63,7 +89,7 @@ class _Search:
         """Solve one size; what no plan of that size (better than the best one) goes below, ``None`` if unknown."""
         found = prove(
             self.instance,
-            lambda: build(self.instance, (size,), self.scale, self.watch),
+            lambda: _built(self.instance, Case((size,)), self.scale, self.watch),
             evaluate,
             violations,
             self.limits,
@@ -77,7 +103,7 @@ class _Search:
 
         Not by `prove`: a solution is a "maybe" and no plan, so there is nothing to check it by.
         """
-        run = build(self.instance, sizes, self.scale, self.watch).run(self.limits, self.watch)
+        run = _built(self.instance, Case(sizes), self.scale, self.watch).run(self.limits, self.watch)
         self._note(run, 1)
         return False if run.infeasible else True if run.values is not None else None
 
@@ -100,7 +126,7 @@ class _Search:
         Better plans go to the watch. So does a bound over all sizes while some are left undecided; as it takes these
         from `simple_bound`, it is that one's.
         """
-        sizes = sorted(self.instance.microbatch_sizes, reverse=True)
+        sizes = sorted(_sizes(self.instance), reverse=True)
         bounds: list[float] = []
         for number, size in enumerate(sizes):
             found = self.size(size)
@@ -131,9 +157,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch, *, first: StagePla
         return Answer(first, stop=watch.why())
     if first is not None:
         watch.plan(first, evaluate(instance, first))
-    terms = instance.num_operators + 3 * len(instance.edges) + 2
-    scale = cost_scale(simple, terms, longest_s(instance) * (instance.num_devices + 4))
-    search = _Search(instance, limits, watch, scale)
+    search = _Search(instance, limits, watch, _scale(instance))
     try:
         bound = search.bound()
     except Stopped:

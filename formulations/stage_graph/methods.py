@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from formulations.family import Claim, Method, lazy
 from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.parameters import Setting, one_of, parse_count, parse_flag
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Watch
@@ -171,6 +173,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="all partitions, level by level of upsets",
         solve=lazy("formulations.stage_graph.upsets.levels:solve"),
+        honours=frozenset({"microbatch"}),
         supports=_uniform,
         limits=_UNIFORM,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
@@ -199,6 +202,8 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
         solve=lazy("formulations.stage_graph.cpsat:solve"),
+        build=lazy("formulations.stage_graph.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=_fits_cpsat,
         limits=_MODEL,
         effort=_effort(4),
@@ -208,6 +213,8 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="HiGHS: a column for each convex set and depth, on the fewest devices",
         solve=lazy("formulations.stage_graph.models.columns:solve"),
+        build=lazy("formulations.stage_graph.models.direct:build"),
+        honours=names(VOCABULARY),
         supports=_uniform,
         limits=_UNIFORM,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices**2,

@@ -10,9 +10,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from formulations.family import Violation
 from formulations.microbatch_schedule import in_flight
 from formulations.simulate_graph import PassGraph, kfkb, run
+from formulations.stage_graph.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.graph import find_cycle, topological_order
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.stage_graph import StageGraph
@@ -250,13 +252,14 @@ def violations(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:
 
     ``nodes``, ``partition`` and ``convex`` (C1), ``edges`` (C2), ``acyclic`` (section 3: the stage graph is a DAG),
     ``devices`` and ``idle`` (C3, with idle devices declared), ``schedule``, ``microbatch`` and ``in_flight`` (C4),
-    ``links`` and ``memory`` (Equation 2). Later rules are examined only where the earlier ones give them a meaning.
+    ``links`` and ``memory`` (Equation 2), ``required`` (what the instance requires beyond). Later rules are examined
+    only where the earlier ones give them a meaning.
     """
     found = _structure(instance, plan)
     if found or not plan.stages:
         return found or (Violation("partition", "the plan has no stage"),)
     late = (*_flow(instance, plan), *_links(instance, plan))
-    return (*_partition(instance, plan), *late, *_memory(instance, plan))
+    return (*_partition(instance, plan), *late, *_memory(instance, plan), *unmet(VOCABULARY, instance, plan))
 
 
 def _structure(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:

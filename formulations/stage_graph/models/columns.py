@@ -3,7 +3,8 @@
 As in GraphPipe's Algorithm 1 a target t_max for the slowest stage is given, and lowered. For a target every column has
 its fewest devices (EstimateTPS <= t_max, line 28, and Equation 2 at its depth), so what is left is a cover: each
 operator in one column, as few devices as possible, and along an edge that leaves a column the depth falls. The least
-target comes from the finite list of what stages can take, as in ``levels``, whose upsets give the sets.
+target comes from the finite list of what stages can take, as in ``levels``, whose upsets give the sets. Where
+requirements speak of degrees or of what is in flight, the fewest devices are not enough: with any it is `direct`.
 Source: reconstructed.
 """
 
@@ -21,39 +22,23 @@ from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble, bits
 from formulations.stage_graph.kernels.levels import needed
+from formulations.stage_graph.models import direct
 from formulations.stage_graph.problem import StagePlan
-from formulations.stage_graph.upsets.chains import Chains, TooManyError, best_of_sizes
+from formulations.stage_graph.upsets.chains import TooManyError, best_of_sizes
 from instances.stage_graph import StageGraph
 from solvers import milp
 from solvers.outcome import Limits, Prover, Stop, Watch
-
-#: More convex sets are not given to HiGHS.
-MAX_COLUMNS = 4_000
 
 #: The number of a convex set, and a depth.
 Column = tuple[int, int]
 
 
-class Columns(Chains):
-    """Convex sets of operators as columns.
-
-    Raises
-    ------
-    TooManyError
-        If there are too many.
-    """
-
-    sequential = False
+class Columns(direct.ConvexSets):
+    """Convex sets of operators as columns, one for each depth; `TooManyError` if there are too many."""
 
     def __init__(self, costs: Costs, limits: Limits, watch: Watch) -> None:
-        operators = [1 << node for node in range(costs.instance.num_operators)]
-        super().__init__(costs, watch, operators, range(1, costs.instance.num_devices + 1))
+        super().__init__(costs, watch)
         self.limits, self.solver, self.search_nodes, self.failure = limits, "", 0, ""
-
-    def lay_out_sets(self) -> None:
-        """Each set is one column for each depth."""
-        if len(self.masks) > MAX_COLUMNS:
-            raise TooManyError(f"{len(self.masks)} convex sets; expected at most {MAX_COLUMNS}")
 
     def plan(self, microbatch: int, target_s: float) -> StagePlan | None:
         """A plan on the fewest devices, with every stage within the target; ``None`` if none has enough devices."""
@@ -99,7 +84,7 @@ class Model(milp.Runnable):
 def build(instance: StageGraph, masks: Sequence[int], columns: Mapping[Column, int]) -> Model:
     """The model; ``taken[n, d]``: set n is a stage, with d stages from it to the end, itself among them."""
     model = pyo.ConcreteModel()
-    model.taken = pyo.Var(list(columns), domain=pyo.Binary)
+    model.taken = pyo.Var(list(columns), domain=pyo.Binary, doc="taken[n,d]: set n is a stage at depth d")
     holding: list[list[Column]] = [[] for _ in range(instance.num_operators)]
     for column in columns:
         for v in bits(masks[column[0]]):
@@ -110,18 +95,18 @@ def build(instance: StageGraph, masks: Sequence[int], columns: Mapping[Column, i
         model.one_stage = pyo.Constraint(expr=model.nowhere == 1)
         return Model(model, masks, columns)
 
-    # C1, the stages are a partition: sum over columns with v of taken[n,d] = 1 for each operator v.
     model.one_stage = pyo.Constraint(
         range(instance.num_operators),
         rule=lambda m, v: pyo.quicksum(m.taken[column] for column in holding[v]) == 1,
+        doc="the stages are a partition: sum over columns with v of taken[n,d] = 1 [GraphPipe, section 3, C1]",
+    )
+    devices = pyo.quicksum(need * model.taken[column] for column, need in columns.items())
+    model.enough_devices = pyo.Constraint(
+        expr=devices <= instance.num_devices,
+        doc="the devices of stages are disjoint: sum of need[n,d] taken[n,d] <= D [GraphPipe, section 3, C3]",
     )
 
-    # C3, the devices of stages are disjoint (some may stay idle): sum of need[n,d] taken[n,d] <= D.
-    devices = pyo.quicksum(need * model.taken[column] for column, need in columns.items())
-    model.enough_devices = pyo.Constraint(expr=devices <= instance.num_devices)
-
-    # C2, and as the stage graph is acyclic: along an edge (v, w) the depth falls by one at least, unless one column
-    # holds both. A depth that is larger than it need be costs memory and nothing else (Appendix A.1, i_x = i_y + b).
+    # A depth that is larger than it need be costs memory and nothing else (Appendix A.1, i_x = i_y + b).
     def falling(m: Any, e: int) -> Any:
         source, target = instance.edges[e].source, instance.edges[e].target
         ends = 1 << source | 1 << target
@@ -130,13 +115,19 @@ def build(instance: StageGraph, masks: Sequence[int], columns: Mapping[Column, i
         inner = [column for column in holding[source] if masks[column[0]] & ends == ends]
         return falls + pyo.quicksum(m.taken[column] for column in inner) >= 1
 
-    model.falling_depth = pyo.Constraint(range(len(instance.edges)), rule=falling)
+    model.falling_depth = pyo.Constraint(
+        range(len(instance.edges)),
+        rule=falling,
+        doc="along an edge the depth falls by 1, unless a column has both ends [GraphPipe, section 3, C2]",
+    )
     model.devices = pyo.Objective(expr=devices)
     return Model(model, masks, columns)
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum of a model with few convex sets, with one micro-batch size for all stages."""
+    if instance.requirements:
+        return direct.solve(instance, limits, watch)
     try:
         search = Columns(Costs(instance), limits, watch)
     except TooManyError as error:

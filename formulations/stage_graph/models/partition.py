@@ -1,4 +1,4 @@
-"""The CP-SAT model of stage graphs: GraphPipe's Equation 1 under Equation 2 and C1 to C4, for a micro-batch size.
+"""The CP-SAT model of stage graphs: GraphPipe's Equation 1 under Equation 2 and C1 to C4.
 
 GraphPipe (section 3) writes a stage as S_i = <G_i, b_i, D_i, Pi_i> and looks for
 
@@ -11,10 +11,11 @@ Here s is a stage's place in an order in which no tensor goes back, v an operato
     inner[e,s]      both ends of e are in G_s         deep[s,d]     at least d stages from s to the end
     bottleneck      max_s TPS(S_s), in units          owns[s,u]     device u is in D_s (`devices`, device graphs only)
 
-b is the model's own (`Case`). Pi_s is 1F1B, which keeps C4 and the least in flight (Appendix A.1, one size and k = 1:
-i_x = i_y + b), so d micro-batches at a stage of depth d: all that a schedule means for Equation 2. What TPS and
-DeviceMemoryUsage are the paper leaves open (README). Section 5 searches series-parallel decompositions; this model
-needs no decomposition.
+b is the model's own, or chosen by ``size[b]`` (`Case`). Pi_s is 1F1B, which keeps C4 and the least in flight (Appendix
+A.1, one size and k = 1: i_x = i_y + b), so d micro-batches at a stage of depth d: all that it means for Equation 2.
+To keep more only takes more memory: plans that do are left out unless a requirement may want them (``declared``). What
+TPS and DeviceMemoryUsage are the paper leaves open (README). Section 5 searches series-parallel decompositions; this
+model needs no decomposition.
 
 Costs and sizes become integers by rounding down, limits are rounded up, so every plan stays feasible and no slower. No
 row has a big-M: what holds for one degree, depth or device alone is enforced by its literal.
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,8 @@ from ortools.sat.python import cp_model
 from formulations.modelled import go_on
 from formulations.stage_graph.costs import with_in_flight
 from formulations.stage_graph.models.devices import Links, link_devices
+from formulations.stage_graph.models.expressions import Expressions
+from formulations.stage_graph.models.sentences import SENTENCES
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
 from formulations.stage_graph.upsets.branches import largest
 from instances.stage_graph import StageGraph
@@ -44,12 +48,19 @@ weighted_sum = cp_model.LinearExpr.weighted_sum
 
 @dataclass(frozen=True)
 class Case:
-    """Micro-batch sizes of a model: of several each cost is the least of theirs, and nothing has a depth.
+    """Micro-batch sizes of a model.
 
-    With one size the model has the plans of that size; with several it is a relaxation of all of theirs together.
+    With one size the model has the plans of that size. With several it is a relaxation of all of theirs together: each
+    cost is the least of theirs, and nothing has a depth. ``is_choice``: it has the plans of all, and chooses a size.
     """
 
     sizes: tuple[int, ...]
+    is_choice: bool = False
+
+    @property
+    def is_relaxed(self) -> bool:
+        """Whether solutions of the model are no plans."""
+        return len(self.sizes) > 1 and not self.is_choice
 
     def least(self, cost: Any, degree: int) -> float:
         """The least of ``cost(size, samples of a replica)``."""
@@ -63,15 +74,31 @@ class Case:
 
 
 class Model(cpsat.Runnable):
-    """The model of a case, ``model``; ``bottleneck`` is the time per sample in units of ``scale``, at most ``high``."""
+    """The model of a case, ``model``; ``bottleneck`` is the time per sample in units of ``scale``, at most ``high``.
 
-    def __init__(self, instance: StageGraph, case: Case, scale: Scale, high: int, watch: Watch | None = None) -> None:
+    ``declared``: plans may keep more samples in flight than they must.
+    """
+
+    def __init__(
+        self,
+        instance: StageGraph,
+        case: Case,
+        scale: Scale,
+        high: int,
+        watch: Watch | None = None,
+        *,
+        declared: bool = False,
+    ) -> None:
         """Build it; `formulations.modelled.Stopped` once ``watch`` is stopped."""
         self.instance, self.case, self.scale, self.watch = instance, case, scale, watch or Watch()
-        self.model = cp_model.CpModel()
+        self.declared = declared
+        self.model = cpsat.SpokenModel()
+        self.model.sentences |= SENTENCES
+        self.model.says("bottleneck", f"seconds per sample of the slowest stage, {self._of_sizes()}")
         self.stages = range(min(instance.num_operators, instance.num_devices))
         self.degrees = range(1, min(instance.num_devices, max(case.sizes)) + 1)
         self.bottleneck = self.model.new_int_var(0, high, "bottleneck")
+        self._sizes()
         self._partition()
         self._degrees()
         self.links: Links | None = link_devices(self) if instance.device_graph is not None else None
@@ -81,23 +108,34 @@ class Model(cpsat.Runnable):
         self._order()
         self._memory()
         self.num_forbidden = 0
-        if len(case.sizes) == 1:
+        self.expressions = Expressions(self)
+        if not case.is_relaxed:
             self.model.minimize(self.bottleneck)
+
+    def _of_sizes(self) -> str:
+        sizes = ", ".join(map(str, self.case.sizes))
+        return f"with micro-batches of {sizes}" + (" (to be chosen)" if self.case.is_choice else "")
+
+    def _sizes(self) -> None:
+        """Which size it is; ``parts``: the cases to choose from, each with the literals under which its rows hold."""
+        case = self.case
+        self.size = {size: self.model.new_bool_var(f"size[{size}]") for size in case.sizes if case.is_choice}
+        self.parts: list[tuple[Case, list[Any]]] = [(case, [])]
+        if case.is_choice:
+            self.model.add_exactly_one(self.size.values()).with_name("one_size")
+            self.parts = [(Case((size,)), [each]) for size, each in self.size.items()]
 
     def _partition(self) -> None:
         model, nodes, last = self.model, range(self.instance.num_operators), self.stages[-1]
         within = self.within = {(v, s): model.new_bool_var(f"within[{v},{s}]") for v in nodes for s in self.stages}
         upto = {(v, s): model.new_bool_var(f"upto[{v},{s}]") for v in nodes for s in self.stages}
-        # C1, G_1, ..., G_|V_S| form a partition: within[v,s] = upto[v,s] - upto[v,s-1] and upto[v,last] = 1, so every v
-        # is in one stage.
         for v in nodes:
             go_on(self.watch)
             model.add(upto[v, last] == 1).with_name(f"one_stage[{v}]")
             for s in self.stages:
                 before = upto[v, s - 1] if s else 0
                 model.add(within[v, s] == upto[v, s] - before).with_name(f"within_is_step[{v},{s}]")
-        # C2 and the text before it, G_S is acyclic: no edge of the model goes back in the order of the stages. A path
-        # that leaves a stage goes on to later ones and does not return, so G_s is convex (C1).
+        # A path that leaves a stage goes on to later ones and does not return, so G_s is convex (C1).
         self.inner: dict[tuple[int, int], Any] = {}
         for e, edge in enumerate(self.instance.edges):
             go_on(self.watch)
@@ -119,47 +157,69 @@ class Model(cpsat.Runnable):
         """C3: D_1, ..., D_|V_S| are disjoint, one device at least for every stage; here some may stay idle."""
         model, nodes = self.model, range(self.instance.num_operators)
         self.degree = {(s, r): model.new_bool_var(f"degree[{s},{r}]") for s in self.stages for r in self.degrees}
-        used = [model.new_bool_var(f"used[{s}]") for s in self.stages]
+        used = self.used = [model.new_bool_var(f"used[{s}]") for s in self.stages]
         for s in self.stages:
             inside = [self.within[v, s] for v in nodes]
-            # sum_r degree[s,r] = used[s], and a stage is used if and only if it has operators.
             model.add(sum(self.degree[s, r] for r in self.degrees) == used[s]).with_name(f"one_degree[{s}]")
             model.add_bool_or(*inside, used[s].negated()).with_name(f"not_empty[{s}]")
             for v, each in zip(nodes, inside, strict=True):
                 model.add_implication(each, used[s]).with_name(f"holder_used[{v},{s}]")
-            if s:  # symmetry: empty places come last
+            if s:
                 model.add_implication(used[s], used[s - 1]).with_name(f"empty_last[{s}]")
+            for r in self.degrees if self.size else ():
+                enough = [each for size, each in self.size.items() if size >= r]
+                given = model.add_bool_or(self.degree[s, r].negated(), *enough)
+                given.with_name(f"enough_samples[{s},{r}]")
         devices = weighted_sum(list(self.degree.values()), [r for _, r in self.degree])
         model.add(devices <= self.instance.num_devices).with_name("devices")
 
     def _depths(self) -> None:
         """Appendix A.1 for one size and k = 1, i_x = i_y + b: ``deep[s, d]`` says that i_s is at least d b.
 
-        For d from 2 to the depth at which the whole mini-batch is in flight. ``behind[v, d]`` says it of the stage that
-        holds v, so no row speaks of pairs of stages.
+        For d from 2 to the depth at which the whole mini-batch is in flight (`_deepest`), which is another one for each
+        size. ``behind[v, d]`` says it of the stage that holds v, so no row speaks of pairs of stages.
         """
-        instance, model = self.instance, self.model
-        case, nodes = self.case, range(instance.num_operators)
-        deepest = 1 if len(case.sizes) > 1 else min(len(self.stages), -(-instance.minibatch // case.sizes[0]))
-        self.depths = range(1, deepest + 1)
+        instance, model, nodes = self.instance, self.model, range(self.instance.num_operators)
+        self.depths = range(1, max(map(self._deepest, self.case.sizes)) + 1)
         self.deep = {(s, d): model.new_bool_var(f"deep[{s},{d}]") for s in self.stages for d in self.depths[1:]}
         behind = {(v, d): model.new_bool_var(f"behind[{v},{d}]") for v in nodes for d in self.depths[1:]}
-        # Along an edge (v, w): behind[v,d] if behind[w,d], and also if behind[w,d-1] and the edge leaves the stage.
+        self.behind = behind
+        #: Sizes at which the whole mini-batch is in flight at a lesser depth.
+        whole = {d: [each for size, each in self.size.items() if self._deepest(size) < d] for d in self.depths}
+        if self.declared:
+            self._as_declared(whole)
         for e, edge in enumerate(instance.edges):
             go_on(self.watch)
             together = sum(self.inner[e, s] for s in self.stages)
             for d in self.depths[1:]:
                 after = behind[edge.target, d - 1] if d > 2 else 1
-                model.add(behind[edge.source, d] >= after - together).with_name(f"one_deeper[{e},{d}]")
+                deeper = model.add(behind[edge.source, d] >= after - together - sum(whole[d]))
+                deeper.with_name(f"one_deeper[{e},{d}]")
                 as_deep = model.add_implication(behind[edge.target, d], behind[edge.source, d])
                 as_deep.with_name(f"as_deep[{e},{d}]")
-        # All operators of a stage have its depth.
         for (s, d), deep in self.deep.items():
             go_on(self.watch)
             for v in nodes:
                 outside, at = self.within[v, s].negated(), behind[v, d]
                 model.add_bool_or(deep, outside, at.negated()).with_name(f"depth_of_stage[{v},{s},{d}]")
                 model.add_bool_or(at, outside, deep.negated()).with_name(f"depth_of_operator[{v},{s},{d}]")
+
+    def _as_declared(self, whole: dict[int, list[Any]]) -> None:
+        """What is at least d deep is at least d - 1 deep, and none keeps more than the mini-batch in flight."""
+        for (s, d), deep in self.deep.items():
+            if d > 2:
+                shallower = self.model.add_implication(deep, self.deep[s, d - 1])
+                shallower.with_name(f"deep_from_first[{s},{d}]")
+            if whole[d]:
+                within = self.model.add_bool_and([each.negated() for each in whole[d]]).only_enforce_if(deep)
+                within.with_name(f"at_most_minibatch[{s},{d}]")
+
+    def _deepest(self, size: int) -> int:
+        """The largest depth that is of interest at a size: a path of all stages, or the whole mini-batch."""
+        if self.case.is_relaxed:
+            return 1
+        most = -(-self.instance.minibatch // size)
+        return most if self.declared else min(len(self.stages), most)
 
     def _times(self) -> None:
         """Equation 1: bottleneck >= TPS(S_s) = passes + tensors sent at its ends + its share of the all-reduce.
@@ -169,9 +229,11 @@ class Model(cpsat.Runnable):
         is a row for each of these, which holds under their literals.
         """
         instance, nodes, scale = self.instance, range(self.instance.num_operators), self.scale
-        for r in self.degrees:
-            passes = [self.case.least(self._passes(v), r) for v in nodes]
-            sending = [self._sending(e, r) for e in range(len(instance.edges))]
+        for (case, chosen), r in itertools.product(self.parts, self.degrees):
+            if r > max(case.sizes):
+                continue
+            passes = [case.least(self._passes(v), r) for v in nodes]
+            sending = [self._sending(case, e, r) for e in range(len(instance.edges))]
             waiting = scale.floor(2 * r * instance.latency_s / instance.minibatch if r > 1 else 0.0)
             for s in self.stages:
                 go_on(self.watch)
@@ -183,7 +245,8 @@ class Model(cpsat.Runnable):
                         for seconds, operator in zip(passes, instance.operators, strict=True)
                     ]
                     time = self.model.add(weighted_sum(inside, units) + waiting + sent <= self.bottleneck)
-                    time.with_name(f"time[{s},{r},{number}]").only_enforce_if(self.degree[s, r], *slowest)
+                    row = ",".join(map(str, (s, r, number, *(case.sizes if chosen else ()))))
+                    time.with_name(f"time[{row}]").only_enforce_if(self.degree[s, r], *slowest, *chosen)
 
     def _passes(self, v: int) -> Any:
         """Seconds per sample of the operator's passes, as a function of micro-batch size and samples of a replica."""
@@ -197,7 +260,7 @@ class Model(cpsat.Runnable):
             return [(factor / self.instance.reduce_bandwidth(r), [])]
         return [(factor / bandwidth, literals) for bandwidth, literals in self.links.inside(s)]
 
-    def _sending(self, e: int, r: int) -> list[int]:
+    def _sending(self, case: Case, e: int, r: int) -> list[int]:
         """Units that a cut edge's tensor takes at a stage with r devices, over links of each class, fastest first.
 
         Twice: the tensor in the forward pass, its gradient in the backward pass.
@@ -205,7 +268,7 @@ class Model(cpsat.Runnable):
         instance, size = self.instance, self.instance.edges[e].bytes_per_sample
         bandwidths = [instance.bandwidth_bytes_per_s] if self.links is None else self.links.bandwidths
         return [
-            self.scale.floor(self.case.least(lambda b, n, rate=rate: 2 * (instance.latency_s + size * n / rate) / b, r))
+            self.scale.floor(case.least(lambda b, n, rate=rate: 2 * (instance.latency_s + size * n / rate) / b, r))
             for rate in bandwidths
         ]
 
@@ -279,9 +342,11 @@ class Model(cpsat.Runnable):
         most = math.fsum(copies) + instance.minibatch * math.fsum([*kept, *sent])
         rooms = {instance.memory_of(device) for device in range(instance.num_devices)}
         unit = size_scale([*copies, *kept, *sent, *rooms], max(rooms), most)
-        for r in self.degrees:
-            for d in self.depths:
-                held = self.case.held(instance.minibatch, r, d)
+        for case, chosen in self.parts:
+            for r, d in itertools.product(self.degrees, self.depths):
+                if r > max(case.sizes) or d > self._deepest(case.sizes[0]):
+                    continue
+                held = case.held(instance.minibatch, r, d)
                 if math.fsum(copies) + held * math.fsum([*kept, *sent]) <= min(rooms):
                     continue
                 own = [unit.floor(copies[v]) + held * unit.floor(kept[v]) for v in nodes]
@@ -292,18 +357,22 @@ class Model(cpsat.Runnable):
                         size * (self.within[edge.target, s] - self.inner[e, s])
                         for e, (edge, size) in enumerate(zip(instance.edges, incoming, strict=True))
                     )
-                    under = [self.degree[s, r], *([self.deep[s, d]] if d > 1 else [])]
-                    self._fits(total, under, unit, (s, r, d))
+                    under = [self.degree[s, r], *([self.deep[s, d]] if d > 1 else []), *chosen]
+                    self._fits(total, under, unit, (s, r, d, *(case.sizes if chosen else ())))
 
-    def _fits(self, total: Any, under: list[Any], unit: Scale, row: tuple[int, int, int]) -> None:
-        instance, (s, r, d) = self.instance, row
+    def _fits(self, total: Any, under: list[Any], unit: Scale, row: tuple[int, ...]) -> None:
+        instance, name = self.instance, ",".join(map(str, row))
         if self.links is None:
             fits = self.model.add(total <= unit.ceil(instance.memory_bytes))
-            fits.with_name(f"memory[{s},{r},{d}]").only_enforce_if(*under)
+            fits.with_name(f"memory[{name}]").only_enforce_if(*under)
             return
-        for device, here in self.links.here(s):
+        for device, here in self.links.here(row[0]):
             fits = self.model.add(total <= unit.ceil(instance.memory_of(device)))
-            fits.with_name(f"memory[{s},{r},{d},{device}]").only_enforce_if(*under, here)
+            fits.with_name(f"memory[{name},{device}]").only_enforce_if(*under, here)
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a plan, as linear expressions."""
+        return self.expressions.quantities()
 
     def hint(self, plan: StagePlan) -> None:
         """Begin with the partition and degrees of a plan."""
@@ -314,19 +383,24 @@ class Model(cpsat.Runnable):
                 self.model.add_hint(self.within[v, s], stage is not None and v in stage.nodes)
             for r in self.degrees:
                 self.model.add_hint(self.degree[s, r], stage is not None and stage.devices == r)
+        for size, each in self.size.items():
+            self.model.add_hint(each, size == plan.stages[0].microbatch)
 
     def decode(self, values: Any) -> StagePlan:
-        """The plan of a solution, with the least in flight."""
-        instance, size = self.instance, self.case.sizes[0]
+        """The plan of a solution, with the least in flight unless plans may have more."""
+        instance = self.instance
+        size = next((size for size, each in self.size.items() if values[each]), self.case.sizes[0])
         stages = []
         for s in self.stages:
             nodes = tuple(v for v in range(instance.num_operators) if values[self.within[v, s]])
             ids = self.links.devices(values, s) if self.links is not None else ()
             if nodes:
                 degree = next(r for r in self.degrees if values[self.degree[s, r]])
-                stages.append(Stage(nodes, degree, size, size, device_ids=ids))
+                in_flight = size * (1 + sum(values[self.deep[s, d]] for d in self.depths[1:]))
+                stages.append(Stage(nodes, degree, size, in_flight, device_ids=ids))
         idle = instance.num_devices - sum(stage.devices for stage in stages)
-        return with_in_flight(instance, StagePlan(tuple(stages), data_edges(instance, stages), idle))
+        plan = StagePlan(tuple(stages), data_edges(instance, stages), idle)
+        return plan if self.declared else with_in_flight(instance, plan)
 
     def lower_bound(self, bound: float) -> float:
         """Seconds per sample that a dual bound, in units, proves for the plans of this model."""
@@ -334,7 +408,8 @@ class Model(cpsat.Runnable):
 
     def cut_off(self, _plan: StagePlan, values: Any) -> None:
         """Forbid the partition with these degrees and devices: rounded sizes let it in."""
-        literals = [*self.within.values(), *self.degree.values()]
+        literals = [*self.within.values(), *self.degree.values(), *self.size.values()]
+        literals += self.deep.values() if self.declared else []
         literals += [] if self.links is None else self.links.owns.values()
         forbidden = self.model.add_bool_or([each.negated() for each in literals if values[each]])
         forbidden.with_name(f"forbidden[{self.num_forbidden}]")

@@ -20,6 +20,7 @@ from formulations.stage_graph.kernels.levels import needed, placed
 from formulations.stage_graph.problem import StagePlan, evaluate
 from formulations.stage_graph.tables import StageTables
 from formulations.stage_graph.upsets.bounds import simple_bound
+from formulations.stage_graph.vocabulary import required_sizes
 from instances.graph import downsets
 from instances.stage_graph import StageGraph
 from solvers.outcome import Prover, Stop, Watch
@@ -171,7 +172,7 @@ def best_of_sizes(instance: StageGraph, search: Chains, watch: Watch) -> Answer[
     """The best plan over all micro-batch sizes, of a search that leaves nothing out."""
     best, objective = None, np.inf
     watch.bound(simple_bound(search.costs), Prover.BOUNDS)
-    for microbatch in reversed(instance.microbatch_sizes):
+    for microbatch in reversed(required_sizes(instance)):
         found = search.best_at(microbatch, objective * (1 - 1e-12))
         if found is not None and (value := evaluate(instance, found)) < objective:
             best, objective = found, value
