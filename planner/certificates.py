@@ -107,6 +107,8 @@ def _written(family: Family[Any, Any], instance: Any, result: Result, limits: Li
     certificates = family.certificates
     if certificates is None:
         raise UncertifiedError(f"{family.name} has no certificates yet")
+    if getattr(instance, "requirements", ()):
+        raise UncertifiedError("what is required of a plan beyond the problem's rules is not certified yet")
     bound = float("inf") if result.status is Status.INFEASIBLE else result.bound
     if bound is None:
         raise UncertifiedError("no bound was proved")

@@ -452,6 +452,7 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
     )
     reject(certificate["format"] != 1 or certificate["problem"] != "stage_partitioning", "format: of another problem")
     reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
+    reject(bool(content.get("requirements")), "requirements: they are not looked at")
     reject(certificate["instance_sha256"] != digest(content), "instance: the certificate is of another one")
     instance, plan = Instance(content), certificate["plan"]
     stated = [certificate["objective"], certificate["bound"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.tmpc_knapsack.infeasible import why_infeasible
 from formulations.tmpc_knapsack.methods import METHODS, choose
 from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
@@ -26,5 +26,9 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=why_infeasible,
+    certificates=Certificates(
+        write=lazy("formulations.tmpc_knapsack.certificates:write"),
+        verify=lazy("formulations.tmpc_knapsack.checker:verify"),
+    ),
     breakdown=lazy("formulations.tmpc_knapsack.breakdown:breakdown"),
 )

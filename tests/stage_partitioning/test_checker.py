@@ -216,6 +216,13 @@ def _digest_or_none(content: dict) -> str:
         return "none"
 
 
+def test_requirements_beyond_the_rules_are_refused() -> None:
+    content, certificate = parsed(one_layer()), claim(one_layer(), "7", [])
+    assert checker.verify(content, certificate)["accepted"]
+    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+
+
 def test_graphs_of_too_many_downsets_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "MAX_DOWNSETS", 1000)
     x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)

@@ -1,0 +1,173 @@
+"""Certificates of knapsacks: accepted where they are true by brute force in fractions, and nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import pytest
+from small_instances import random_case
+
+import planner
+from formulations.family import UncertifiedError
+from formulations.tmpc_knapsack import checker
+from formulations.tmpc_knapsack.certificates import write
+from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate, to_json
+from planner.cli.app import main
+from solvers.outcome import Watch
+
+#: What the definition admits of the capacity.
+_SLACK = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
+
+
+def parsed(instance: KnapsackInstance) -> dict:
+    return json.loads(json.dumps(to_json(instance)))
+
+
+def optimum(instance: KnapsackInstance) -> Fraction | float:
+    """The least time of any choice, exactly; infinite if none fits."""
+    fits = [
+        sum(Fraction(x.time) for x in choice)
+        for choice in product(*(node.options for node in instance.nodes))
+        if sum(Fraction(x.memory_bytes) for x in choice) <= Fraction(instance.capacity_bytes) * _SLACK
+    ]
+    return min(map(Fraction, fits), default=math.inf)
+
+
+def claim(instance: KnapsackInstance, bound: Fraction | None, multiplier: Fraction) -> dict:
+    return {
+        "format": 1, "problem": "tmpc_knapsack", "instance_sha256": checker.Instance(parsed(instance)).digest,
+        "plan": None, "objective": None, "bound": None if bound is None else str(bound),
+        "proof": {"kind": "multiplier", "multiplier": str(multiplier)},
+    }  # fmt: skip
+
+
+def cases_of(count: int) -> list[tuple[int, KnapsackInstance]]:
+    found = ((number, random_case("tmpc_knapsack", 16, number)) for number in range(count))
+    return [(n, each) for n, each in found if math.prod(len(node.options) for node in each.nodes) <= 300]
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    infeasible = 0
+    for number, instance in cases_of(cases):
+        result = planner.solve(instance, method="exact")
+        found = planner.certify(instance, result)
+        assert found.content is not None, (number, found.result.reason)
+        verdict = planner.verify(instance, json.loads(found.text))
+        assert verdict.accepted, (number, verdict.reason)
+        if verdict.bound is None:
+            infeasible += 1
+        else:
+            assert result.bound is not None
+            assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
+    assert infeasible >= cases // 100
+
+
+def test_a_bound_is_accepted_if_and_only_if_it_is_below_the_optimum(cases: int) -> None:
+    """Whatever the multiplier: it decides how much work the checker has, not what it concludes."""
+    counts = {True: 0, False: 0}
+    for number, instance in cases_of(cases):
+        rng, best = random.Random(number), optimum(instance)
+        around = Fraction(1 if best == math.inf else best)
+        for bound in (around, around * (1 - Fraction(1, 10**15)), around * (1 + Fraction(1, 10**15)), around / 3, None):
+            if bound == 0:
+                continue
+            multiplier = rng.choice([Fraction(0), Fraction(1), Fraction(rng.random()), Fraction(10**9)])
+            accepted = checker.verify(parsed(instance), claim(instance, bound, multiplier))["accepted"]
+            assert accepted is (best == math.inf if bound is None else best > bound), (number, bound, multiplier)
+            counts[accepted] += 1
+    assert min(counts.values()) >= cases
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    rejected = tried = 0
+    for number, instance in cases_of(cases):
+        rng = random.Random(f"mutants {number}")
+        good = planner.certify(instance).content
+        assert good is not None
+        for kind in range(6):
+            content, mutant = parsed(instance), copy.deepcopy(json.loads(json.dumps(good)))
+            if kind == 0 and mutant["bound"] is not None:
+                mutant["bound"] = mutant["objective"]
+            elif kind == 1 and mutant["plan"] and content["nodes"]:
+                node = rng.choice(content["nodes"])
+                mutant["plan"]["choice"][str(node["id"])] = rng.choice(node["options"])["id"]
+            elif kind == 2:
+                mutant.update(plan=None, objective=None, bound=None)
+            elif kind == 3 and mutant["objective"] is not None:
+                mutant["objective"] = str(Fraction(mutant["objective"]) * Fraction(9, 10))
+            elif content["nodes"]:
+                option = rng.choice(rng.choice(content["nodes"])["options"])
+                name = rng.choice(["time", "memory_bytes"])
+                option[name] = rng.choice([option[name] * 2, option[name] / 2, 0.0])
+                mutant["instance_sha256"] = checker.Instance(content).digest
+            tried += 1
+            accepted = checker.verify(content, mutant)["accepted"]
+            rejected += not accepted
+            changed = planner.load(content)
+            best = optimum(changed)
+            if accepted:
+                assert (
+                    best > Fraction(mutant["bound"]) or mutant["bound"] == "0" if mutant["bound"] else best == math.inf
+                )
+                if mutant["plan"] is not None:
+                    assert planner.check(changed, mutant["plan"]).objective == float(Fraction(mutant["objective"]))
+    assert rejected >= tried // 4
+
+
+def two(capacity: float = 3.0) -> KnapsackInstance:
+    options = Choice("fast", 1.0, 2.0), Choice("small", 3.0, 1.0)
+    return KnapsackInstance("two", tuple(KnapsackNode(v, options) for v in "ab"), capacity)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "bound", "accepted"),
+    [
+        (3.0, Fraction(4), False), (3.0, Fraction(399, 100), True), (4.0, Fraction(2), False),
+        (4.0, Fraction(199, 100), True), (2.0, Fraction(599, 100), True), (2.0, Fraction(6), False),
+        (1.0, None, True), (2.0, None, False), (2 * (1 - 1e-11), None, True), (2 * (1 - 0.9e-12), None, False),
+    ],
+)  # fmt: skip
+def test_bounds_below_and_at_the_optimum(capacity: float, bound: Fraction | None, accepted: bool) -> None:
+    found = checker.verify(parsed(two(capacity)), claim(two(capacity), bound, Fraction(2)))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bound": "1e9"}, {"bound": 3}, {"plan": {"choice": {}}}, {"proof": {"kind": "multiplier", "multiplier": "-1"}},
+        {"proof": {"kind": "multiplier", "multiplier": None}}, {"proof": 3}, {"proof": {"kind": "multiplier"}},
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two()), claim(two(), Fraction(3), Fraction(2)) | change)
+
+
+def test_long_lists_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generate(30, 4, kind="correlated", seed=3)
+    result = planner.solve(instance, method="exact", limits=planner.Limits(time_s=10))
+    assert result.plan is not None and result.bound is not None
+    monkeypatch.setattr(checker, "MAX_STATES", 20)
+    with pytest.raises(UncertifiedError, match="size: a list of over 20 choices"):
+        write(instance, result.plan, result.bound, Watch())
+
+
+def test_large_instances_take_a_moment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The command, and the checker alone on its files."""
+    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
+    planner.save(generate(1000, 3, kind="uncorrelated"), instance)
+    assert main(["certify", str(instance), "--out", str(certificate), "--quiet"]) == 0
+    assert main(["verify", str(instance), str(certificate)]) == 0
+    assert "accepted: every plan takes more than " in capsys.readouterr().out
+    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
