@@ -24,6 +24,7 @@ from planner.cli.bench import bench_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
+from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
 from planner.cli.model import model_command
@@ -151,6 +152,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "frontier": (frontier_command, replace(_OVERRIDES, require=False)),
     "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters, require=False)),
     "model": (model_command, _OVERRIDES),
+    "formulations": (formulations_command, _OVERRIDES),
 }
 
 
@@ -182,6 +184,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner model layers --method milp --require 'layers(0) >= 6' --write layers.lp",
         "planner model layers --method milp --require 'layers(0) >= 6' --read layers.sol",
     ),
+    "formulations": ("planner formulations layers --layers 12 --stages 4 --time-limit 20 --plot roots.svg",),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
     "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),

@@ -1,12 +1,16 @@
-"""Show a model: how large it is, and a line for each group of its variables and constraints."""
+"""Show models: how large one is, with a line for each group of its constraints; and several of an instance compared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from planner.show.tables import number, with_unit
+from planner.show.plots.charts import bars, gap_over_time
+from planner.show.plots.files import save
+from planner.show.plots.panel import Panel
+from planner.show.tables import number, percent, with_unit
 from planner.show.terminal import bold, console
+from planner.studies.formulations import Formulations
 
 
 def show_model(found: Mapping[str, Any]) -> None:
@@ -34,6 +38,47 @@ def show_model(found: Mapping[str, Any]) -> None:
         says = f"{group['says']} ({group['source']})" if group["source"] else group["says"]
         groups.add_row(group["name"], group["kind"], str(group["count"]), says)
     out.print(groups)
+
+
+def show_formulations(found: Formulations) -> None:
+    """Print a line for each model, and what is known of the optimum."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(found.instance), f" {found.problem}, optimum {with_unit(found.optimum, found.unit)}")
+    headings = ("method", "variables", "rows", "non-zeros", "root", "of optimum", "1st plan", "1 %", "proof", "status")
+    table = Table(*headings, box=None)
+    for row in found.rows:
+        sizes = [number(each) for each in (row.variables, row.constraints, row.nonzeros)]
+        seconds = [_short(each) for each in (row.first_plan_s, row.one_percent_s, row.proof_s)]
+        root = [_short(row.root_bound), percent(row.root_share)]
+        table.add_row(row.method, *sizes, *root, *seconds, row.status)
+    out.print(table)
+    out.print("root: bound of the linear relaxation; 1st plan, 1 %, proof: seconds until there was one", style="dim")
+    for row in found.rows:
+        if row.reason and row.proof_s is None:
+            out.print(f"{row.method}: {row.reason}")
+    for sentence in found.report.contradictions:
+        out.print(f"contradiction: {sentence}", style="bold red")
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def draw_formulations(path: str, found: Formulations) -> None:
+    """Write the share of the optimum that each root bound has, and gaps over time, to a file."""
+    shares = {row.method: 100 * row.root_share for row in found.rows if row.root_share is not None}
+    panels = [Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, found.events, found.unit))]
+    if shares:
+        ylabel = "bound of the relaxation, % of the optimum"
+
+        def draw(axes: Any) -> Any:
+            axes.axhline(100.0, color="black", linestyle="--")
+            return bars(axes, list(shares), list(shares.values()), ylabel, xlabel="model")
+
+        panels.insert(0, Panel("Root bounds", draw))
+    save(panels, path, found.instance)
 
 
 def _ending(found: Mapping[str, Any]) -> str:

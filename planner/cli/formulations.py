@@ -1,0 +1,47 @@
+"""The command that compares models: ``formulations``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import CONTRADICTION, Inputs, Instance, Json, Quiet, Seed, Threads, limits_of, warn
+
+
+def formulations_command(
+    instance: Instance,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method, and of each relaxation")] = 60.0,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw root bounds and gaps")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Compare the declarative models of an instance: size, root bound, seconds to a plan and to a proof."""
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.files import write_all
+    from planner.inputs.loading import load
+    from planner.show.models import draw_formulations, show_formulations
+    from planner.show.plots.files import require
+    from planner.show.progress import note
+    from planner.show.tables import print_json
+    from planner.signals import held
+    from planner.studies.formulations import formulations
+
+    refuse_outputs({"--plot": plot}, instance)
+    if plot is not None:
+        require(plot)
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    limits = limits_of(time_limit, seed=seed, threads=threads)
+    with held():
+        found = formulations(loaded, limits=limits, notice=lambda line: note(quiet, line))
+        print_json(found.to_json()) if json else show_formulations(found)
+    write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
+    if found.report.signal:
+        raise typer.Exit(128 + found.report.signal)
+    raise typer.Exit(0 if found.report.agree else CONTRADICTION)
