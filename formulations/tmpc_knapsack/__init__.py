@@ -8,6 +8,7 @@ from formulations.tmpc_knapsack.methods import METHODS, choose
 from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from formulations.tmpc_knapsack.settings import MEMORY, describe, read, recognise
+from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance, check, to_json
 
 FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
@@ -23,6 +24,7 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     violations=violations,
     unit=lambda _: "",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     why_infeasible=why_infeasible,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
-from formulations.modelled import prove
-from formulations.tmpc_knapsack.costs import shortage
-from formulations.tmpc_knapsack.model_units import Model, fastest, first_plan, sizes
+from formulations.modelled import prove, require
+from formulations.tmpc_knapsack.model_units import SAYS, Model, fastest, first_plan, sizes, why
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
+from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Watch
@@ -19,7 +21,7 @@ from solvers.scaling import Scale, cost_scale, size_scale
 
 
 @dataclass
-class CpsatModel(cpsat.Runnable, Model):
+class CpsatModel(Model, cpsat.Runnable):
     """``chosen[v][j]``: node v takes its option j. The objective is extra time in units of ``scale``."""
 
     instance: KnapsackInstance
@@ -31,6 +33,10 @@ class CpsatModel(cpsat.Runnable, Model):
         """Whether that option is taken."""
         return self.chosen[node][option]
 
+    def total(self, options: Iterable[tuple[int, int]]) -> Any:
+        """How many of these are taken."""
+        return sum(self.chosen[v][j] for v, j in options)
+
     def extra_time(self, bound: float) -> float:
         """Units are whole, so a bound may be rounded up (CP-SAT's may be a hair below an integer)."""
         return self.scale.restore(cpsat.whole(bound))
@@ -41,19 +47,27 @@ class CpsatModel(cpsat.Runnable, Model):
         self.model.add(taken <= len(self.chosen) - 1).with_name("forbidden")
 
 
-def build(instance: KnapsackInstance) -> CpsatModel:
-    """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers)."""
-    model = cp_model.CpModel()
+def build(
+    instance: KnapsackInstance,
+    _watch: Watch | None = None,
+    *,
+    complete: bool = False,  # noqa: ARG001 - it always is
+) -> CpsatModel:
+    """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers).
+
+    Nothing is left out for a known plan, ``complete`` or not.
+    """
+    model = cpsat.SpokenModel()
+    for name, sentence in SAYS.items():
+        model.says(name, sentence)
     chosen = [
         [model.new_bool_var(f"chosen[{v},{j}]") for j in range(len(node.options))]
         for v, node in enumerate(instance.nodes)
     ]
-    # Every node takes exactly one TMPC ("choose one TMPC X in T(v, t) for each v in S", section 4).
     for v, options in enumerate(chosen):
         model.add_exactly_one(options).with_name(f"one_tmpc[{v}]")
     flat = [variable for options in chosen for variable in options]
 
-    # Total memory is within the capacity ("staying under the memory limit M").
     memory, limit = sizes(instance)
     flat_memory = [size for options in memory for size in options]
     unit = size_scale(flat_memory, limit, math.fsum(flat_memory))  # CP-SAT adds up all options of a node
@@ -66,10 +80,12 @@ def build(instance: KnapsackInstance) -> CpsatModel:
     extra = [option.time - best for node, best in zip(instance.nodes, least, strict=True) for option in node.options]
     scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
-    return CpsatModel(instance, model, chosen, scale)
+    found = CpsatModel(instance, model, chosen, scale)
+    require(found, VOCABULARY, instance)
+    return found
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the times."""
-    reason, first = shortage(instance), first_plan(instance, limits)
+    reason, first = why(instance), first_plan(instance, limits)
     return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)

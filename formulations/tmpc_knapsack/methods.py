@@ -7,6 +7,8 @@ from collections.abc import Callable
 from formulations.family import Claim, Method, lazy
 from formulations.tmpc_knapsack.problem import KnapsackPlan
 from formulations.tmpc_knapsack.settings import num_options
+from formulations.tmpc_knapsack.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.parameters import Setting, one_of
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits
@@ -60,6 +62,8 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         claim=Claim.EXACT,
         source="multiple-choice knapsack with integer costs, CP-SAT",
         solve=lazy("formulations.tmpc_knapsack.cpsat:solve"),
+        build=lazy("formulations.tmpc_knapsack.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
         effort=_effort(1e5),
@@ -69,6 +73,8 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         claim=Claim.EXACT,
         source="multiple-choice knapsack, Pyomo and HiGHS",
         solve=lazy("formulations.tmpc_knapsack.milp:solve"),
+        build=lazy("formulations.tmpc_knapsack.milp:build"),
+        honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
         effort=_effort(1e6),

@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.modelled import prove
-from formulations.tmpc_knapsack.costs import shortage
-from formulations.tmpc_knapsack.model_units import Model, fastest, first_plan, sizes
+from formulations.modelled import prove, require
+from formulations.tmpc_knapsack.model_units import SAYS, Model, fastest, first_plan, sizes, why
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
+from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers import milp
 from solvers.outcome import Limits, Watch
@@ -23,7 +24,7 @@ _NATURAL = 1e6
 
 
 @dataclass
-class MilpModel(milp.Runnable, Model):
+class MilpModel(Model, milp.Runnable):
     """``model.chosen[v, j]``: node v takes its option j. The objective is extra time in units of ``unit``."""
 
     instance: KnapsackInstance
@@ -34,6 +35,10 @@ class MilpModel(milp.Runnable, Model):
         """Whether that option is taken."""
         return self.model.chosen[node, option]
 
+    def total(self, options: Iterable[tuple[int, int]]) -> Any:
+        """How many of these are taken."""
+        return milp.weighted_sum((1, self.model.chosen[pair]) for pair in options)
+
     def extra_time(self, bound: float) -> float:
         """A bound less HiGHS's tolerance."""
         return milp.trusted(bound) * self.unit
@@ -43,8 +48,16 @@ class MilpModel(milp.Runnable, Model):
         self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= len(self.instance.nodes) - 1)
 
 
-def build(instance: KnapsackInstance) -> MilpModel:
-    """The model; the numbers are those of the instance but for their scale."""
+def build(
+    instance: KnapsackInstance,
+    _watch: Watch | None = None,
+    *,
+    complete: bool = False,  # noqa: ARG001 - it always is
+) -> MilpModel:
+    """The model; the numbers are those of the instance but for their scale.
+
+    Nothing is left out for a known plan, ``complete`` or not.
+    """
     memory, limit = sizes(instance)
     least = fastest(instance)
     extra = {
@@ -54,24 +67,26 @@ def build(instance: KnapsackInstance) -> MilpModel:
     unit = max([*extra.values(), 0.0]) / _NATURAL or 1.0
 
     model = pyo.ConcreteModel()
-    model.chosen = pyo.Var(list(extra), domain=pyo.Binary)
-    # Every node takes exactly one TMPC ("choose one TMPC X in T(v, t) for each v in S", section 4).
+    model.chosen = pyo.Var(list(extra), domain=pyo.Binary, doc=SAYS["chosen"])
     model.one_tmpc = pyo.Constraint(
         range(len(instance.nodes)),
         rule=lambda m, v: pyo.quicksum(m.chosen[v, j] for j in range(len(instance.nodes[v].options))) == 1,
+        doc=SAYS["one_tmpc"],
     )
-    # Total memory is within the capacity ("staying under the memory limit M").
     if extra:
         model.memory = pyo.Constraint(
-            expr=pyo.quicksum(memory[v][j] * byte * model.chosen[v, j] for v, j in extra) <= limit * byte
+            expr=pyo.quicksum(memory[v][j] * byte * model.chosen[v, j] for v, j in extra) <= limit * byte,
+            doc=SAYS["memory"],
         )
-    model.forbidden = pyo.ConstraintList()
+    model.forbidden = pyo.ConstraintList(doc=SAYS["forbidden"])
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options.
     model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
-    return MilpModel(instance, model, unit)
+    found = MilpModel(instance, model, unit)
+    require(found, VOCABULARY, instance)
+    return found
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.trusted`)."""
-    reason, first = shortage(instance), first_plan(instance, limits)
+    reason, first = why(instance), first_plan(instance, limits)
     return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from formulations.first_plan import First
 from formulations.tmpc_knapsack import exact
-from formulations.tmpc_knapsack.costs import plan_of
+from formulations.tmpc_knapsack.costs import plan_of, shortage
 from formulations.tmpc_knapsack.problem import MEMORY_SLACK, KnapsackPlan
+from instances.rules import NodeId
 from instances.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits
 
@@ -58,6 +59,23 @@ class Model(ABC):
     def forbid(self, options: list[tuple[int, int]]) -> None:
         """Demand that not every node takes one of these (node, option)."""
 
+    @abstractmethod
+    def total(self, options: Iterable[tuple[int, int]]) -> Any:
+        """How many of these (node, option) are taken: a linear expression."""
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a choice."""
+
+        def taken(option: str, node: NodeId | None = None) -> Any:
+            return self.total(
+                (v, j)
+                for v, each in enumerate(self.instance.nodes)
+                for j, found in enumerate(each.options)
+                if found.id == option and node in (None, each.id)
+            )
+
+        return {"chosen": lambda node, option: taken(option, node), "num_chosen": taken}
+
     def decode(self, values: Any) -> KnapsackPlan:
         """The plan of a solution."""
         return plan_of(self.instance, self._choice(values))
@@ -82,6 +100,20 @@ class Model(ABC):
             next(option for option in range(len(node.options)) if self.is_chosen(values, position, option))
             for position, node in enumerate(self.instance.nodes)
         ]
+
+
+#: The sentences of both models, by group.
+SAYS = {
+    "chosen": "chosen[v,j]: node v takes its option j",
+    "one_tmpc": 'a node takes exactly one TMPC: "choose one TMPC X in T(v, t) for each v in S" [Piper, section 4]',
+    "memory": 'total memory is within the capacity: "staying under the memory limit M" [Piper, section 4]',
+    "forbidden": "what has more bytes than fit, which only rounding or tolerances admitted, is cut off",
+}
+
+
+def why(instance: KnapsackInstance) -> str:
+    """Why a model has no solution."""
+    return "no choice meets the requirements" if instance.requirements else shortage(instance)
 
 
 def first_plan(instance: KnapsackInstance, limits: Limits) -> First:

@@ -9,7 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from formulations.family import Violation
+from formulations.tmpc_knapsack.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.rules import NodeId
 from instances.tmpc_knapsack import Choice, KnapsackInstance
 
@@ -45,17 +47,22 @@ def evaluate(instance: KnapsackInstance, plan: KnapsackPlan) -> float:
 
 
 def violations(instance: KnapsackInstance, plan: KnapsackPlan) -> tuple[Violation, ...]:
-    """The rules that a plan breaks: ``choice`` (one existing TMPC for every node) and ``memory`` (<= capacity)."""
+    """The rules that a plan breaks.
+
+    Rules: ``choice`` (one existing TMPC for every node), ``memory`` (<= capacity), ``required`` (what the instance
+    requires beyond).
+    """
     nodes = {node.id for node in instance.nodes}
     found = [Violation("choice", f"there is no node {node!r}") for node in plan.choice if node not in nodes]
     for node in instance.nodes:
         if plan.choice.get(node.id) not in {option.id for option in node.options}:
             found.append(Violation("choice", f"node {node.id!r} has no TMPC {plan.choice.get(node.id)!r}"))
-    if not found:
-        memory = total_memory(instance, plan)
-        if memory > instance.capacity_bytes * MEMORY_SLACK:
-            found.append(Violation("memory", f"the choice needs {memory:.17g} bytes of {instance.capacity_bytes:.17g}"))
-    return tuple(found)
+    if found:
+        return tuple(found)
+    memory = total_memory(instance, plan)
+    if memory > instance.capacity_bytes * MEMORY_SLACK:
+        found.append(Violation("memory", f"the choice needs {memory:.17g} bytes of {instance.capacity_bytes:.17g}"))
+    return (*found, *unmet(VOCABULARY, instance, plan))
 
 
 def _chosen(instance: KnapsackInstance, plan: KnapsackPlan) -> list[Choice]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import random
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -104,9 +105,11 @@ def test_models_express_what_their_method_honours(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_VOCABULARY)
 def test_files_declare_requirements(name: str) -> None:
     family = warmed(name)
-    plain = random_case(name, 7, 2)
-    instance = required(random.Random(name), family, plain, [])
-    assert instance.requirements
+    drawn = (
+        (case, required(random.Random(name), family, case, []))
+        for case in map(partial(random_case, name, 7), range(2, 20))
+    )
+    plain, instance = next(pair for pair in drawn if pair[1].requirements)
     again = planner.load(family.to_json(instance))
     assert again.requirements == instance.requirements
     assert planner.load(family.to_json(plain), require=list(instance.requirements)).requirements == again.requirements

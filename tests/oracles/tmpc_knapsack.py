@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -38,6 +38,12 @@ def optimum(instance: KnapsackInstance) -> float | None:
             time = sum((Fraction(option.time) for option in picked), Fraction(0))
             best = time if best is None else min(best, time)
     return None if best is None else float(best)
+
+
+def plans(instance: KnapsackInstance) -> Iterator[dict[str, dict[str, str]]]:
+    """Every choice, in JSON form; what does not fit as well."""
+    for picked in itertools.product(*(node.options for node in instance.nodes)):
+        yield {"choice": {str(node.id): option.id for node, option in zip(instance.nodes, picked, strict=True)}}
 
 
 #: How a random (time, memory) arises; the names say what is hard about it.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
 from oracles.tmpc_knapsack import make, optimum, random_instance
 
+import planner
 from formulations.tmpc_knapsack import cpsat, milp
 from formulations.tmpc_knapsack.problem import evaluate, violations
 from instances.tmpc_knapsack import KnapsackInstance, generate
@@ -147,3 +149,24 @@ def test_sums_of_all_options_stay_within_64_bits() -> None:
     times = (4e18, 4.1e18, 4.2e18, 4.3e18)
     instance = make(4.6e18, tuple(zip(times, sizes, strict=True)))
     assert cpsat.solve(instance, Limits(), Watch()).plan.choice == {0: "a"}
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize(
+    ("required", "time"),
+    [
+        (("chosen(0, a) == 0",), 5.0),
+        (("num_chosen(a) <= 0",), 8.0),
+        (("num_chosen(b) >= 1", "not chosen(0, b)"), 6.0),
+        (("num_chosen(c) >= 2",), None),
+        (("chosen(0, c)",), None),  # it has no such option
+        (("chosen(0, c) <= 0", "chosen(1, c)"), 10.0),
+    ],
+)
+def test_requirements(method: str, required: tuple[str, ...], time: float | None) -> None:
+    """Of the options a, b (and c of the second node) with times 1, 3 and 2, 5, 9; all fit."""
+    instance = replace(make(10, [(1, 1), (3, 1)], [(2, 1), (5, 1), (9, 1)]), requirements=required)
+    found = planner.solve(instance, method=method)
+    assert found.objective == (None if time is None else pytest.approx(time))
+    assert found.status == ("infeasible" if time is None else "optimal")
+    assert "--memory" not in found.reason
