@@ -6,6 +6,7 @@ from formulations.family import Family, lazy
 from formulations.flushed_partitioning.methods import METHODS, choose
 from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.flushed_partitioning.settings import OVERRIDES, describe, read, recognise
+from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan
 from formulations.stage_partitioning.settings import recognise as recognise_flat
@@ -24,6 +25,7 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     violations=violations,
     unit=lambda instance: instance.flat.time_unit,
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,

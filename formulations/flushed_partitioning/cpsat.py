@@ -16,7 +16,8 @@ from ortools.sat.python import cp_model
 from formulations.family import Answer
 from formulations.flushed_partitioning.first_plan import first_plan
 from formulations.flushed_partitioning.problem import evaluate, violations
-from formulations.modelled import prove
+from formulations.flushed_partitioning.vocabulary import VOCABULARY
+from formulations.modelled import prove, require
 from formulations.stage_partitioning import cpsat as flat_cpsat
 from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
@@ -30,9 +31,6 @@ _weighted = cp_model.LinearExpr.weighted_sum
 class Model(flat_cpsat.Model):
     """The flat model of the weightless instance (``time`` is C), with L, R and the objective added.
 
-    Integers: ``synchronisation`` is R and ``total`` the objective, in units of ``costs``; ``level[j]``, the stages on
-    the longest path from position j on. ``deep[l]``, Boolean: some path has l stages or more.
-
     Raises
     ------
     formulations.modelled.Stopped
@@ -45,12 +43,15 @@ class Model(flat_cpsat.Model):
         super().__init__(Terms(instance.weightless), None, watch)
         m, cp = instance.flat.num_microbatches, self.model
         most = self.costs.ceil(self._longest_synchronisation())
+        cp.says("time", "C, compute and communication of the slowest stage per micro-batch, in whole units")
+        cp.says("synchronisation", "R, the longest synchronisation of a stage per micro-batch, in whole units")
+        cp.says("total", "the objective, times m: (m + L - 1) C + m R, in whole units")
+        cp.says("batch_time", "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R")
         self.synchronisation = cp.new_int_var(0, most, "synchronisation")
         self.total = cp.new_int_var(0, (m + len(self.terms.stages)) * self.upper + m * most, "total")
         for j in self.terms.stages:
             self._synchronise(j)
         for depth, deep in enumerate(self._depths(), start=1):
-            # With that many stages on a path, a batch takes m + depth - 1 steps:  total >= (m + L - 1) C + m R
             total = (m + depth - 1) * self.time + m * self.synchronisation
             cp.add(self.total >= total).only_enforce_if(deep).with_name(f"batch_time[{depth}]")
         cp.minimize(self.total)
@@ -64,18 +65,19 @@ class Model(flat_cpsat.Model):
     def _depths(self) -> list[Any]:
         """For every depth from 1 on whether some path has that many stages; the first is always true."""
         cp, stages = self.model, self.terms.stages
-        # Stages on the longest path from a position on, itself included.
+        cp.says("level", "level[j]: at least the stages on the longest path from position j on, itself included")
+        cp.says("deep", "deep[l]: some path may have l stages or more")
+        cp.says("in_front", "an edge (u,v) from position j to a later one puts j in front of it: level_j > level_after")
+        cp.says("shallow", "no path is longer unless it is said to be: level_j <= l - 1 if not deep[l]")
         level = [cp.new_int_var(1, len(stages), f"level[{j}]") for j in stages]
         for u, v in self.instance.flat.edge_indices:
             for j in stages:
                 for after in range(j + 1, len(stages)):
-                    # An edge (u, v) from position j to a later one puts j in front of it.
                     in_front = cp.add(level[j] >= level[after] + 1).with_name(f"in_front[{u},{v},{j},{after}]")
                     in_front.only_enforce_if([self.holds[u, j], self.holds[v, after]])
         deep = [cp.new_constant(1), *(cp.new_bool_var(f"deep[{depth}]") for depth in range(2, len(stages) + 1))]
         for depth in range(2, len(stages) + 1):
             for j in stages:
-                # No path is longer unless it is said to be:  L <= l - 1  if not deep[l]
                 shallow = cp.add(level[j] <= depth - 1).only_enforce_if(~deep[depth - 1])
                 shallow.with_name(f"shallow[{depth},{j}]")
         return deep
@@ -89,7 +91,12 @@ class Model(flat_cpsat.Model):
         return 4 * (d - 1) / d * weight / flat.bandwidth / flat.num_microbatches
 
     def _synchronise(self, j: int) -> None:
-        """R is at least the synchronisation of a stage:  4 (d-1)/d W / (B m) <= R  if its degree is d."""
+        """R is at least the synchronisation of a stage."""
+        self.model.says(
+            "stage_synchronisation",
+            "R is at least the synchronisation of a stage: 4 (d-1)/d sum of X.w / (B m) <= R if its degree is d "
+            "[reconstructed]",
+        )
         for d in self.terms.dp_degrees:
             costs = [self.costs.floor(self._synchronisation(d, o.tmpc.weight_bytes)) for o in self.weighted.options]
             total = _weighted(self._choices(j), costs)
@@ -101,13 +108,15 @@ class Model(flat_cpsat.Model):
         return range(0) if self.instance.schedule is Schedule.GPIPE else super().numbers_in_flight()
 
     def _memory(self, j: int) -> None:
-        """As in the flat model; under GPipe all micro-batches are in flight before the first backward pass.
-
-        mem = sum over v of (X(v).a y + X(v).b) <= M  with y = ceil(m/d), if the stage's degree is d.
-        """
+        """As in the flat model; under GPipe all micro-batches are in flight before the first backward pass."""
         if self.instance.schedule is not Schedule.GPIPE:
             super()._memory(j)
             return
+        self.model.says(
+            "memory",
+            "sum over v of (X(v).a y + X(v).b) <= M with y = ceil(m/d) micro-batches in flight, if the stage's degree "
+            "is d [reconstructed]",
+        )
         limit = self.sizes.floor(self.terms.memory_limit)
         for d in self.terms.dp_degrees:
             y = -(-self.instance.flat.num_microbatches // d)
@@ -154,9 +163,19 @@ class Model(flat_cpsat.Model):
         return tmpc.activation_bytes * in_flight + tmpc.static_bytes
 
 
-def build(instance: FlushedInstance, watch: Watch | None = None) -> Model:
-    """The CP-SAT model of an instance. Raises `modelled.Stopped` once the watch is."""
-    return Model(instance, watch or Watch())
+def build(
+    instance: FlushedInstance,
+    watch: Watch | None = None,
+    *,
+    complete: bool = False,  # noqa: ARG001 - it always is
+) -> Model:
+    """The CP-SAT model of an instance. Raises `modelled.Stopped` once the watch is.
+
+    Nothing is left out for a known plan, ``complete`` or not.
+    """
+    model = Model(instance, watch or Watch())
+    require(model, VOCABULARY, instance)
+    return model
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
+from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.methods import DIRECT
 from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports
 from formulations.stage_partitioning.problem import StagePlan
+from formulations.vocabulary import names
 from instances.flushed_partitioning import FlushedInstance
 from solvers.outcome import Limits
 
@@ -44,6 +46,8 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
+        build=lazy(f"{_ROOM}.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=lambda instance: assignment_supports(instance.flat),
         limits=DIRECT,
         effort=lambda instance: assignment_effort(instance.flat),

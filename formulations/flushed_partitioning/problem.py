@@ -13,12 +13,15 @@ plan, as in Piper.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
-from formulations.family import Violation
+from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.simulate import PipelineStage, simulate
 from formulations.stage_partitioning import problem as flat_problem
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, stage_memory, stage_time
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.flushed_partitioning import FlushedInstance, Schedule
 
 
@@ -83,22 +86,25 @@ def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, .
     """The rules that a plan breaks: those of the flat problem, with the schedule's micro-batches in flight.
 
     Under 1F1B min(ceil(s/d), ceil(m/d)): ceil(s/d) as without flushes, as degrees sum to at most m. GPipe: ceil(m/d).
+    And ``required``: what the instance requires beyond.
     """
-    if instance.schedule is Schedule.ONE_F_ONE_B:
-        return flat_problem.violations(instance.flat, plan)
-    found = list(flat_problem.violations(replace(instance.flat, memory_bytes=math.inf), plan))
+    is_gpipe = instance.schedule is Schedule.GPIPE
+    flat = replace(instance.flat, memory_bytes=math.inf) if is_gpipe else instance.flat
+    found = flat_problem.violations(flat, plan)
     if any(broken.rule in ("cover", "tmpc") for broken in found):
-        return tuple(found)
+        return found
+    return (*found, *(_gpipe_memory(instance, plan) if is_gpipe else ()), *unmet(VOCABULARY, instance, plan))
+
+
+def _gpipe_memory(instance: FlushedInstance, plan: StagePlan) -> Iterator[Violation]:
+    """The stages that are too large with all micro-batches in flight."""
     m, limit = instance.flat.num_microbatches, instance.flat.memory_bytes
     for position, stage in enumerate(plan.stages):
         memory = stage_memory(instance.flat, stage, m) if stage.dp_degree >= 1 else 0.0
         if memory > limit * MEMORY_SLACK:
-            found.append(
-                Violation(
-                    "memory", f"stage {position} needs {memory:.17g} bytes of {limit:.17g} with {m} micro-batches"
-                )
+            yield Violation(
+                "memory", f"stage {position} needs {memory:.17g} bytes of {limit:.17g} with {m} micro-batches"
             )
-    return tuple(found)
 
 
 def simulated(instance: FlushedInstance, plan: StagePlan) -> float:

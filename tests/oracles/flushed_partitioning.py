@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, product
+from typing import Any
 
+from oracles import stage_partitioning
 from strategies import random_stage_instance
 
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
@@ -81,3 +84,8 @@ def brute_force(instance: FlushedInstance) -> float | None:
 
     walk({}, 0, 0, 0.0, 0.0)
     return None if math.isinf(best) else best
+
+
+def plans(instance: FlushedInstance) -> Iterator[dict[str, Any]]:
+    """Every plan in JSON form; under GPipe more micro-batches are in flight, so that some of them do not fit."""
+    return stage_partitioning.plans(instance.flat)
