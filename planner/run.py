@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from planner.errors import CrosscheckError, UsageError
 from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
+from planner.portfolio import NAME, portfolio
 from planner.result import Result
 from planner.types import Instance
 from planner.worker import Received, Worker, attend, signals_stop
@@ -52,7 +53,8 @@ def solve(
     instance
         From `planner.load`, or built from the classes in ``instances``.
     method
-        A name from ``planner list``; ``None`` or ``"auto"``: whatever fits the instance and the time limit.
+        A name from ``planner list``; ``None`` or ``"auto"``: whatever fits the instance and the time limit;
+        ``"portfolio"``: an exact search and a model at once, which share plans.
     exact
         Use only methods that claim exactness.
     limits
@@ -87,7 +89,7 @@ def solve(
         family.load()
         began = time.perf_counter()
         found: list[Result] = []
-        for chosen, reason in candidates(family, instance, limits, method or AUTO, exact):
+        for chosen, reason in _to_try(family, instance, limits, method or AUTO, exact):
             left = limits
             if limits.time_s is not None:  # choosing counts against the limit
                 left = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
@@ -101,6 +103,14 @@ def solve(
             if not _gave_up(found[-1]) or left.time_s == 0.0:
                 break
         return found[-1] if not _gave_up(found[-1]) else found[0]
+
+
+def _to_try(
+    family: Family[Any, Any], instance: Any, limits: Limits, name: str, exact: bool
+) -> Iterable[tuple[Method[Any, Any], str]]:
+    if name == NAME:
+        return [portfolio(family, instance, limits)]
+    return candidates(family, instance, limits, name, exact)
 
 
 def _gave_up(result: Result) -> bool:

@@ -176,6 +176,9 @@ class Watch:
             if self.best_objective is not None and objective >= self.best_objective:
                 return
             self.best_plan, self.best_objective = plan, objective
+            sharing = [part for part in self._parts if part.shared]
+        for part in sharing:
+            part.receive(plan, objective)
         self._report()
 
     def incumbent(self) -> tuple[Any, float | None]:
@@ -219,6 +222,7 @@ class Watch:
         bounds: bool = True,
         plan_of: Callable[[Any], Any] | None = None,
         obsolete: Callable[[], bool] | None = None,
+        shared: bool = False,
     ) -> Part:
         """A watch for a part of this run, which ends with the run at the latest.
 
@@ -234,8 +238,12 @@ class Watch:
             The run's plan for a plan of the part (``None``: the same); its objective must be the same.
         obsolete
             Polled with ``stopped()``: whether the part has lost its purpose.
+        shared
+            The part knows the best plan of the run, whichever part found it.
         """
-        return Part(self, seconds, not silent, bounds and not silent, plan_of, obsolete)
+        part = Part(self, seconds, not silent, bounds and not silent, plan_of, obsolete)
+        part.shared = shared
+        return part
 
     def leave(self) -> None:
         """Report nothing any more: the method is left behind, and its result is made."""
@@ -259,6 +267,7 @@ class Part(Watch):
         plan_of: Callable[[Any], Any] | None,
         obsolete: Callable[[], bool] | None,
     ) -> None:
+        self.shared = False
         left = whole.remaining_s()
         if seconds is not None and left is not None:
             seconds = min(seconds, left)
@@ -282,6 +291,10 @@ class Part(Watch):
         super().plan(plan, objective)
         if self._plans:
             self._whole.plan(plan if self._plan_of is None else self._plan_of(plan), objective)
+
+    def receive(self, plan: Any, objective: float) -> None:
+        """Learn of a plan that another part of the run found."""
+        super().plan(plan, objective)
 
     def bound(self, value: float, by: str = Prover.SEARCH) -> None:
         """Report a bound, to the run as well if it holds there."""

@@ -47,6 +47,9 @@ def solve_command(
     method: Annotated[
         str, typer.Option(metavar="NAME", help="from planner list", autocompletion=completion.methods)
     ] = "auto",
+    portfolio: Annotated[
+        bool, typer.Option("--portfolio", metavar="", help="run an exact search and a model at once")
+    ] = False,
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -101,7 +104,10 @@ def solve_command(
         _require(plot)
     rows: list[Row] = []
     proof: Iterable[Callable[[], None]] = ()
-    run: dict[str, Any] = {"method": method, "exact": exact, "limits": limits, "options": given}
+    if portfolio and method != "auto":
+        raise UsageError.at("--method", method, "none beside --portfolio")
+    wish = "portfolio" if portfolio else method
+    run: dict[str, Any] = {"method": wish, "exact": exact, "limits": limits, "options": given}
     with event_file(events) as log, held():
         run |= {"listen": log.listen, "notice": lambda line: note(quiet, line)}
         try:
