@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.layer_assignment.infeasible import why_infeasible
 from formulations.layer_assignment.methods import METHODS, choose
 from formulations.layer_assignment.plans import plan_from_json, plan_to_json
@@ -28,5 +28,9 @@ FAMILY: Family[Instance, LayerPlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=why_infeasible,
+    certificates=Certificates(
+        write=lazy("formulations.layer_assignment.certificates:write"),
+        verify=lazy("formulations.layer_assignment.checker:verify"),
+    ),
     breakdown=lazy("formulations.layer_assignment.breakdown:breakdown"),
 )

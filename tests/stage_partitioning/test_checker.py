@@ -84,7 +84,7 @@ def test_tables_with_a_fault_that_prove_too_much_are_rejected(cases: int) -> Non
                 assert not found["accepted"], (number, fault)
                 assert found["reason"].startswith("rule 3: "), (number, fault, found["reason"])
                 false[fault] += 1
-    assert min(false.values()) >= cases // 100, false
+    assert min(false.values()) >= max(1, cases // 300), false
 
 
 def test_every_missing_label_is_missed(cases: int) -> None:
