@@ -45,7 +45,7 @@ _REQUIRE = inspect.Parameter(
         typer.Option(
             "--require",
             metavar="TEXT",
-            help="a further rule, such as 'num_stages <= 6'",
+            help="a further rule: 'num_stages <= 6'",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def solve_command(
         str, typer.Option(metavar="NAME", help="from planner list", autocompletion=completion.methods)
     ] = "auto",
     portfolio: Annotated[
-        bool, typer.Option("--portfolio", metavar="", help="run an exact search and a model at once")
+        bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")
     ] = False,
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
