@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from formulations.family import lazy
@@ -44,6 +45,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
         made = flushed(read_flat(content, where, shared), where=where)
     elif isinstance(content, FlushedInstance):
         made = flushed(flat_overrides.apply(content.flat, shared, where), content.schedule, where)
+        made = replace(made, requirements=content.requirements)
     else:
 
         def flat(part: Any, place: str) -> StageInstance:
@@ -54,7 +56,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     if schedule is None:
         return made
     try:
-        return flushed(made.flat, Schedule(SCHEDULE.parse(schedule)), where)
+        return replace(made, schedule=Schedule(SCHEDULE.parse(schedule)))
     except ValueError as error:
         raise InstanceError.at(where, "--schedule", schedule, str(error)) from None
 

@@ -12,6 +12,7 @@ from formulations.hierarchical_partitioning.settings import (
     read,
     recognise,
 )
+from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.hierarchical_partitioning import HierarchicalInstance, check, to_json
 
@@ -28,6 +29,7 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     violations=violations,
     unit=lambda instance: instance.flat.time_unit,
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.methods import LISTED
+from formulations.vocabulary import names
 from instances.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits
 
@@ -39,6 +41,8 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
+        build=lazy(f"{_ROOM}.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
         limits=f"instances whose model has at most {MAX_TERMS:,} terms",
         effort=lazy(f"{_ROOM}.effort:model_effort"),

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from formulations.family import Violation
+from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning import problem as flat_problem
 from formulations.stage_partitioning.problem import Stage, StagePlan, stage_time
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from instances.stage_partitioning import Layer
 
@@ -110,7 +112,8 @@ def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[
     Rules of the flat problem, on the flattened plan: ``cover``, ``tmpc``, ``order``, ``dp_degree``, ``microbatches``
     and (precise model) ``memory`` with ceil(s / (d_1 d_2)) micro-batches in flight. Rules of the levels:
     ``superstage`` (at least one stage on at least one machine), ``machines`` (sum of d_2 <= K_2), ``machine`` (sum of
-    d_1 t <= K_1 in each), and (crude model) ``memory`` with ceil(S / d_1) in flight, S the largest s there is.
+    d_1 t <= K_1 in each), and (crude model) ``memory`` with ceil(S / d_1) in flight, S the largest s there is. And
+    ``required``: what the instance requires beyond.
     """
     broken = [
         Violation("superstage", f"superstage {i} has {len(found.inner)} stages on {found.dp_degree} machines")
@@ -131,9 +134,11 @@ def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[
         for i, found in enumerate(plan.stages)
         if found.num_devices > instance.devices_per_machine
     ]
-    if instance.memory_model is MemoryModel.CRUDE and not any(found.rule in ("cover", "tmpc") for found in broken):
+    if any(found.rule in ("cover", "tmpc") for found in broken):
+        return tuple(broken)
+    if instance.memory_model is MemoryModel.CRUDE:
         broken += _crude_memory(instance, plan)
-    return tuple(broken)
+    return (*broken, *unmet(VOCABULARY, instance, plan))
 
 
 def _crude_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[Violation]:

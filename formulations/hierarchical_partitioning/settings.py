@@ -67,7 +67,7 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
     inner, outer = instance.inner_bandwidth / per_unit, flat.bandwidth
     given = {"inner_bandwidth": inner, "outer_bandwidth": outer, **_cluster(flat, overrides, where)}
     made = replace(instance, **given)
-    return on_machines(
+    found = on_machines(
         flat,
         made.devices_per_machine,
         made.num_machines,
@@ -76,6 +76,7 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
         made.memory_model,
         where,
     )
+    return replace(found, requirements=instance.requirements)
 
 
 def on_cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:

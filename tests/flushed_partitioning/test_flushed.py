@@ -199,3 +199,11 @@ def test_a_stage_that_only_rounding_let_in_is_cut_off_at_once() -> None:
     for schedule in Schedule:
         found = planner.solve(flushed(flat, schedule), method="cpsat")
         assert found.status == "infeasible" and found.stats["rounds"] <= 13, schedule
+
+
+def test_requirements_survive_overrides() -> None:
+    flat = planner.load("chain8", first=3)
+    content = {**FAMILY.to_json(flushed(flat)), "requirements": ["num_stages == 2"]}
+    for instance in (planner.load(content, schedule="gpipe", devices=3), FAMILY.read(planner.load(content), "", {})):
+        assert instance.requirements == ("num_stages == 2",)
+        assert len(planner.solve(instance, method="cpsat").plan["stages"]) == 2

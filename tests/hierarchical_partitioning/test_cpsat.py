@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 
+import planner
 from formulations.hierarchical_partitioning import cpsat, paper
-from formulations.hierarchical_partitioning.problem import evaluate, violations
+from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, violations
+from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
+from formulations.stage_partitioning.problem import Stage
+from formulations.vocabulary import meant
+from instances.hierarchical_partitioning import HierarchicalInstance, on_machines
+from instances.requirements import parse
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -54,3 +62,57 @@ def test_zero_machines_left_is_infeasible() -> None:
 def replace_machines(instance):
     flat = replace(instance.flat, num_devices=instance.devices_per_machine)
     return replace(instance, flat=flat, num_machines=1)
+
+
+def chain() -> HierarchicalInstance:
+    """Three nodes on three machines of two devices, which all of them would fill if they could."""
+    tmpcs = {1: (Tmpc("x", 1.0, 0, 0, 0),), 2: (Tmpc("x", 5.0, 0, 0, 0),)}
+    layers = tuple(Layer(v, tmpcs) for v in "abc")
+    flat = StageInstance("chain", layers, (Edge("a", "b", 0.0), Edge("b", "c", 0.0)), 6, 1.0, 1.0, 6)
+    return on_machines(flat, 2, 3, 1.0, 1.0)
+
+
+PLAN = HierarchicalPlan(
+    (
+        Superstage(2, (Stage(("a",), 1, 1, {"a": "x"}), Stage(("b",), 1, 1, {"b": "x"}))),
+        Superstage(1, (Stage(("c",), 1, 2, {"c": "x"}),)),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value"),
+    [
+        *(("num_superstages", 2), ("num_stages", 3), ("num_machines", 3), ("num_devices", 6), ("superstage_of(c)", 1)),
+        *(("same_superstage(a, b)", 1), ("same_superstage(b, c)", 0), ("same_stage(a, b)", 0), ("same_stage(a, a)", 1)),
+        *(("nodes(0)", 2), ("nodes(1)", 1), ("nodes(2)", 0), ("machines(0)", 2), ("machines(2)", 0)),
+        *(("tp_degree_of(c)", 2), ("tp_degree_of(b)", 1), ("dp_degree_of(b)", 1)),
+    ],
+)
+def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
+    found, arguments = meant(VOCABULARY, chain(), parse(quantity))
+    assert found.of_plan(chain(), PLAN, *arguments) == value
+    broken = violations(replace(chain(), requirements=(f"{quantity} == {value + 1}",)), PLAN)
+    assert [each.rule for each in broken] == ["required"]
+
+
+@pytest.mark.parametrize(
+    ("required", "time"),
+    [
+        ((), 0.5),
+        (("num_devices <= 2",), 1.5),
+        (("num_machines == 1", "num_stages == 2"), 2.0),
+        (("tp_degree_of(b) == 2",), 5.0),  # whatever else is in its machines
+        (("nodes(0) >= 2", "dp_degree_of(c) == 1"), 2 / 3),
+        (("same_superstage(a, c)", "not same_stage(a, b)", "machines(0) <= 2"), 1.0),
+        (("nodes(1) >= 2", "dp_degree_of(c) == 1", "superstage_of(b) == 1"), 0.5),
+        (("num_superstages == 3", "num_stages <= 2"), None),
+    ],
+)
+def test_requirements(required: tuple[str, ...], time: float | None) -> None:
+    instance = replace(chain(), requirements=required)
+    for admitted in (instance, planner.load(planner.inputs.loading.family_of(instance).to_json(instance), memory="2B")):
+        assert admitted.requirements == required
+        found = planner.solve(admitted, method="cpsat")
+        assert found.objective == (None if time is None else pytest.approx(time))
+        assert found.status == ("infeasible" if time is None else "optimal")

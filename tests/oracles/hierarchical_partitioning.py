@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, product
+from typing import Any
 
 from strategies import random_stage_instance
 
@@ -99,6 +101,30 @@ class BruteForce:
         weights = sum(min(t * x.weight_bytes for t, xs in self.tmpcs[v].items() for x in xs) for v in held)
         crossing = sum(e.bytes for e in self.flat.edges if (e.source in held) ^ (e.target in held))
         return (4 * weights * (d2 - 1) / d2 + 2 * crossing) / d2 / self.instance.outer_bandwidth
+
+
+def plans(instance: HierarchicalInstance) -> Iterator[dict[str, Any]]:
+    """Every plan in JSON form, walked over as by `BruteForce`; memory is not looked at."""
+    walk, flat = BruteForce(instance), instance.flat
+    K1, K2 = instance.devices_per_machine, instance.num_machines
+
+    def extended(done: frozenset, s: int, machines: int, held: int, plan: list[dict[str, Any]]) -> Iterator[Any]:
+        if len(done) == len(walk.nodes):
+            yield {"stages": plan}
+            return
+        for stage, d, t in product(walk._last_stages(done), range(1, K1 + 1), range(1, K1 + 1)):
+            for choice in product(*(walk.tmpcs[v].get(t, ()) for v in stage)):
+                tmpcs = {str(v): x.id for v, x in zip(stage, choice, strict=True)}
+                own = {"nodes": list(stage), "dp_degree": d, "tp_degree": t, "tmpcs": tmpcs}
+                joined = [{**plan[0], "inner": [own, *plan[0]["inner"]]}, *plan[1:]] if plan else []
+                if joined and held + d * t <= K1 and s + d * plan[0]["dp_degree"] <= flat.num_microbatches:
+                    yield from extended(done | stage, s + d * plan[0]["dp_degree"], machines, held + d * t, joined)
+                for m in range(1, K2 - machines + 1):
+                    if d * t <= K1 and s + d * m <= flat.num_microbatches:
+                        opened = [{"dp_degree": m, "inner": [own]}, *plan]
+                        yield from extended(done | stage, s + d * m, machines + m, d * t, opened)
+
+    return extended(frozenset(), 0, 0, 0, [])
 
 
 def tight_chain(seed: int) -> HierarchicalInstance:
