@@ -117,7 +117,7 @@ def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
                 content["num_microbatches"] = rng.randint(1, 9)
             else:
                 place = rng.randrange(len(content["layer_time_s"]))
-                content["layer_time_s"][place] = rng.choice([2.0, 0.5, 0.0]) * content["layer_time_s"][place]
+                content["layer_time_s"][place] = rng.choice([0.9, 0.5, 0.0]) * content["layer_time_s"][place]
             mutant["instance_sha256"] = checker.Instance(content).digest
             tried += 1
             accepted = checker.verify(content, mutant)["accepted"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import random
@@ -259,14 +258,3 @@ def test_it_runs_alone_and_imports_nothing_of_ours(tmp_path: Path) -> None:
     assert said[0][1] == "accepted: every plan takes more than 7.0\n"
     assert said[1][1] == "rejected: rule 3: from 0 to 1 at [0, 0], a stage with d = 1, t = 1 is not covered\n"
     assert said[2][1].startswith("bad input: ") and said[2][1].count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "path", sorted(Path(checker.__file__).parents[1].glob("*/checker.py")), ids=lambda p: p.parent.name
-)
-def test_checkers_import_the_standard_library_alone(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            assert {name.name.partition(".")[0] for name in node.names} <= sys.stdlib_module_names
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and (node.module or "").partition(".")[0] in {*sys.stdlib_module_names, "__future__"}

@@ -1,0 +1,136 @@
+"""Checkers of certificates: the standard library alone, no traceback and little memory whatever the files hold."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import json
+import random
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_instances import random_case
+
+import planner
+from formulations import FAMILIES
+from planner.cli.app import main
+
+CERTIFIED = [family for family in FAMILIES if family.certificates is not None]
+_NAMES = [family.name for family in CERTIFIED]
+_WEIRD: list[Any] = [
+    None, True, -1, 0, 1.5, 10**400, float("nan"), float("inf"), "", "x", "1/3", "9" * 3000, "ff", [], [[]], {},
+    {"a": 1},
+]  # fmt: skip
+
+
+def checker_of(name: str) -> Any:
+    return importlib.import_module(f"formulations.{name}.checker")
+
+
+def certified(name: str, count: int) -> Iterator[tuple[dict, dict]]:
+    """Instances with their certificates, as their files have them."""
+    for number in range(count):
+        instance = random_case(name, 5, number)
+        found = planner.certify(instance)
+        if found.content is not None:
+            family = next(family for family in CERTIFIED if family.name == name)
+            yield json.loads(json.dumps(family.to_json(instance))), json.loads(found.text)
+
+
+def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
+    """The path of every part of a JSON value."""
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from places(part, (*path, key))
+
+
+def replaced(value: Any, path: tuple, by: Any) -> Any:
+    if not path:
+        return by
+    value = copy.copy(value)
+    value[path[0]] = replaced(value[path[0]], path[1:], by)
+    return value
+
+
+def test_some_problems_are_certified() -> None:
+    assert {"stage_partitioning", "tmpc_knapsack", "layer_assignment"} <= set(_NAMES)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_checkers_import_the_standard_library_alone(name: str) -> None:
+    for node in ast.walk(ast.parse(Path(checker_of(name).__file__).read_text())):
+        if isinstance(node, ast.Import):
+            assert {each.name.partition(".")[0] for each in node.names} <= sys.stdlib_module_names
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and (node.module or "").partition(".")[0] in sys.stdlib_module_names
+        assert not (isinstance(node, ast.Name) and node.id in {"__import__", "eval", "exec", "compile"})
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_spoiled_files_are_bad_input_or_rejected_and_never_an_error(name: str, cases: int) -> None:
+    rng, outcomes = random.Random(name), {"bad": 0, "accepted": 0, "rejected": 0}
+    checker = checker_of(name)
+    for content, certificate in certified(name, 5):
+        for _ in range(3 * cases):
+            which = rng.randrange(2)
+            given = [content, certificate]
+            path = rng.choice(list(places(given[which])))
+            given[which] = replaced(given[which], path, rng.choice(_WEIRD))
+            try:
+                verdict = checker.verify(*given)
+            except ValueError:
+                outcomes["bad"] += 1
+                continue
+            outcomes["accepted" if verdict["accepted"] else "rejected"] += 1
+            json.dumps(verdict, allow_nan=False)
+            if (
+                verdict["accepted"] and which and certificate["bound"] is not None
+            ):  # a part that does not matter, or less
+                assert verdict["bound"] is not None and verdict["bound"] <= float(Fraction(certificate["bound"]))
+    assert min(outcomes.values()) >= 1, outcomes
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_command_says_in_one_line_what_is_wrong(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    content, certificate = next(certified(name, 5))
+    file = tmp_path / "instance.json"
+    file.write_text(json.dumps(content))
+    rng = random.Random(name)
+    for number in range(40):
+        path = tmp_path / f"{number}.json"
+        spoiled = replaced(certificate, rng.choice(list(places(certificate))), rng.choice(_WEIRD[:5]))
+        text = json.dumps(spoiled)
+        path.write_text(text[: rng.choice([len(text), len(text), len(text) // 2])])
+        code = main(["verify", str(file), str(path)])
+        shown = capsys.readouterr()
+        assert code in (0, 1, 2), (number, code, shown.err)
+        assert (shown.err if code == 2 else shown.out).count("\n") == 1
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_hostile_files_take_little_memory(name: str, tmp_path: Path) -> None:
+    """Deep, long and wide ones, by the checker alone and within a gibibyte."""
+    content, certificate = next(certified(name, 5))
+    (tmp_path / "instance.json").write_text(json.dumps(content))
+    texts = {
+        "deep": "[" * 10**6, "long": json.dumps(certificate | {"bound": "1" * 10**6}), "digits": "9" * 10**6,
+        "wide": json.dumps(certificate | {"proof": {**certificate["proof"], "downsets": [["0", []]] * 10**6}}),
+        "power": json.dumps(certificate | {"bound": "1e999999999"}), "binary": "\x00" * 1000, "empty": "",
+    }  # fmt: skip
+    for kind, text in texts.items():
+        (tmp_path / kind).write_text(text)
+        command = [sys.executable, "-I", "-S", checker_of(name).__file__, "instance.json", kind]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)),
+        )  # fmt: skip
+        assert done.returncode in ((0, 2) if kind == "wide" else (2,)), (kind, done.stderr[-500:])
+        assert (done.stdout + done.stderr).count("\n") == 1, kind
