@@ -6,6 +6,7 @@ from formulations.device_mapping.methods import METHODS, choose
 from formulations.device_mapping.plans import plan_from_json, plan_to_json
 from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.device_mapping.settings import JSON, OVERRIDES, Instance, describe, read
+from formulations.device_mapping.vocabulary import VOCABULARY
 from formulations.family import Family, lazy
 from instances.device_mapping import (
     check,
@@ -25,6 +26,7 @@ FAMILY: Family[Instance, Mapping] = Family(
     violations=violations,
     unit=lambda _: "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     breakdown=lazy("formulations.device_mapping.breakdown:breakdown"),

@@ -28,7 +28,8 @@ class Arrays:
     """Numbers of an instance.
 
     ``compute`` has shape (S,); ``ring`` (S,) are the bytes w of a ring link, zeros where no ring counts; ``edges`` are
-    those that count, with their bytes; ``speed`` has shape (D, D), with zeros on the diagonal.
+    those that count, with their bytes; ``speed`` has shape (D, D), with zeros on the diagonal. ``numbered``: replicas
+    cannot be renumbered, as requirements may speak of them.
     """
 
     instance: DeviceMapping
@@ -36,6 +37,7 @@ class Arrays:
     ring: Floats
     edges: tuple[tuple[int, int, float], ...]
     speed: Floats
+    numbered: bool = False
 
     @property
     def num_stages(self) -> int:
@@ -61,9 +63,11 @@ class Arrays:
     def separate_rings(self) -> bool:
         """Whether the order of a ring is a choice of its own, beside which replica is where.
 
-        With at most three replicas all cyclic orders are the same; without edges a replica's index says nothing else.
+        With at most three replicas all cyclic orders are the same; without edges a replica's index says nothing else,
+        unless it is ``numbered``.
         """
-        return self.instance.ring == "free" and bool(self.edges) and self.has_rings and self.replicas > 3
+        says_more = bool(self.edges) or self.numbered
+        return self.instance.ring == "free" and says_more and self.has_rings and self.replicas > 3
 
     @cached_property
     def levels(self) -> Floats:
@@ -101,8 +105,8 @@ class Arrays:
         return True
 
 
-def arrays(instance: DeviceMapping) -> Arrays:
-    """The arrays of an instance."""
+def arrays(instance: DeviceMapping, *, numbered: bool = False) -> Arrays:
+    """The arrays of an instance; replicas of one with requirements are ``numbered``."""
     speed = np.array(instance.bandwidth_bytes_per_s, dtype=np.float64)
     np.fill_diagonal(speed, 0.0)
     stages = range(instance.num_stages)
@@ -110,7 +114,7 @@ def arrays(instance: DeviceMapping) -> Arrays:
     counted = () if instance.objective == "allreduce" else instance.edges
     edges = tuple((edge.source, edge.target, edge.volume_bytes) for edge in counted if edge.volume_bytes > 0)
     compute = np.array([stage.compute_s for stage in instance.stages])
-    return Arrays(instance, compute, np.array(rings), edges, speed)
+    return Arrays(instance, compute, np.array(rings), edges, speed, numbered or bool(instance.requirements))
 
 
 def loosened(target: float) -> float:

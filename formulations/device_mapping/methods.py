@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.settings import Instance
+from formulations.device_mapping.vocabulary import VOCABULARY
 from formulations.family import Claim, Method, lazy
+from formulations.vocabulary import names
 from instances.parameters import Setting, parse_count, parse_search_timeout
 from solvers.outcome import Limits
 
@@ -120,6 +122,8 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         claim=Claim.EXACT,
         source="the model that fits the structure: levels, layered flow, positions and cycles of rings, CP-SAT",
         solve=lazy("formulations.device_mapping.cpsat:solve"),
+        build=lazy("formulations.device_mapping.models.direct:build"),
+        honours=names(VOCABULARY),
         effort=lambda instance: 1e6 * instance.num_devices,
     ),
     Method(
@@ -127,6 +131,8 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         claim=Claim.EXACT,
         source="links as flows of one unit, Pyomo and HiGHS",
         solve=lazy("formulations.device_mapping.milp:solve"),
+        build=lazy("formulations.device_mapping.milp:build"),
+        honours=names(VOCABULARY),
         supports=_fits_milp,
         limits=f"at most {_MILP_ARCS:,} arcs: links of replicas and devices, times devices squared",
         effort=lambda instance: 1e4 * _milp_arcs(instance),

@@ -2,10 +2,9 @@
 
     min_p max_s c_stage(s, p)   (5),   c_stage = c_u(s) + c_m(s, p) [6] + c_AR(s, p) [7], or one of the two
 
-A vertex of G' is a node here: stage s, replica r. ``at["replica", s, r, d]`` says p(s, r) = d; ``at["ring", s, i, d]``
-says that the i-th device of the ring of stage s is d, where a ring's order is a choice of its own. A link is an edge of
-the stage graph in one replica, or two neighbours of a ring; ``arc[l, d, e]`` says that it runs from d to e. The arcs of
-a link are a flow of one unit between where its ends are, so 1 / B(p(s), p(s')) is linear in them.
+A vertex of G' is a node here: stage s, replica r. A link is an edge of the stage graph in one replica, or two
+neighbours of a ring, where a ring's order may be a choice of its own. The arcs of a link are a flow of one unit between
+where its ends are, so 1 / B(p(s), p(s')) is linear in them.
 
 Source: the problem is Parmesan's (section 5), the model is reconstructed. Small instances only: the relaxation is weak.
 """
@@ -14,26 +13,22 @@ Source: the problem is Parmesan's (section 5), the model is reconstructed. Small
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.device_mapping.arrays import Arrays, arrays, plan_of
-from formulations.device_mapping.baselines import pipeline_major, stage_major
-from formulations.device_mapping.first_plan import first_plan
-from formulations.device_mapping.problem import Mapping, evaluate, violations
+from formulations.device_mapping.first_plan import ceiling, first_plan
+from formulations.device_mapping.problem import Mapping as Plan
+from formulations.device_mapping.problem import evaluate, violations
+from formulations.device_mapping.vocabulary import VOCABULARY
 from formulations.family import Answer
-from formulations.modelled import WithoutSizes, prove
+from formulations.modelled import WithoutSizes, prove, require
 from instances.device_mapping import DeviceMapping
 from solvers import milp
 from solvers.outcome import Limits, Watch
-
-#: A link that alone takes this many times as long as a known plan counts as no slower, and no plan may take as long: no
-#: better plan has it. HiGHS calls feasible models infeasible in which numbers are far above the objective, and beside a
-#: bound that is closer to the known plan (by a thousandth, say) it proves false optima.
-_MAX_SLOWDOWN = 2.0
 
 Node = tuple[str, int, int]
 
@@ -51,7 +46,7 @@ class Model(milp.Runnable, WithoutSizes):
         """A bound in seconds, less HiGHS's tolerance."""
         return milp.trusted(bound, to_scale=True) * self.unit
 
-    def values_of(self, plan: Mapping) -> Iterator[tuple[Any, int]]:
+    def values_of(self, plan: Plan) -> Iterator[tuple[Any, int]]:
         """Where nodes and links are in a plan."""
         on = {("replica", s, r): device for s, row in enumerate(plan.devices) for r, device in enumerate(row)}
         rings = plan.rings or tuple(tuple(range(self.given.replicas)) for _ in plan.devices)
@@ -61,7 +56,21 @@ class Model(milp.Runnable, WithoutSizes):
             first, second = self.links[link]
             yield variable, int((on[first], on[second]) == (d, e))
 
-    def decode(self, values: Any) -> Mapping:
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a mapping, as sums over what is where."""
+
+        def where(factor: Callable[[int, int, int], float]) -> Any:
+            at = self.model.at.items()
+            return milp.weighted_sum((factor(*node), one) for (kind, *node), one in at if kind == "replica")
+
+        return {
+            "device_of": lambda stage, replica: where(lambda s, r, d: d * ((s, r) == (stage, replica))),
+            "on": lambda stage, replica, device: where(lambda *node: float(node == (stage, replica, device))),
+            "runs": lambda device, stage: where(lambda s, _, d: float((s, d) == (stage, device))),
+            "stage_of": lambda device: where(lambda s, _, d: s * (d == device)),
+        }
+
+    def decode(self, values: Any) -> Plan:
         """The plan of a solution."""
         given, devices = self.given, range(self.given.num_devices)
 
@@ -75,49 +84,34 @@ class Model(milp.Runnable, WithoutSizes):
         return plan_of(rows, [[rows[stage].index(on("ring", stage, slot)) for slot in slots] for stage in stages])
 
 
-def build(given: Arrays, upper: float) -> Model:
-    """The model; ``upper`` is the objective of some plan, in seconds."""
+def build(instance: DeviceMapping, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model; in units of a known plan, and plans twice as slow are left out, unless ``complete`` (`ceiling`)."""
+    given = arrays(instance, numbered=complete)
     model = pyo.ConcreteModel()
     stages, slots, devices = range(given.num_stages), range(given.replicas), range(given.num_devices)
-    unit = upper / milp.NATURAL if upper > 0 else 1.0
+    most_s, longest_s, typical_s = ceiling(instance, watch or Watch(), complete=complete)
+    unit = typical_s / milp.NATURAL if typical_s > 0 else 1.0
     kinds = ["replica", "ring"] if given.separate_rings else ["replica"]
     links, volumes, ring_of = _links(given, kinds[-1])
-    longest = _MAX_SLOWDOWN * upper / unit
-    model.at = pyo.Var(kinds, stages, slots, devices, domain=pyo.Binary)
-    model.bottleneck = pyo.Var(bounds=(0, longest))
-    model.ring = pyo.Var(stages, domain=pyo.NonNegativeReals)
-
-    # p is a bijection: every node (and every position of a ring) has one device, every device one node.
-    model.one_device = pyo.Constraint(
-        kinds, stages, slots, rule=lambda m, kind, s, r: pyo.quicksum(m.at[kind, s, r, d] for d in devices) == 1
-    )
-    model.one_node = pyo.Constraint(
-        devices, rule=lambda m, d: pyo.quicksum(m.at["replica", s, r, d] for s in stages for r in slots) == 1
-    )
-    if given.separate_rings:  # ring(repl(s)): a ring goes through the devices of its stage
-        model.ring_of_stage = pyo.Constraint(
-            stages,
-            devices,
-            rule=lambda m, s, d: pyo.quicksum(m.at["ring", s, r, d] - m.at["replica", s, r, d] for r in slots) == 0,
-        )
-
-    # Flows: the arcs of a link begin where its first end is, and end where its second one is.
-    pairs = [(d, e) for d in devices for e in devices if d != e]
-    model.arc = pyo.Var(range(len(links)), pairs, bounds=(0, 1))
-    model.begins = pyo.Constraint(
-        range(len(links)),
+    longest = longest_s / unit
+    model.at = pyo.Var(
+        kinds,
+        stages,
+        slots,
         devices,
-        rule=lambda m, link, d: (
-            pyo.quicksum(m.arc[link, d, e] for e in devices if e != d) == m.at[(*links[link][0], d)]
-        ),
+        domain=pyo.Binary,
+        doc="at['replica',s,r,d]: replica r of stage s is on device d, p(s,r) = d; at['ring',s,i,d]: the i-th device "
+        "of the ring of stage s is d",
     )
-    model.ends = pyo.Constraint(
-        range(len(links)),
-        devices,
-        rule=lambda m, link, e: (
-            pyo.quicksum(m.arc[link, d, e] for d in devices if d != e) == m.at[(*links[link][1], e)]
-        ),
+    model.bottleneck = pyo.Var(
+        bounds=(0, None if most_s is None else most_s / unit),
+        doc="time of the slowest stage replica [Parmesan, Equation 5]",
     )
+    model.ring = pyo.Var(
+        stages, domain=pyo.NonNegativeReals, doc="ring[s]: time of the all-reduce of stage s [Parmesan, Equation 7]"
+    )
+    _add_bijection(model, given, kinds)
+    pairs = _add_flows(model, given, links)
 
     def seconds(link: int) -> Any:
         """volume / B(p(s), p(s')), which is capped: no better plan has a link of ``longest``."""
@@ -126,10 +120,12 @@ def build(given: Arrays, upper: float) -> Model:
             for pair in pairs
         )
 
-    # Equation 7: ring[s] = c_AR(s, p) >= 2 (R - 1) P(s) / (R B) over each link of the ring of s.
-    model.ring_time = pyo.Constraint(sorted(ring_of), rule=lambda m, link: m.ring[ring_of[link]] >= seconds(link))
-
-    # Equations 5 and 6: bottleneck >= c_u(s) + c_AR(s, p) + sum over neighbours s' of M(s, s') / B(p(s), p(s')).
+    model.ring_time = pyo.Constraint(
+        sorted(ring_of),
+        rule=lambda m, link: m.ring[ring_of[link]] >= seconds(link),
+        doc="the all-reduce takes as long as each link of the ring: ring[s] >= 2 (R - 1) P(s) / (R B) "
+        "[Parmesan, Equation 7]",
+    )
     sent: dict[Node, list[int]] = {}
     for link, ends in enumerate(links):
         for node in () if link in ring_of else ends:
@@ -139,9 +135,67 @@ def build(given: Arrays, upper: float) -> Model:
         sending = pyo.quicksum(map(seconds, sent.get(("replica", s, r), [])))
         return m.bottleneck >= float(given.compute[s]) / unit + m.ring[s] + sending
 
-    model.stage_time = pyo.Constraint(stages, slots, rule=stage_time)
+    model.stage_time = pyo.Constraint(
+        stages,
+        slots,
+        rule=stage_time,
+        doc="the slowest one takes as long as every stage replica: bottleneck >= c_u(s) + c_AR(s,p) + sum over "
+        "neighbours s' of M(s,s') / B(p(s),p(s')) [Parmesan, Equations 5 and 6]",
+    )
     model.objective = pyo.Objective(expr=model.bottleneck)
-    return Model(model, given, unit, links)
+    found = Model(model, given, unit, links)
+    require(found, VOCABULARY, instance)
+    return found
+
+
+def _add_bijection(model: Any, given: Arrays, kinds: list[str]) -> None:
+    """Every node (and every position of a ring) has one device, every device one node."""
+    stages, slots, devices = range(given.num_stages), range(given.replicas), range(given.num_devices)
+    model.one_device = pyo.Constraint(
+        kinds,
+        stages,
+        slots,
+        rule=lambda m, kind, s, r: pyo.quicksum(m.at[kind, s, r, d] for d in devices) == 1,
+        doc="every stage replica, and every position of a ring, has one device: sum over d of at[.,s,r,d] = 1",
+    )
+    model.one_node = pyo.Constraint(
+        devices,
+        rule=lambda m, d: pyo.quicksum(m.at["replica", s, r, d] for s in stages for r in slots) == 1,
+        doc="every device has one stage replica: sum over s, r of at['replica',s,r,d] = 1",
+    )
+    if given.separate_rings:
+        model.ring_of_stage = pyo.Constraint(
+            stages,
+            devices,
+            rule=lambda m, s, d: pyo.quicksum(m.at["ring", s, r, d] - m.at["replica", s, r, d] for r in slots) == 0,
+            doc="a ring goes through the devices of its stage: sum of at['ring',s,i,d] = sum of at['replica',s,r,d]",
+        )
+
+
+def _add_flows(model: Any, given: Arrays, links: list[tuple[Node, Node]]) -> list[tuple[int, int]]:
+    """The arcs of a link begin where its first end is, and end where its second one is; returns the pairs they join."""
+    devices = range(given.num_devices)
+    pairs = [(d, e) for d in devices for e in devices if d != e]
+    model.arc = pyo.Var(
+        range(len(links)), pairs, bounds=(0, 1), doc="arc[l,d,e]: link l runs from device d to device e"
+    )
+    model.begins = pyo.Constraint(
+        range(len(links)),
+        devices,
+        rule=lambda m, link, d: (
+            pyo.quicksum(m.arc[link, d, e] for e in devices if e != d) == m.at[(*links[link][0], d)]
+        ),
+        doc="a link begins where its first end is: sum over e of arc[l,d,e] = at[first end,d]",
+    )
+    model.ends = pyo.Constraint(
+        range(len(links)),
+        devices,
+        rule=lambda m, link, e: (
+            pyo.quicksum(m.arc[link, d, e] for d in devices if d != e) == m.at[(*links[link][1], e)]
+        ),
+        doc="a link ends where its second end is: sum over d of arc[l,d,e] = at[second end,e]",
+    )
+    return pairs
 
 
 def _links(given: Arrays, ring_kind: str) -> tuple[list[tuple[Node, Node]], list[float], dict[int, int]]:
@@ -164,16 +218,14 @@ def _links(given: Arrays, ring_kind: str) -> tuple[list[tuple[Node, Node]], list
     return links, volumes, rings
 
 
-def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mapping]:
+def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Plan]:
     """The best plan, with a bound as tight as HiGHS's tolerances allow."""
     if watch.stopped():
         return Answer(stop=watch.why())
-    given = arrays(instance)
-    for plan in (stage_major(instance), pipeline_major(instance)):
-        watch.plan(plan, evaluate(instance, plan))
 
     def model() -> Model:
-        return build(given, watch.best_objective or 0.0)
+        return build(instance, watch)
 
     first = first_plan(instance, limits)
-    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)
+    reason = "no mapping meets the requirements"
+    return prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)

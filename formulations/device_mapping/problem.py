@@ -10,7 +10,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from formulations.family import Violation
+from formulations.device_mapping.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.device_mapping import DeviceMapping
 
 #: Up to so many replicas the best free ring is searched for where a plan does not state its rings.
@@ -36,14 +38,15 @@ def evaluate(instance: DeviceMapping, plan: Mapping) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule.
+        If the plan breaks a rule other than ``required``.
 
     Source
     ------
     Parmesan, Equation 5.
     """
-    if violations(instance, plan):
-        raise ValueError("; ".join(map(str, violations(instance, plan))))
+    broken = _structure(instance, plan)
+    if broken:
+        raise ValueError("; ".join(map(str, broken)))
     return max(
         time
         for stage in range(instance.num_stages)
@@ -147,8 +150,13 @@ def violations(instance: DeviceMapping, plan: Mapping) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
     ``stages`` and ``replicas`` (as many as declared), ``device`` (an existing one), ``once`` (a device runs one stage
-    replica), ``rings`` (each an order of all replicas).
+    replica), ``rings`` (each an order of all replicas), ``required`` (what the instance requires beyond).
     """
+    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
+
+
+def _structure(instance: DeviceMapping, plan: Mapping) -> tuple[Violation, ...]:
+    """What keeps a plan from being a mapping."""
     found = []
     if len(plan.devices) != instance.num_stages:
         found.append(Violation("stages", f"{len(plan.devices)} stages; expected {instance.num_stages}"))

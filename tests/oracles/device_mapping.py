@@ -96,3 +96,10 @@ def random_magnitudes(rng: random.Random) -> DeviceMapping:
         edges=tuple(replace(edge, volume_bytes=resized(edge.volume_bytes)) for edge in instance.edges),
         bandwidth_bytes_per_s=tuple(tuple(row) for row in matrix),
     )
+
+
+def plans(instance: DeviceMapping) -> Iterator[dict[str, list[list[int]]]]:
+    """Every mapping, in JSON form."""
+    for device in mappings(instance):
+        rows = [[device[s, r] for r in range(instance.replicas)] for s in range(len(instance.stages))]
+        yield {"devices": rows}
