@@ -60,20 +60,18 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from operator import add, attrgetter
+from operator import add
 from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets together
-MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and groups of options that are kept
+MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and of what is kept between knapsacks
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
-PARTS = [attrgetter(part) for part in ("time", "sync", "a", "b")]
 KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
 NOTES = ("name", "options", "warnings", "schema_version")
 
 Option = tuple[int, int]  # cost and memory
-Group = tuple[list[Option], list[tuple[Fraction, int, int]]]  # options that none dominates, and `savings`
 Label = tuple[int, int]  # s and k
 
 
@@ -222,9 +220,8 @@ def savings(options: list[Option]) -> list[tuple[Fraction, int, int]]:
     return [(Fraction(c - c0, m0 - m), c - c0, m0 - m) for (c0, m0), (c, m) in pairwise(hull)]
 
 
-def fits(found: list[Group], budget: int | None, capacity: int) -> bool:
-    """Whether one option of each group can be chosen within both limits; no budget: any cost."""
-    groups = [group for group, _ in found]
+def fits(groups: list[list[Option]], budget: int | None, capacity: int) -> bool:
+    """Whether one of the undominated options of each group can be chosen within both limits; no budget: any cost."""
     if sum(group[-1][1] for group in groups) > capacity:
         return False
     if budget is None:
@@ -233,7 +230,7 @@ def fits(found: list[Group], budget: int | None, capacity: int) -> bool:
     if left < 0 or over <= 0:
         return left >= 0
     p, q = 0, 0  # cost for memory, where the relaxed knapsack ends
-    for step in sorted(step for _, steps in found for step in steps):
+    for step in sorted(step for group in groups for step in savings(group)):
         p, q = step[1:]
         if q >= over:
             break
@@ -272,9 +269,8 @@ class Table:
         self.settled = unplaced or not all(small) or self.devices(sum(self.work)) > instance.K
         self.group, self.fits = lru_cache(MAX_KEPT)(self._group), lru_cache(MAX_KEPT)(self._fits)
 
-    def _group(self, v: int, t: int, d: int, y: int, into: int, out: int) -> Group:
-        found = undominated([self.instance.option(x, d, y, into, out) for x in self.tmpcs[v][t].values()])
-        return found, savings(found)
+    def _group(self, v: int, t: int, d: int, y: int, into: int, out: int) -> list[Option]:
+        return undominated([self.instance.option(x, d, y, into, out) for x in self.tmpcs[v][t].values()])
 
     def budget(self, d: int, whole: int = 1) -> int | None:
         """The cost of a stage of degree d that takes L, times ``whole``; rounded down last, as costs are integers."""
@@ -318,11 +314,10 @@ class Table:
         ends, incoming, outgoing = self.instance.ends, self.instance.incoming, self.instance.outgoing
         n, after = len(self.tmpcs), [sum(1 << ends[e][1] for e in row.values()) for row in outgoing]
         self.masks, self.known, self.crossing, self.works, self.sizes = [0], {0: 0}, [0], [0], [0]
-        # At each t: least time, sync, a and b of the layers, and how many have no TMPC.
         rows = [[layer.get(t, {}).values() for layer in self.tmpcs] for t in self.tp]
-        least = [
-            [[min((part(x) for x in row), default=0) for part in PARTS] + [int(not row)] for row in q] for q in rows
-        ]
+        # At each t: least time, sync, a and b of a layer, and whether it has no TMPC.
+        parts = [[list(zip(*(x[:4] for x in row), strict=True)) for row in q] for q in rows]
+        least = [[[*map(min, four), 0] if four else [0, 0, 0, 0, 1] for four in q] for q in parts]
         self.sums = [[[0] * 5] for _ in self.tp]
         ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
         for i, mask in enumerate(self.masks):  # which grows meanwhile

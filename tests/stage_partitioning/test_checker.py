@@ -104,6 +104,31 @@ def test_every_missing_label_is_missed(cases: int) -> None:
     assert rejected >= dropped // 20
 
 
+def test_tables_at_random_prove_nothing_false(cases: int) -> None:
+    """Labels and claims of any kind, mostly too few or too large, for bounds that some plan attains."""
+    tried = 0
+    for number in range(2 * cases):
+        instance = small(number)
+        plan, least = optimum(instance)
+        if plan is None or least == 0:
+            continue
+        rng, sets = random.Random(f"tables {number}"), Maker(instance, least).downsets
+        right = Maker(instance, least).labels()
+        names = [layer.id for layer in instance.layers]
+        for _ in range(20):
+            rows = []
+            for each in sets:
+                labels = {(rng.randint(0, 4), rng.randint(0, 5)) for _ in range(rng.choice([0, 0, 1, 2]))}
+                labels |= {label for label in right[each] if rng.random() < 0.7 and len(each) < len(names)}
+                row = [f"{sum(1 << names.index(v) for v in each):x}", sorted(labels)]
+                rows.append([*row, rng.randint(0, 6)] if rng.random() < 0.4 else row)
+            bound = rng.choice([least, least * Fraction(10**9 + 1, 10**9), least * 2, None])
+            certificate = claim(instance, None if bound is None else str(bound), rows)
+            tried += 1
+            assert not verdict(instance, certificate)["accepted"], (number, certificate)
+    assert tried >= 10 * cases
+
+
 def one_layer(**fields: object) -> StageInstance:
     """A layer of 8 s and 3 bytes in flight, on one device of 3 bytes."""
     x = Tmpc("x", 8.0, 0.0, 3.0, 0.0)
