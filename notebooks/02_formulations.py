@@ -12,73 +12,122 @@
 # ---
 
 # %% [markdown]
-# # 2. One problem, six formulations
+# %% [markdown]
+# # 2. One problem, many formulations
 #
-# Stage partitioning stands in this package as the dynamic program of Piper, as an exact threshold search, as a direct
-# model in CP-SAT, the same in a MILP, and as a MILP over columns. They are given the same instances of growing size.
-# How large are the models, how long until the proof, and where does each of them win?
+# Stage partitioning stands in this package as Piper's dynamic program, as an exact threshold search, and as three
+# declarative models: CP-SAT, a MILP with one constraint for each sentence of the paper, and a MILP over whole stages.
+# Here a model is taken apart, given a requirement, compared with the others, and solved by a program that knows nothing
+# of this package. At the end the same comparison for knapsacks, device mappings and stage graphs.
 
 # %%
 import os
+import tempfile
 
+import highspy
 import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
-SIZES = (4, 8, 12, 16, 32) if FULL else (4, 6, 8)
+SIZES = (4, 8, 12, 16, 32) if FULL else (3, 5)
 TIME_S = 60 if FULL else 1.5
-METHODS = ("exact", "piper-exact-knapsack", "cpsat", "milp", "milp-columns")
+
+
+def layers_of_bert(layers):
+    """The first layers of BERT on half as many devices of 8 GiB, four at least."""
+    return planner.load("bert32", first=layers, devices=max(4, layers // 2), memory="8GiB", microbatches=64)
+
 
 # %% [markdown]
-# ## Sizes and times to proof
+# ## A model taken apart
 #
-# The first n layers of BERT on n / 2 devices of 8 GiB, four at least.
+# Each group of variables and constraints has the sentence that it stands for, and the paper's section.
 
 # %%
-rows, events = [], {}
-for layers in SIZES:
-    instance = planner.load("bert32", first=layers, devices=max(4, layers // 2), memory="8GiB", microbatches=64)
-    for method in METHODS:
-        improvements = []
-        result = planner.solve(
-            instance, method=method, limits=planner.Limits(time_s=TIME_S), listen=improvements.append
-        )
-        rows.append((layers, result))
-        events[layers, method] = improvements
-        counts = {
-            name: value for name, value in result.stats.items() if name in ("variables", "constraints", "downsets")
-        }
-        gap = "-" if result.gap is None else f"{result.gap:.1%}"
-        print(f"{layers:2} layers  {method:21} {result.status:9} gap {gap:>6}  {result.seconds:7.3f} s  {counts}")
+model = planner.model(layers_of_bert(4), "milp", complete=True)
+model
 
 # %% [markdown]
-# Contradictions would be the interesting outcome. There must be none: no bound above any verified plan.
+# Its linear relaxation lets every stage be a fraction of every layer. How much of the optimum does its bound reach,
+# what is fractional in it, and which constraints hold it up? (`duals` has their dual values; the largest are shown.)
 
 # %%
+root, best = model.root(), planner.solve(model.instance, exact=True)
+print(f"bound {root.bound:.6g} s of {best.objective:.6g} s ({root.bound / best.objective:.1%}), {root.seconds:.2g} s")
+print(f"{len(root.fractional)} fractional variables, such as {next(iter(root.fractional.items()), None)}")
+for name, dual in sorted(root.duals.items(), key=lambda each: -abs(each[1]))[:4]:
+    print(f"  {name}: {dual:.4g}")
+
+# %% [markdown]
+# ## A requirement
+#
+# The best plan with at most one stage less, at least one more, or two layers together. The definition judges
+# requirements as it judges memory, and methods that cannot honour one refuse the instance.
+
+# %%
+stages = len(best.plan["stages"])
+for required in (f"num_stages <= {max(1, stages - 1)}", f"num_stages >= {stages + 1}", "same_stage(0, 1)"):
+    found = planner.model(layers_of_bert(4), "milp").require(required).solve(planner.Limits(time_s=20))
+    loss = "" if found.objective is None else f", {found.objective / best.objective - 1:.2%} slower than the best"
+    print(f"{required:18} {found.status}{loss}")
+
+# %% [markdown]
+# ## Solved elsewhere
+#
+# The model goes out as a file; any solver may solve it. Its solution comes back as names and values, and the
+# definition judges the plan. Here HiGHS alone, which knows nothing of stages.
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    model.write(f"{folder}/model.lp")
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.readModel(f"{folder}/model.lp")
+    highs.run()
+    highs.writeSolution(f"{folder}/model.sol", 0)
+    judged = model.read_solution(f"{folder}/model.sol")
+print(f"{judged.status}, {judged.objective:.9g} s; the optimum is {best.objective:.9g} s")
+
+# %% [markdown]
+# ## Formulations compared
+#
+# Variables, rows and root bound of each model, and seconds to the first plan, to a plan within 1 %, and to the proof.
+# The first plan is a heuristic's, which every model begins with. Columns price whole stages, so that their relaxation
+# is nearly integral, at the price of enumerating them.
+
+# %%
+compared = planner.formulations(layers_of_bert(SIZES[-1]), limits=planner.Limits(time_s=TIME_S))
+compared
+
+# %% [markdown]
+# Gap over time on the same instance, with the combinatorial search beside the models.
+
+# %%
+figure, at = plt.subplots(figsize=(8, 4.5))
+plots.gap_over_time(at, compared.events, compared.unit)
+
+# %% [markdown]
+# ## Growing instances
+#
+# Seconds to the end of each method; a limit ends those that prove nothing. Contradictions would be the interesting
+# outcome. There must be none: no bound above any verified plan.
+
+# %%
+METHODS = ("exact", "piper-exact-knapsack", "cpsat", "milp", "milp-columns")
+rows = []
 for layers in SIZES:
-    found = [result for size, result in rows if size == layers and result.objective is not None]
-    best = min(result.objective for result in found)
-    assert all(result.bound is None or result.bound <= best * (1 + 1e-6) for result in found)
-
-# %%
+    report = planner.crosscheck(layers_of_bert(layers), methods=METHODS, limits=planner.Limits(time_s=TIME_S))
+    assert report.agree
+    rows += [(layers, result) for result in report.results]
 figure, at = plt.subplots(figsize=(7, 4))
 for grey, (method, line) in enumerate(zip(METHODS, ("-", "--", "-.", ":", "-"), strict=True)):
     own = [(layers, result.seconds) for layers, result in rows if result.method == method]
     at.plot(*zip(*own, strict=True), line, marker="os^vD"[grey], color=f"{0.15 * grey:.2f}", label=method)
 at.set(yscale="log", xlabel="layers", ylabel=f"seconds (limit {TIME_S:g} s)")
 at.legend()
-# %% [markdown]
-# ## Gap over time
-#
-# On the largest of these instances. The direct models find good plans at once and prove nothing for long: their
-# relaxation lets every stage be a fraction of every layer. Columns price whole stages, so that the relaxation is nearly
-# integral, at the price of enumerating them. The combinatorial search needs neither.
 
-# %%
-figure, at = plt.subplots(figsize=(8, 4.5))
-plots.gap_over_time(at, [event for method in METHODS for event in events[SIZES[-1], method]], "s")
 # %% [markdown]
 # ## The published program
 #
@@ -94,3 +143,15 @@ for memory in ("6GiB", "8GiB", "12GiB"):
         print(memory, "exact:", exact.status, " piper:", piper.status)
     else:
         print(f"{memory}: optimum {exact.objective:.6g}, piper loses {piper.objective / exact.objective - 1:.3%}")
+
+# %% [markdown]
+# ## Knapsacks and layers
+#
+# The same table for two smaller problems: TMPCs of a stage's nodes under its memory (Piper, section 4), and layers of a
+# chain in stages (AMP, section 3.4).
+
+# %%
+planner.formulations(planner.load("knapsack"), limits=planner.Limits(time_s=TIME_S))
+
+# %%
+planner.formulations(planner.load("layers", layers=16, stages=4), limits=planner.Limits(time_s=TIME_S))

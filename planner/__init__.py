@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from planner.run import solve
     from planner.saving import save
     from planner.show import plots
+    from planner.studies.formulations import formulations
     from solvers.outcome import Limits, Status, Stop
 
 _HOMES = {
@@ -43,6 +44,7 @@ _HOMES = {
     "planner.result": ("Result",),
     "planner.run": ("solve",),
     "planner.saving": ("save",),
+    "planner.studies.formulations": ("formulations",),
     "solvers.outcome": ("Limits", "Status", "Stop"),
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "certify",
     "check",
     "crosscheck",
+    "formulations",
     "from_networkx",
     "load",
     "model",

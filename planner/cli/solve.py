@@ -47,9 +47,7 @@ def solve_command(
     method: Annotated[
         str, typer.Option(metavar="NAME", help="from planner list", autocompletion=completion.methods)
     ] = "auto",
-    portfolio: Annotated[
-        bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")
-    ] = False,
+    portfolio: Annotated[bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")] = False,
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
     seed: Seed = 0,

@@ -11,7 +11,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[0-9]*.py"))
-ALLOWED = {"planner", "instances", "matplotlib", "numpy", "os", "json", "tempfile", "itertools", "math"}
+ALLOWED = {"highspy", "planner", "instances", "matplotlib", "numpy", "os", "json", "tempfile", "itertools", "math"}
 
 each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 
