@@ -7,6 +7,7 @@ from formulations.operator_partitioning.methods import METHODS
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.settings import OVERRIDES, describe, read, recognise
+from formulations.operator_partitioning.vocabulary import VOCABULARY
 from instances.operator_partitioning import OperatorInstance, check, to_json
 
 FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
@@ -22,6 +23,7 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     violations=violations,
     unit=lambda _: "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=lazy("formulations.operator_partitioning.effort:choose"),
     describe=describe,
     why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),

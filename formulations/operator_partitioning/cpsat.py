@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from ortools.sat.python import cp_model
-
 from formulations.family import Answer, infeasible_by_counting
-from formulations.modelled import prove
+from formulations.modelled import prove, require
 from formulations.operator_partitioning.costs import load_bound
 from formulations.operator_partitioning.first_plan import first_plan
 from formulations.operator_partitioning.models.assignment import largest_load
 from formulations.operator_partitioning.models.partition import Partition, whole_sum
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
+from formulations.operator_partitioning.vocabulary import VOCABULARY
 from instances.operator_partitioning import OperatorInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
 
 
-class CpsatModel(cpsat.Runnable, Partition):
+class CpsatModel(Partition, cpsat.Runnable):
     """A partition and the slowest stage over its replicas (``slowest``), in units of ``scale``."""
 
     scale: Scale
 
     def __init__(self, instance: OperatorInstance) -> None:
-        super().__init__(instance, cp_model.CpModel())
+        super().__init__(instance, cpsat.SpokenModel())
         self.takes = self.booleans("takes", self.taking)
         self.leaves = self.booleans("leaves", self.leaving)
         self.sends = self.booleans("sends", self.sending)
@@ -35,18 +34,15 @@ class CpsatModel(cpsat.Runnable, Partition):
     def _communication(self) -> None:
         """M(s, s') of Equations 1 and 3; nothing but load keeps these variables down, so they need no upper rows."""
         model, holds, tensors = self.model, self.holds, self.instance.tensors
-        # A stage that runs a target of a tensor, and not its source, receives it.
         for t, s in self.taking:
             for target in tensors[t].targets:
                 needed = holds[target, s] - holds[tensors[t].source, s]
                 model.add(self.takes[t, s] >= needed).with_name(f"received[{t},{target},{s}]")
 
-        # A tensor of one target leaves if its source is here and its target is not.
         for t, s in self.leaving:
             elsewhere = holds[tensors[t].source, s] - holds[tensors[t].targets[0], s]
             model.add(self.leaves[t, s] >= elsewhere).with_name(f"left[{t},{s}]")
 
-        # A tensor of several is sent from the stage of its source to every stage that takes it.
         for t, s, q in self.sending:
             crosses = holds[tensors[t].source, s] + self.takes[t, q] - 1
             model.add(self.sends[t, s, q] >= crosses).with_name(f"sent[{t},{s},{q}]")
@@ -65,7 +61,6 @@ class CpsatModel(cpsat.Runnable, Partition):
                 # All stages have R replicas, so that is left to the objective:  t(s) <= slowest
                 model.add(time <= self.slowest).with_name(f"stage_time[{s}]")
                 continue
-            # t(s) <= r slowest  if the stage has r replicas.
             for r in self.numbers():
                 if r:
                     row = model.add(time <= r * self.slowest).only_enforce_if(self.replicas[s, r])
@@ -78,9 +73,16 @@ class CpsatModel(cpsat.Runnable, Partition):
         return max(0.0, seconds * (1 - 1e-14))
 
 
-def build(instance: OperatorInstance) -> CpsatModel:
+def build(
+    instance: OperatorInstance,
+    watch: Watch | None = None,  # noqa: ARG001 - no plan prunes it
+    *,
+    complete: bool = False,  # noqa: ARG001 - it always is
+) -> CpsatModel:
     """The model; costs are rounded down to units, sizes down and limits up."""
-    return CpsatModel(instance)
+    model = CpsatModel(instance)
+    require(model, VOCABULARY, instance)
+    return model
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:

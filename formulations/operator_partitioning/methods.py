@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
 from formulations.operator_partitioning.problem import OperatorPlan
+from formulations.operator_partitioning.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.operator_partitioning import OperatorInstance
 from instances.parameters import Setting, parse_amount, parse_count, parse_flag
 
@@ -73,6 +75,8 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         claim=Claim.EXACT,
         source="assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
+        build=lazy(f"{_ROOM}.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
         limits=_MODEL,
         effort=lazy(f"{_ROOM}.effort:model_effort"),
@@ -82,6 +86,8 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         claim=Claim.EXACT,
         source="assignment model in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.milp:solve"),
+        build=lazy(f"{_ROOM}.milp:build"),
+        honours=names(VOCABULARY),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
         limits=_MODEL,
         effort=lazy(f"{_ROOM}.effort:model_effort"),

@@ -9,11 +9,14 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.family import Answer, infeasible_by_counting
-from formulations.modelled import prove
+from formulations.modelled import prove, require
 from formulations.operator_partitioning.first_plan import first_plan
-from formulations.operator_partitioning.models.assignment import Assignment, largest_load
+from formulations.operator_partitioning.models.assignment import largest_load
+from formulations.operator_partitioning.models.quantities import Quantities
+from formulations.operator_partitioning.models.sentences import SENTENCES
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.shapes import shortage
+from formulations.operator_partitioning.vocabulary import VOCABULARY
 from instances.operator_partitioning import OperatorInstance
 from solvers import milp
 from solvers.milp import weighted_sum
@@ -23,7 +26,7 @@ from solvers.outcome import Limits, Watch
 _SPARE = 1e-6
 
 
-class MilpModel(milp.Runnable, Assignment):
+class MilpModel(Quantities, milp.Runnable):
     """A partition and the slowest stage over its replicas (``model.slowest``), in units of ``unit`` seconds."""
 
     def __init__(self, instance: OperatorInstance, known: float | None) -> None:
@@ -35,6 +38,7 @@ class MilpModel(milp.Runnable, Assignment):
         self.top = top
         if known:
             self.top = min(top, known * (instance.num_devices or replicas) * (1 + milp.ROOM))
+        self._derived: dict[str, Any] = {}
         self.model = self._variables()
         self.holds, self.done, self.replicas = self.model.holds, self.model.done, self.model.replicas
         self.takes, self.leaves, self.sends = self.model.takes, self.model.leaves, self.model.sends
@@ -47,21 +51,37 @@ class MilpModel(milp.Runnable, Assignment):
         self._communication()
         self._times()
         self.model.objective = pyo.Objective(expr=self.model.slowest)
-        #: What is cut off while the model runs.
-        self.model.forbidden = pyo.ConstraintList()
+        self.model.forbidden = pyo.ConstraintList(doc=SENTENCES["forbidden"])
 
     def _variables(self) -> Any:
         model = pyo.ConcreteModel()
-        model.holds = pyo.Var(self.operators, self.stages, domain=pyo.Binary)
-        model.done = pyo.Var(self.operators, self.stages[:-1], domain=pyo.Binary)
-        model.replicas = pyo.Var(self.stages, self.numbers() if self.free else (), domain=pyo.Binary)
-        model.takes = pyo.Var(self.taking, domain=pyo.Binary)
-        model.leaves = pyo.Var(self.leaving, domain=pyo.Binary)
-        model.sends = pyo.Var(self.sending, domain=pyo.Binary)
-        model.keeps = pyo.Var(self.keeping, domain=pyo.Binary)
-        model.awaited = pyo.Var(list(self.awaiting), domain=pyo.Binary)
-        model.slowest = pyo.Var(bounds=(0, None))
+        model.holds = pyo.Var(self.operators, self.stages, domain=pyo.Binary, doc=SENTENCES["holds"])
+        model.done = pyo.Var(self.operators, self.stages[:-1], domain=pyo.Binary, doc=SENTENCES["done"])
+        model.replicas = pyo.Var(
+            self.stages, self.numbers() if self.free else (), domain=pyo.Binary, doc=SENTENCES["replicas"]
+        )
+        model.takes = pyo.Var(self.taking, domain=pyo.Binary, doc=SENTENCES["takes"])
+        model.leaves = pyo.Var(self.leaving, domain=pyo.Binary, doc=SENTENCES["leaves"])
+        model.sends = pyo.Var(self.sending, domain=pyo.Binary, doc=SENTENCES["sends"])
+        model.keeps = pyo.Var(self.keeping, domain=pyo.Binary, doc=SENTENCES["keeps"])
+        model.awaited = pyo.Var(list(self.awaiting), domain=pyo.Binary, doc=SENTENCES["awaited"])
+        model.slowest = pyo.Var(bounds=(0, None), doc=SENTENCES["slowest"])
         return model
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``."""
+        if self.model.component(name) is None:
+            variables = pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=SENTENCES[name])
+            self.model.add_component(name, variables)
+        found = self.model.component(name)[index]
+        found.setub(most)
+        return found
+
+    def hold(self, name: str, index: tuple[int, ...], row: Any) -> None:
+        """Add a constraint ``name[index]``."""
+        if self.model.component(name) is None:
+            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=SENTENCES[name]))
+        self.model.component(name)[index] = row
 
     def _members(self, s: int) -> Any:
         """How many operators stage s holds."""
@@ -70,75 +90,75 @@ class MilpModel(milp.Runnable, Assignment):
     def _operators(self) -> None:
         model = self.model
 
-        # Every operator is in one stage.
         def one_stage(m: Any, v: int) -> Any:
             return weighted_sum((1.0, m.holds[v, s]) for s in self.stages) == 1
 
-        model.one_stage = pyo.Constraint(self.operators, rule=one_stage)
+        model.one_stage = pyo.Constraint(self.operators, rule=one_stage, doc=SENTENCES["one_stage"])
 
-        # It is done from that stage on, and at last:  done(v, s) = done(v, s - 1) + holds(v, s),  done(v, S - 1) = 1
         def counted(m: Any, v: int, s: int) -> Any:
             before = m.done[v, s - 1] if s else 0.0
             return (m.done[v, s] if s < self.last else 1.0) == before + m.holds[v, s]
 
-        model.counted = pyo.Constraint(self.operators, self.stages if self.last else (), rule=counted)
+        model.counted = pyo.Constraint(
+            self.operators, self.stages if self.last else (), rule=counted, doc=SENTENCES["counted"]
+        )
 
-        # A stage comes after those that feed it: where v is done, so is every u that feeds it.
         def order(m: Any, u: int, v: int, s: int) -> Any:
             return m.done[v, s] <= m.done[u, s]
 
-        model.order = pyo.Constraint(list(self.instance.edges), self.stages[:-1], rule=order)
+        model.order = pyo.Constraint(list(self.instance.edges), self.stages[:-1], rule=order, doc=SENTENCES["order"])
 
     def _used(self) -> None:
         if not self.instance.at_most:
-            # No stage is empty.
-            self.model.not_empty = pyo.Constraint(self.stages, rule=lambda _, s: self._members(s) >= 1)
+            self.model.not_empty = pyo.Constraint(
+                self.stages, rule=lambda _, s: self._members(s) >= 1, doc=SENTENCES["not_empty"]
+            )
             return
 
-        # Behind a stage that is used, none is empty.
         def empty_first(m: Any, v: int, s: int) -> Any:
             return m.holds[v, s] <= self._members(s + 1)
 
-        self.model.empty_first = pyo.Constraint(self.operators, self.stages[:-1], rule=empty_first)
+        self.model.empty_first = pyo.Constraint(
+            self.operators, self.stages[:-1], rule=empty_first, doc=SENTENCES["empty_first"]
+        )
 
     def _replicas(self) -> None:
         model, numbers = self.model, self.numbers()
 
-        # Every stage has a number of replicas, and one that is used has some.
         def one_number(m: Any, s: int) -> Any:
             return weighted_sum((1.0, m.replicas[s, r]) for r in numbers) == 1
 
         def some_replica(m: Any, v: int, s: int) -> Any:
             return m.holds[v, s] + m.replicas[s, 0] <= 1
 
-        model.one_number = pyo.Constraint(self.stages, rule=one_number)
+        model.one_number = pyo.Constraint(self.stages, rule=one_number, doc=SENTENCES["one_number"])
         if self.instance.at_most:
-            model.some_replica = pyo.Constraint(self.operators, self.stages, rule=some_replica)
+            model.some_replica = pyo.Constraint(
+                self.operators, self.stages, rule=some_replica, doc=SENTENCES["some_replica"]
+            )
 
-        # Together they use no more than the devices.
         used = weighted_sum((r, model.replicas[s, r]) for s in self.stages for r in numbers if r)
-        model.devices = pyo.Constraint(expr=used <= self.instance.num_devices)
+        model.devices = pyo.Constraint(expr=used <= self.instance.num_devices, doc=SENTENCES["devices"])
 
     def _memory(self) -> None:
         model = self.model
 
-        # A stage keeps what comes from outside: the outputs of operators that are not in it, yet feed one that is.
         def kept(m: Any, v: int, w: int, s: int) -> Any:
             return m.keeps[v, s] >= m.holds[w, s] - m.holds[v, s]
 
-        model.kept = pyo.Constraint([(v, w, s) for v, s in self.keeping for w in self.after[v]], rule=kept)
+        model.kept = pyo.Constraint(
+            [(v, w, s) for v, s in self.keeping for w in self.after[v]], rule=kept, doc=SENTENCES["kept"]
+        )
 
-        # An output is awaited as long as one of the stage's operators that it feeds, from the k-th on, is to come.
         def alive(m: Any, v: int, k: int, s: int) -> Any:
             return m.awaited[v, k, s] >= m.holds[v, s] + m.holds[self.awaiting[v, k, s], s] - 1
 
         def until(m: Any, v: int, k: int, s: int) -> Any:
             return m.awaited[v, k, s] <= m.awaited[v, k - 1, s]
 
-        model.alive = pyo.Constraint(list(self.awaiting), rule=alive)
-        model.until = pyo.Constraint([(v, k, s) for v, k, s in self.awaiting if k], rule=until)
+        model.alive = pyo.Constraint(list(self.awaiting), rule=alive, doc=SENTENCES["alive"])
+        model.until = pyo.Constraint([(v, k, s) for v, k, s in self.awaiting if k], rule=until, doc=SENTENCES["until"])
 
-        # Every stage fits its memory, whichever operator runs; each row is scaled by its largest number.
         rows = {(s, v): (terms, room) for s in self.stages for v, terms, room in self.bytes_of(s)}
 
         def memory(_: Any, s: int, v: int) -> Any:
@@ -148,30 +168,27 @@ class MilpModel(milp.Runnable, Assignment):
             unit = max(abs(room), *(abs(size) for size, _ in terms)) / milp.NATURAL or 1.0
             return weighted_sum((size / unit, each) for size, each in terms) <= room / unit + _SPARE
 
-        model.memory = pyo.Constraint(list(rows), rule=memory)
+        model.memory = pyo.Constraint(list(rows), rule=memory, doc=SENTENCES["memory"])
 
     def _communication(self) -> None:
         """M(s, s') of Equations 1 and 3; nothing but load keeps these variables down, so they need no upper rows."""
         model, tensors = self.model, self.instance.tensors
 
-        # A stage that runs a target of a tensor, and not its source, receives it.
         def received(m: Any, t: int, target: int, s: int) -> Any:
             return m.takes[t, s] >= m.holds[target, s] - m.holds[tensors[t].source, s]
 
         targets = [(t, target, s) for t, s in self.taking for target in tensors[t].targets]
-        model.received = pyo.Constraint(targets, rule=received)
+        model.received = pyo.Constraint(targets, rule=received, doc=SENTENCES["received"])
 
-        # A tensor of one target leaves if its source is here and its target is not.
         def left(m: Any, t: int, s: int) -> Any:
             return m.leaves[t, s] >= m.holds[tensors[t].source, s] - m.holds[tensors[t].targets[0], s]
 
-        model.left = pyo.Constraint(self.leaving, rule=left)
+        model.left = pyo.Constraint(self.leaving, rule=left, doc=SENTENCES["left"])
 
-        # A tensor of several is sent from the stage of its source to every stage that takes it.
         def sent(m: Any, t: int, s: int, q: int) -> Any:
             return m.sends[t, s, q] >= m.holds[tensors[t].source, s] + m.takes[t, q] - 1
 
-        model.sent = pyo.Constraint(self.sending, rule=sent)
+        model.sent = pyo.Constraint(self.sending, rule=sent, doc=SENTENCES["sent"])
 
     def _times(self) -> None:
         """The slowest stage is at least as slow as every stage (Equation 1)."""
@@ -183,15 +200,18 @@ class MilpModel(milp.Runnable, Assignment):
 
         if not self.free:
             # All stages have R replicas, so that is left to the objective:  t(s) <= slowest
-            model.stage_time = pyo.Constraint(self.stages, rule=lambda m, s: time(s) <= m.slowest)
+            model.stage_time = pyo.Constraint(
+                self.stages, rule=lambda m, s: time(s) <= m.slowest, doc=SENTENCES["stage_time"]
+            )
             return
 
-        # t(s) <= r slowest  if the stage has r replicas.
         # Big-M: no load of interest is above the largest one, so without r replicas the row says nothing.
         def stage_time(m: Any, s: int, r: int) -> Any:
             return time(s) <= r * m.slowest + self.top / self.unit * (1 - m.replicas[s, r])
 
-        model.stage_time = pyo.Constraint(self.stages, [r for r in self.numbers() if r], rule=stage_time)
+        model.stage_time = pyo.Constraint(
+            self.stages, [r for r in self.numbers() if r], rule=stage_time, doc=SENTENCES["stage_time"]
+        )
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
@@ -204,12 +224,14 @@ class MilpModel(milp.Runnable, Assignment):
         self.model.forbidden.add(weighted_sum((1.0, each) for each in variables) <= parts - 1)
 
 
-def build(instance: OperatorInstance, known: float | None = None) -> MilpModel:
-    """The model; its numbers are those of the instance but for their scale. ``known``: the seconds of some plan.
+def build(instance: OperatorInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+    """The model; its numbers are those of the instance but for their scale.
 
-    A load that no plan as fast as the known one has counts as no larger.
+    A load that no plan as fast as the best one that the watch knows has counts as no larger, unless ``complete``.
     """
-    return MilpModel(instance, known)
+    model = MilpModel(instance, None if complete or watch is None else watch.best_objective)
+    require(model, VOCABULARY, instance)
+    return model
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
@@ -219,7 +241,7 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
         return infeasible_by_counting(reason)
 
     def model() -> MilpModel:
-        return build(instance, watch.best_objective)
+        return build(instance, watch)
 
     first = first_plan(instance)
     reason = "no assignment fits"

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from formulations.family import Violation
+from formulations.operator_partitioning.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.operator_partitioning import OperatorInstance
 
 #: A stage fits if its memory is at most that of its devices times this: float noise, far below one byte.
@@ -159,12 +161,13 @@ def violations(instance: OperatorInstance, plan: OperatorPlan) -> tuple[Violatio
 
     ``operators`` (each in one stage), ``empty``, ``stages`` (their number), ``replicas``, ``convex`` (no path leaves a
     stage and comes back), ``acyclic`` (stages do not wait for each other), ``order`` (a stage comes after those that
-    feed it), ``memory``.
+    feed it), ``memory``, ``required`` (what the instance requires beyond).
     """
     found = _membership(instance, plan)
     if found:
         return tuple(found)
-    return (*_shape(instance, plan), *_order(instance, plan), *_memory(instance, plan))
+    broken = [*_shape(instance, plan), *_order(instance, plan), *_memory(instance, plan)]
+    return (*broken, *unmet(VOCABULARY, instance, plan))
 
 
 def _membership(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:

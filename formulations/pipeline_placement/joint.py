@@ -44,7 +44,7 @@ class Joint(cpsat.Runnable):
     top: int
 
     def __post_init__(self) -> None:
-        self.model = cp_model.CpModel()
+        self.model = cpsat.SpokenModel()
         self.partition = Partition(self.instance.operators, self.model)
         self.slowest = self.model.new_int_var(0, self.top - 1, "slowest")
         stages, replicas = self.instance.num_stages, self.instance.operators.replicas

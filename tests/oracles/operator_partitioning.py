@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
 
@@ -147,3 +149,15 @@ def random_instance(rng: random.Random, max_operators: int = 7, plain: bool = Fa
         at_most=not plain and rng.random() < 0.3,
         step_microbatches=devices * rng.randint(1, 3) if kind > 0.85 else None,
     )
+
+
+def plans(instance: OperatorInstance) -> Iterator[dict[str, list[Any]]]:
+    """Every assignment to stages in order with all numbers of replicas, memory aside, in JSON form."""
+    for stages, each in shapes(instance):
+        for home in product(range(stages), repeat=len(instance.operators)):
+            if len(set(home)) < stages or any(home[t.source] > home[v] for t in instance.tensors for v in t.targets):
+                continue
+            members = [[o.id for v, o in enumerate(instance.operators) if home[v] == s] for s in range(stages)]
+            for counts in product(range(1, (instance.num_devices or 0) + 1), repeat=stages) if each == 0 else [()]:
+                if sum(counts) <= (instance.num_devices or 0) or each:
+                    yield {"stages": members, "replicas": list(counts) or [each] * stages}

@@ -1,17 +1,6 @@
 """Operators assigned to stages: what both solvers' models decide, what their sums are made of, how a solution is read.
 
-Binary variables of every model; stages are s = 0, 1, ..., S - 1 from the input side on::
-
-    holds[v, s]       operator v is in stage s
-    done[v, s]        operator v is in stage s or an earlier one; not of the last stage
-    takes[t, s]       stage s receives tensor t from an earlier one
-    leaves[t, s]      stage s sends tensor t, which has one target
-    sends[t, s, q]    stage s sends tensor t, which has several targets, to stage q
-    replicas[s, r]    stage s has r replicas; where their number is free
-    keeps[v, s]       stage s keeps the output of v, an operator of an earlier stage, as an input; for training
-    awaited[v, k, s]  the output of v, in stage s, is awaited by its k-th successor there or by a later one; for
-                      recomputation
-
+All variables are binary (`models.sentences` says what each means).
 Stages may be empty only with ``at_most``, and then the first are: positions from the end stay true.
 
 Source: this project; the objective is Parmesan's, Equations 1 and 3.
