@@ -21,7 +21,8 @@ class Backend:
     name
         The solver's name, for users.
     module
-        Has ``run(model, limits, watch) -> Run``, ``version()`` and ``CANARIES``.
+        Has ``run(model, limits, watch) -> Run``, ``version()`` and ``knows(option)``; ``MODULE_canaries`` has
+        ``CANARIES``.
     distribution
         The package that carries it.
     models
@@ -46,7 +47,7 @@ class Backend:
 
     def canaries(self) -> tuple[Canary, ...]:
         """Small models of known outcome."""
-        found: tuple[Canary, ...] = self.load().CANARIES
+        found: tuple[Canary, ...] = importlib.import_module(f"{self.module}_canaries").CANARIES
         return found
 
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from solvers.canary import Canary
+from solvers import exam, logs
 from solvers.inspection import REQUIRED, Sizes
-from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
-from solvers.pinned import demand
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.pinned import BackendError, demand
 from solvers.relay import Relay
 
 #: How often a run checks whether it was stopped, in seconds.
@@ -30,6 +30,19 @@ POLL_S = 0.05
 #: A limit too small for CP-SAT's clock still has to be a limit.
 SHORTEST_S = 1e-3
 
+
+#: Parameters that limits and logs set.
+_OURS = (
+    "num_workers",
+    "num_search_workers",
+    "interleave_search",
+    "random_seed",
+    "catch_sigint_signal",
+    "relative_gap_limit",
+    "max_time_in_seconds",
+    "log_search_progress",
+    "log_to_stdout",
+)
 
 #: The relations between an expression and an amount.
 RELATIONS: dict[str, Callable[[Any, int], Any]] = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
@@ -65,6 +78,7 @@ def run(
     *,
     on_solution: Callable[[Values], None] | None = None,
     on_bound: Callable[[float], None] | None = None,
+    examined: bool = False,
 ) -> Run:
     """Run CP-SAT on a model until a proof, a limit, or ``watch.stopped()``.
 
@@ -75,11 +89,14 @@ def run(
     limits, watch
         Time comes from ``watch.remaining_s()``, so that model building counts; without a watch from
         ``limits.time_s``. One thread is reproducible for a seed; more run interleaved, which is too, but slower.
-        A gap above `OPTIMAL_GAP` lets the search end early.
+        A gap above `OPTIMAL_GAP` lets the search end early. ``limits.solver_options`` are parameters of CP-SAT on
+        top of ours, once they have passed the exam (`solvers.exam`).
     on_solution, on_bound
         Called from the solver's thread for each improving solution (read it through ``values[variable]`` before
         returning) and each improved dual bound, in the model's own objective. An exception they raise ends the
         search and is raised here.
+    examined
+        This is the exam: demand none before.
 
     Returns
     -------
@@ -92,9 +109,11 @@ def run(
     ValueError
         If the model is invalid (for instance coefficients beyond 64 bits).
     BackendError
-        If ortools is not of its pinned version.
+        If ortools is not of its pinned version, or CP-SAT does not know a parameter or fails its exam with it.
     """
     demand("ortools")
+    if not examined:
+        exam.demand_passed("cpsat", replace(limits, solver=DEFAULT_SOLVER))
     watch = watch or Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
@@ -212,6 +231,24 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     remaining = watch.remaining_s()
     if remaining is not None:
         parameters.max_time_in_seconds = max(remaining, SHORTEST_S)
+    for name, text in limits.solver_options:
+        if name in _OURS or not knows(name) or not parameters.merge_text_format(f"{name}: {text}"):
+            raise BackendError(f"parameter {name} of CP-SAT is {text!r}; expected {_rule(name)}")
+    if limits.solver_log is not None:
+        log = limits.solver_log
+        parameters.log_search_progress, parameters.log_to_stdout = True, False
+        solver.log_callback = lambda line: logs.append(log, line)
+
+
+def knows(name: str) -> bool:
+    """Whether CP-SAT has a parameter of this name."""
+    return name.isidentifier() and hasattr(cp_model.CpSolver().parameters, f"clear_{name}")
+
+
+def _rule(name: str) -> str:
+    if name in _OURS or not knows(name):
+        return "a parameter that CP-SAT has, and that limits and logs do not set"
+    return "a value that it takes"
 
 
 def _gave_up(status: Any, watch: Watch) -> bool:
@@ -289,38 +326,3 @@ def _why(status: Any, objective: float | None, bound: float | None, limits: Limi
         gap = relative_gap(objective, bound)
         return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
     return watch.why(Stop.COMPLETED if limits.time_s is None or _gave_up(status, watch) else Stop.TIME_LIMIT)
-
-
-def _item_choice() -> cp_model.CpModel:
-    model = cp_model.CpModel()
-    taken = [model.new_bool_var(f"taken_{item}") for item in range(4)]
-    model.add(cp_model.LinearExpr.weighted_sum(taken, [5, 4, 3, 2]) <= 9)
-    model.maximize(cp_model.LinearExpr.weighted_sum(taken, [10, 7, 4, 3]))
-    return model
-
-
-def _assignment() -> cp_model.CpModel:
-    costs = [[4, 2, 8], [4, 3, 7], [3, 1, 6]]
-    model = cp_model.CpModel()
-    given = [[model.new_bool_var("") for _ in row] for row in costs]
-    for index in range(3):
-        model.add_exactly_one(given[index])
-        model.add_exactly_one([row[index] for row in given])
-    pairs = [(given[row][column], costs[row][column]) for row in range(3) for column in range(3)]
-    model.minimize(sum(cost * variable for variable, cost in pairs))
-    return model
-
-
-def _pigeons() -> cp_model.CpModel:
-    model = cp_model.CpModel()
-    holes = [model.new_int_var(0, 2, "") for _ in range(4)]
-    model.add_all_different(holes)
-    return model
-
-
-#: Three small models whose outcome is known by hand; ``None`` is infeasible.
-CANARIES = (
-    Canary("item choice", 17.0, lambda: run(_item_choice(), Limits(time_s=10))),
-    Canary("assignment", 12.0, lambda: run(_assignment(), Limits(time_s=10))),
-    Canary("four pigeons in three holes", None, lambda: run(_pigeons(), Limits(time_s=10))),
-)

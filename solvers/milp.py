@@ -1,4 +1,4 @@
-"""MILP through Pyomo and HiGHS: runs a model and reports the outcome. The sole owner of ``SolverFactory``.
+"""MILP through Pyomo and HiGHS, or the solver of ``Limits.solver``: runs a model and reports the outcome.
 
 Pyomo translates the model; the run itself is ours, because Pyomo's redirects the process's stdout and stderr while
 it lasts (nothing else can print then), cannot be interrupted, and takes no hint.
@@ -22,13 +22,15 @@ import pyomo.environ as pyo
 from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.core.expr import LinearExpression
 
-from solvers.canary import Canary
+from solvers import exam, logs
+from solvers.external import run as external
 from solvers.inspection import REQUIRED, Relaxation, Sizes
-from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
-from solvers.pinned import demand
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.pinned import BackendError, demand
 from solvers.relay import Relay
 from solvers.silence import silent
 from solvers.twice import agreed, alone, reordered, weaker
+from solvers.values import Values as Values
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
 NATURAL = 1e3
@@ -57,19 +59,11 @@ _SOLVED = (_Status.kOptimal, _Status.kModelEmpty)
 #: HiGHS has failed: neither a limit nor the model is the reason.
 _FAILED = (_Status.kSolveError, _Status.kPresolveError, _Status.kPostsolveError, _Status.kUnknown, _Status.kMemoryLimit)
 
+#: Options of HiGHS that limits and logs set, beside those of `_configure`.
+_OURS = ("presolve", "time_limit", "output_flag", "log_to_console", "log_file")
+
 #: The number of threads that HiGHS's process-wide scheduler was started with.
 _scheduler_threads: int | None = None
-
-
-class Values:
-    """The values of a solution: ``values[variable]`` is the number that HiGHS gave a Pyomo variable, unrounded."""
-
-    def __init__(self, columns: Mapping[int, int], numbers: Any) -> None:
-        self._columns = columns
-        self._numbers = numbers
-
-    def __getitem__(self, variable: Any) -> float:
-        return float(self._numbers[self._columns[id(variable)]])
 
 
 def version() -> str:
@@ -118,12 +112,12 @@ def run(
     model: pyo.ConcreteModel,
     limits: Limits,
     watch: Watch | None = None,
-    solver: str = "highs",
     *,
     on_solution: Callable[[Values], None] | None = None,
     on_bound: Callable[[float], None] | None = None,
     hint: Iterable[tuple[Any, float]] = (),
     options: Mapping[str, float | int | str | bool] | None = None,
+    examined: bool = False,
 ) -> Run:
     """Run a MILP (or LP) solver on a Pyomo model until a proof, a limit, or ``watch.stopped()``.
 
@@ -133,9 +127,8 @@ def run(
         Linear, with or without an objective (minimised or maximised), scaled to natural size by the caller.
     limits, watch
         Time comes from ``watch.remaining_s()``, so that model building counts; without a watch from
-        ``limits.time_s``. A gap above `OPTIMAL_GAP` lets the search end early.
-    solver
-        Pyomo's name of the solver; only ``highs``.
+        ``limits.time_s``. A gap above `OPTIMAL_GAP` lets the search end early. ``limits.solver`` runs instead of HiGHS
+        (`solvers.external`), once it has passed its exam (`solvers.exam`).
     on_solution, on_bound
         Called for each improving solution (read it through ``values[variable]``) and each improved dual bound, in
         the model's own objective; bounds of models with integers once a run has ended. An exception they raise ends
@@ -144,6 +137,8 @@ def run(
         Pairs of a variable and its value in a (nearly) feasible solution; may be partial.
     options
         HiGHS options on top of ours (for instance ``mip_feasibility_tolerance``).
+    examined
+        This is the exam: demand none before.
 
     Returns
     -------
@@ -154,25 +149,28 @@ def run(
     Raises
     ------
     ValueError
-        If the model is not linear, unbounded, or the solver unknown.
+        If the model is not linear, or unbounded.
     RuntimeError
         If HiGHS rejects the model.
     BackendError
-        If highspy is not of its pinned version.
+        If highspy is not of its pinned version, or the solver is not installed, does not know an option, or fails its
+        exam.
     """
     demand("highspy")
-    if solver != "highs":
-        raise ValueError(f"solver is {solver!r}; expected 'highs'")
+    if not examined:
+        exam.demand_passed("highs", limits)
     watch = watch or Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
-    highs, columns, has_objective, rows = translate(model, solver)
+    highs, columns, has_objective, rows = translate(model)
     if watch.stopped():
         return Run(stop=watch.why())
     if highs.getNumRow() != len(rows):  # Pyomo ignores that HiGHS refused a row
         return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
-    _configure(highs, limits, options or {})
     known = {columns[id(variable)]: value for variable, value in hint}
+    if limits.solver != DEFAULT_SOLVER:
+        return external.run(highs.getLp(), columns, has_objective, limits, watch, on_solution, on_bound, known)
+    _configure(highs, limits, options or {})
     _hint(highs, known)
     if not _has_integers(highs):
         return _once(highs, columns, has_objective, limits, watch, on_solution, on_bound)
@@ -255,7 +253,7 @@ class Runnable(Hinted):
         on_solution: Callable[[Values], None] | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Run HiGHS on it (`run`)."""
+        """Run HiGHS on it, or ``limits.solver`` (`run`)."""
         return run(
             self.model,
             limits,
@@ -310,13 +308,13 @@ class Runnable(Hinted):
 
 
 def translate(
-    model: pyo.ConcreteModel, solver: str = "highs"
+    model: pyo.ConcreteModel,
 ) -> tuple[highspy.Highs, dict[int, int], bool, dict[Any, int]]:
     """HiGHS's model, the column of each variable's id, whether it has an objective, and the row of each constraint.
 
     Uses the persistent interface's own steps without its ``set_instance``, which redirects stdout and stderr.
     """
-    translator = SolverFactory(solver)
+    translator = SolverFactory("highs")
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     translator._model = model
@@ -347,6 +345,38 @@ def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float
     for name, value in {**ours, **options}.items():
         if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
             raise ValueError(f"HiGHS option {name} is {value!r}; expected a name and a value that HiGHS knows")
+    for name, text in limits.solver_options:
+        if name in (*ours, *_OURS) or highs.setOptionValue(name, _typed(highs, name, text)) != highspy.HighsStatus.kOk:
+            raise BackendError(f"option {name} of HiGHS is {text!r}; expected {_rule(name)}")
+    if limits.solver_log is not None:
+        log = limits.solver_log
+        highs.setOptionValue("output_flag", True)
+        highs.setOptionValue("log_to_console", False)
+        highs.cbLogging.subscribe(lambda event: logs.append(log, event.message))
+
+
+def knows(name: str) -> bool:
+    """Whether HiGHS has an option of this name."""
+    return bool(highspy.Highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
+
+
+def _typed(highs: highspy.Highs, name: str, text: str) -> Any:
+    """An option's value as HiGHS takes it; the text itself where it is none."""
+    kind = highs.getOptionType(name)[1]
+    try:
+        if kind == highspy.HighsOptionType.kBool:
+            return {"true": True, "false": False}[text.lower()]
+        if kind == highspy.HighsOptionType.kInt:
+            return int(text)
+        return float(text) if kind == highspy.HighsOptionType.kDouble else text
+    except (KeyError, ValueError):
+        return text
+
+
+def _rule(name: str) -> str:
+    if name in _OURS or not knows(name):
+        return "an option that HiGHS has, and that limits and logs do not set"
+    return "a value that it takes"
 
 
 def _hint(highs: highspy.Highs, known: Mapping[int, float]) -> None:
@@ -452,40 +482,3 @@ def _why(status: Any, objective: float | None, bound: float | None, limits: Limi
     if status in _FAILED:
         return watch.why()
     return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)
-
-
-def _item_choice() -> pyo.ConcreteModel:
-    model = pyo.ConcreteModel()
-    model.taken = pyo.Var(range(4), domain=pyo.Binary)
-    model.room = pyo.Constraint(expr=pyo.sum_product(dict(enumerate([5, 4, 3, 2])), model.taken) <= 9)
-    model.worth = pyo.Objective(expr=pyo.sum_product(dict(enumerate([10, 7, 4, 3])), model.taken), sense=pyo.maximize)
-    return model
-
-
-def _assignment() -> pyo.ConcreteModel:
-    costs = {(0, 0): 4, (0, 1): 2, (0, 2): 8, (1, 0): 4, (1, 1): 3, (1, 2): 7, (2, 0): 3, (2, 1): 1, (2, 2): 6}
-    model = pyo.ConcreteModel()
-    model.given = pyo.Var(list(costs), domain=pyo.Binary)
-    model.row = pyo.Constraint(range(3), rule=lambda m, row: sum(m.given[row, other] for other in range(3)) == 1)
-    model.column = pyo.Constraint(
-        range(3), rule=lambda m, column: sum(m.given[other, column] for other in range(3)) == 1
-    )
-    model.cost = pyo.Objective(expr=pyo.sum_product(costs, model.given))
-    return model
-
-
-def _pigeons() -> pyo.ConcreteModel:
-    model = pyo.ConcreteModel()
-    model.sits = pyo.Var(range(4), range(3), domain=pyo.Binary)
-    model.housed = pyo.Constraint(range(4), rule=lambda m, pigeon: sum(m.sits[pigeon, hole] for hole in range(3)) == 1)
-    model.alone = pyo.Constraint(range(3), rule=lambda m, hole: sum(m.sits[pigeon, hole] for pigeon in range(4)) <= 1)
-    model.nothing = pyo.Objective(expr=0.0)
-    return model
-
-
-#: Three small models whose outcome is known by hand; ``None`` is infeasible.
-CANARIES = (
-    Canary("item choice", 17.0, lambda: run(_item_choice(), Limits(time_s=10))),
-    Canary("assignment", 12.0, lambda: run(_assignment(), Limits(time_s=10))),
-    Canary("four pigeons in three holes", None, lambda: run(_pigeons(), Limits(time_s=10))),
-)

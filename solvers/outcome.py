@@ -6,6 +6,7 @@ Nothing beyond the standard library: every room and every backend imports this f
 from __future__ import annotations
 
 import operator
+import re
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from solvers.errors import UsageError
 
 #: A plan whose relative gap to a proved bound is at most this is optimal.
 OPTIMAL_GAP = 1e-6
+#: The solver of MILPs.
+DEFAULT_SOLVER = "highs"
 #: Solvers start as many threads as a run may use: more than this are refused.
 MAX_THREADS = 1024
 
@@ -59,18 +62,23 @@ class Limits:
 
     ``time_s`` is wall time in seconds, building included, kernel compilation not (``None``: no limit);
     ``gap`` is the relative gap at which an exact method may stop; ``seed`` and ``threads`` are passed to solvers.
+    ``solver`` runs MILPs (`solvers.external.names`); ``solver_options`` are its own, or CP-SAT's for a method that runs
+    CP-SAT, by name (a mapping, kept as pairs of texts), and the file ``solver_log`` takes what it prints.
 
     Raises
     ------
     UsageError
         If a value is of another type or out of its range: a time that is negative or not finite, a gap outside [0, 1),
-        a seed outside [0, 2^31), fewer than one thread or more than ``MAX_THREADS``.
+        a seed outside [0, 2^31), fewer than one thread or more than ``MAX_THREADS``, options that are not pairs.
     """
 
     time_s: float | None = None
     gap: float = OPTIMAL_GAP
     seed: int = 0
     threads: int = 1
+    solver: str = DEFAULT_SOLVER
+    solver_options: tuple[tuple[str, str], ...] = ()
+    solver_log: str | None = None
 
     def __post_init__(self) -> None:
         if self.time_s is not None and not (_is_number(self.time_s) and self.time_s >= 0):
@@ -82,8 +90,31 @@ class Limits:
             raise UsageError.at("limits: seed", self.seed, "0 <= seed < 2^31, an integer")
         if threads is None or not 1 <= threads <= MAX_THREADS:
             raise UsageError.at("limits: threads", self.threads, f"an integer from 1 to {MAX_THREADS}")
+        if not isinstance(self.solver, str) or not _SOLVER.fullmatch(self.solver):
+            raise UsageError.at("limits: solver", self.solver, "the name of a solver, such as highs or scip")
+        if not (self.solver_log is None or isinstance(self.solver_log, str)):
+            raise UsageError.at("limits: solver_log", self.solver_log, "the name of a file, or None")
+        object.__setattr__(self, "solver_options", _pairs(self.solver_options))
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "threads", threads)
+
+
+#: Names of solvers: those of Pyomo, and ``mathopt:gscip``.
+_SOLVER = re.compile(r"[A-Za-z][A-Za-z0-9_:.-]{0,80}")
+
+
+def _pairs(options: object) -> tuple[tuple[str, str], ...]:
+    """Options as pairs of texts, each name once; numbers and yes and no as solvers spell them."""
+    rule = "a mapping from names to texts, numbers, or True and False"
+    pairs = list(options.items()) if isinstance(options, Mapping) else options
+    if not isinstance(pairs, list | tuple) or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
+        raise UsageError.at("limits: solver_options", options, rule)
+    for name, value in pairs:
+        if not (isinstance(name, str) and name and isinstance(value, str | int | float)):
+            raise UsageError.at("limits: solver_options", {name: value}, rule)
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise UsageError.at("limits: solver_options", options, "each name once")
+    return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in pairs)
 
 
 def _is_number(value: object) -> bool:

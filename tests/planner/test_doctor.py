@@ -63,7 +63,7 @@ class _Backend(Backend):
         return "solver 1.0"
 
     def canaries(self) -> tuple[Canary, ...]:
-        return (Canary("one", 1.0, self.answer),)
+        return (Canary("one", 1.0, lambda _: self.answer()),)
 
 
 @pytest.mark.parametrize(("objective", "healthy"), [(1.0, True), (1.1, False), (None, False)])

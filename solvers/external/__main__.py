@@ -1,0 +1,95 @@
+"""The process of a solver: ``python -m solvers.external NAME`` takes pickled tasks on stdin and answers on stdout."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from solvers.external.engine import RefusedError, engine_of
+from solvers.external.messages import Ended, Outcome, Ready, Refused
+
+
+def main(name: str) -> None:
+    """Serve tasks until stdin ends; what solvers print goes nowhere, or to a task's log."""
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this decides
+    send = _sender()
+    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    busy = threading.Event()
+    threading.Thread(target=_receive, args=(tasks, busy), daemon=True).start()
+    try:
+        engine = engine_of(name)
+        send(Ready(engine.version()))
+    except RefusedError as refused:
+        send(Refused(str(refused)))
+        return
+    except Exception as error:  # a library that is broken is no solver either
+        send(Refused(f"a solver that can be loaded ({type(error).__name__}: {error})"))
+        return
+    while (task := tasks.get()) is not None:
+        busy.set()
+        with _printing_to(task.log):
+            try:
+                send(engine.solve(task, send))
+            except RefusedError as refused:
+                send(Refused(str(refused)))
+            except Exception as error:  # the solver's own failure is an answer, not one of this process
+                send(Ended(Outcome.FAILED, words=f"{type(error).__name__}: {error}"))
+        busy.clear()
+
+
+def _sender() -> Callable[[Any], None]:
+    answers = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+    def send(message: Any) -> None:
+        pickle.dump(message, answers)
+        answers.flush()
+
+    return send
+
+
+def _receive(tasks: queue.SimpleQueue[Any], busy: threading.Event) -> None:
+    """Hand on what comes in; when whoever started this has gone, end it with all that it started."""
+    with suppress(EOFError, OSError):
+        while True:
+            tasks.put(pickle.load(sys.stdin.buffer))
+    if busy.is_set() and hasattr(os, "killpg"):
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    tasks.put(None)
+
+
+@contextmanager
+def _printing_to(log: str | None) -> Iterator[None]:
+    """Add what is printed, by Python and by C, to a file."""
+    if log is None:
+        yield
+        return
+    nowhere = os.dup(1)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        os.close(file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,68 @@
+"""What runs a solver inside its process, and which one that is for a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from solvers.external.messages import Bound, Ended, Solution, Task
+
+#: Tells the caller of a solution or a bound.
+Tell = Callable[[Solution | Bound], None]
+
+
+class RefusedError(ValueError):
+    """There is no such solver here (then it is empty), or it does not know an option: the rule, as text."""
+
+
+class Engine(Protocol):
+    """A solver, imported."""
+
+    def version(self) -> str:
+        """Name and version, for results."""
+
+    def solve(self, task: Task, tell: Tell) -> Ended:
+        """Solve a model; `RefusedError` for an option that the solver does not know."""
+
+
+def engine_of(name: str) -> Engine:
+    """The engine of a solver's name; `RefusedError` if it is not installed."""
+    kind, _, within = name.partition(":")
+    if kind == "mathopt":
+        from solvers.external.mathopt import MathOpt
+
+        return MathOpt(within)
+    if name == "scip" and find_spec("pyscipopt"):
+        from solvers.external.scip import Scip
+
+        return Scip()
+    from solvers.external.through_pyomo import ThroughPyomo
+
+    return ThroughPyomo(name)
+
+
+def finite(value: Any) -> float | None:
+    """A bound that a solver states, or ``None`` for one that says nothing; solvers write 1e20 and more for infinity."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and abs(number) < 1e20 else None
+
+
+def typed(text: str) -> bool | int | float | str:
+    """The value that an option's text stands for.
+
+    >>> typed("true"), typed("3"), typed("0.5"), typed("dual")
+    (True, 3, 0.5, 'dual')
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,146 @@
+"""Run a MILP with a solver of one's choice, as `solvers.milp` runs it with HiGHS, from outside its process.
+
+What it proves of a model with integers it proves twice, in two orders of rows and columns and with two seeds, as HiGHS
+does (`solvers.twice`): its search works in floats with tolerances too, and less is known here of its wrong proofs than
+of HiGHS's, of which none has been seen in both orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from solvers.external import process
+from solvers.external.matrix import Matrix
+from solvers.external.messages import Ended, Outcome, Task
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.relay import Relay
+from solvers.twice import agreed, alone, reordered, weaker
+from solvers.values import Values
+
+Listener = Callable[[Any], None] | None
+
+
+def run(
+    lp: Any,
+    columns: Mapping[int, int],
+    has_objective: bool,
+    limits: Limits,
+    watch: Watch,
+    on_solution: Listener,
+    on_bound: Callable[[float], None] | None,
+    known: Mapping[int, float],
+) -> Run:
+    """Run ``limits.solver`` on a ``HighsLp``; arguments and errors otherwise as of `solvers.milp.run`.
+
+    Parameters
+    ----------
+    columns
+        By a variable's id.
+    known
+        A hint, by columns.
+    """
+    matrix = Matrix.of(lp)
+    call = _Call(has_objective, limits, watch, on_solution)
+    first = call.once(matrix, columns, known, None if matrix.is_whole.any() else on_bound)
+    if not matrix.is_whole.any():
+        return first
+    if first.stop is not Stop.PROVED:
+        return _reported(alone(first, is_minimum=matrix.is_minimum), on_bound)
+    other, moved = reordered(lp, limits.seed)
+    place = {variable: moved[column] for variable, column in columns.items()}
+    found = known if first.values is None else dict(enumerate(first.values.numbers))
+    hint = {moved[column]: float(value) for column, value in found.items()}
+    report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, matrix.is_minimum)))
+    second = replace(call, limits=replace(limits, seed=(limits.seed + 1) % 2**31)).once(
+        Matrix.of(other), place, hint, report
+    )
+    return _reported(agreed(first, second, is_minimum=matrix.is_minimum), on_bound)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What both runs have in common."""
+
+    has_objective: bool
+    limits: Limits
+    watch: Watch
+    on_solution: Listener
+
+    def once(
+        self,
+        matrix: Matrix,
+        columns: Mapping[int, int],
+        hint: Mapping[int, float],
+        on_bound: Callable[[float], None] | None,
+    ) -> Run:
+        """One run; a solver that fails is run again with another seed."""
+        relay = Relay(self.on_solution, on_bound if self.has_objective else None, stop=lambda: None)
+        for seed in (self.limits.seed, (self.limits.seed + 1) % 2**31):
+            task = self._task(matrix, hint, seed)
+            end, version = self._ended(matrix, task, columns, relay)
+            relay.finish()
+            if end.outcome is not Outcome.FAILED or self.watch.stopped():
+                break
+        if end.outcome is Outcome.UNBOUNDED:
+            raise ValueError("the model is unbounded; expected a bounded objective")
+        return self._read(matrix, end, version, columns)
+
+    def _task(self, matrix: Matrix, hint: Mapping[int, float], seed: int) -> Task:
+        limits = self.limits
+        return Task(
+            matrix,
+            gap=limits.gap if limits.gap > OPTIMAL_GAP else 0.0,
+            seed=seed,
+            threads=limits.threads,
+            options=limits.solver_options,
+            hint=tuple(hint.items()),
+            log=limits.solver_log,
+        )
+
+    def _ended(self, matrix: Matrix, task: Task, columns: Mapping[int, int], relay: Relay) -> tuple[Ended, str]:
+        name = self.limits.solver
+        if len(matrix.costs) == 0:  # some file formats cannot say this
+            outcome = Outcome.INFEASIBLE if matrix.is_refuted else Outcome.SOLVED
+            return Ended(outcome, np.zeros(0), matrix.offset, matrix.offset), name
+        return process.ended(name, task, self.watch, relay, lambda values: Values(columns, values))
+
+    def _read(self, matrix: Matrix, end: Ended, version: str, columns: Mapping[int, int]) -> Run:
+        infeasible = end.outcome is Outcome.INFEASIBLE
+        found = end.values is not None and not infeasible
+        objective = end.objective if found and self.has_objective else None
+        bound = end.bound if self.has_objective and not infeasible else None
+        failed = end.outcome is Outcome.FAILED
+        return Run(
+            stop=self._why(matrix, end.outcome, objective, bound),
+            values=Values(columns, end.values) if found else None,
+            objective=objective,
+            bound=bound,
+            infeasible=infeasible,
+            solver=version,
+            reason=f"{version} failed: {end.words}" if failed else "",
+            stats={"variables": len(matrix.costs), "constraints": len(matrix.least), **end.stats},
+        )
+
+    def _why(self, matrix: Matrix, outcome: Outcome, objective: float | None, bound: float | None) -> Stop:
+        if outcome is Outcome.INFEASIBLE:
+            return Stop.PROVED
+        if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached; without a bound nothing is proved
+            if not self.has_objective:
+                return Stop.PROVED
+            if objective is None or bound is None:
+                return Stop.COMPLETED
+            gap = relative_gap(*((objective, bound) if matrix.is_minimum else (-objective, -bound)))
+            return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
+        if outcome is Outcome.FAILED:
+            return self.watch.why()
+        return self.watch.why(Stop.COMPLETED if self.limits.time_s is None else Stop.TIME_LIMIT)
+
+
+def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
+    if on_bound is not None and run.bound is not None:
+        on_bound(run.bound)
+    return run
