@@ -12,6 +12,7 @@ from typing import Any
 
 from formulations.compilation import compiling
 from formulations.family import Family, Method
+from planner.backends import examined
 from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
@@ -138,6 +139,7 @@ def crosscheck(
         family.load()
         chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
         given = method_options(chosen, options or {})
+        examined(chosen, limits)
         results, found = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
     report = Report(family.name, instance.name, tuple(results), tuple(found), optimum(results))

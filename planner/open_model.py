@@ -15,6 +15,7 @@ from formulations.family import Claim, Family, Method
 from formulations.modelled import prove
 from formulations.vocabulary import Quantity
 from instances.requirements import Argument, Requirement, parse, with_requirements
+from planner.backends import examined
 from planner.dispatch import named
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
@@ -200,6 +201,7 @@ class OpenModel:
         reported under ``stats`` alone, as it may hold for less than the instance.
         """
         limits, family = limits or Limits(), self._family
+        examined([self._method], limits)
         if not self.__dict__.get("_is_shared"):
             return run(family, self._method, self.instance, limits, {})
 

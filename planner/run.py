@@ -15,6 +15,8 @@ from typing import Any
 from formulations.compilation import compiling
 from formulations.family import Answer, Family, Method, resolve
 from formulations.size import SizeError
+from planner.backends import chosen as choice
+from planner.backends import examined, fitted
 from planner.dispatch import AUTO, candidates
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Event, Listen
@@ -76,8 +78,9 @@ def solve(
     InstanceError
         If the instance breaks a rule.
     UsageError
-        If the method or an option is unknown or does not fit the instance, an argument is of another type, or the
-        method's solver is of another version than the pinned one.
+        If the method or an option is unknown or does not fit the instance, an argument is of another type, the method's
+        solver is of another version than the pinned one, or the solver of the limits is not installed or fails its
+        exam.
     CrosscheckError
         If the method's plan breaks the rules or its bound exceeds a verified objective.
     """
@@ -93,6 +96,7 @@ def solve(
             left = limits
             if limits.time_s is not None:  # choosing counts against the limit
                 left = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
+            examined([chosen], limits)
             try:
                 given = method_options([chosen], options or {})[chosen.name]
             except UsageError:
@@ -133,6 +137,8 @@ def run(
     listen: Listen | None = None,
 ) -> Result:
     """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed."""
+    limits = fitted(method, limits)
+    examined([method], limits)
     watch = Watch(limits, _teller(family, method, instance, listen))
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
@@ -168,7 +174,7 @@ def run(
         solver=answer.solver,
         seed=limits.seed,
         threads=limits.threads,
-        options={**declared(instance), **options, **answer.options},
+        options={**declared(instance), **options, **answer.options, **choice(limits)},
         stats=stats,
         verified=plan is not None,
         plan=None if plan is None else family.plan_to_json(instance, plan),

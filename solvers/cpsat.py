@@ -16,6 +16,8 @@ from dataclasses import replace
 from importlib.metadata import version as distribution_version
 from typing import Any
 
+from google.protobuf import text_format
+from ortools.sat import sat_parameters_pb2
 from ortools.sat.python import cp_model
 
 from solvers import exam, logs
@@ -232,8 +234,7 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     if remaining is not None:
         parameters.max_time_in_seconds = max(remaining, SHORTEST_S)
     for name, text in limits.solver_options:
-        if name in _OURS or not knows(name) or not parameters.merge_text_format(f"{name}: {text}"):
-            raise BackendError(f"parameter {name} of CP-SAT is {text!r}; expected {_rule(name)}")
+        parameters.merge_text_format(_parameter(name, text))
     if limits.solver_log is not None:
         log = limits.solver_log
         parameters.log_search_progress, parameters.log_to_stdout = True, False
@@ -242,13 +243,18 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
 
 def knows(name: str) -> bool:
     """Whether CP-SAT has a parameter of this name."""
-    return name.isidentifier() and hasattr(cp_model.CpSolver().parameters, f"clear_{name}")
+    return name in sat_parameters_pb2.SatParameters.DESCRIPTOR.fields_by_name
 
 
-def _rule(name: str) -> str:
-    if name in _OURS or not knows(name):
-        return "a parameter that CP-SAT has, and that limits and logs do not set"
-    return "a value that it takes"
+def _parameter(name: str, text: str) -> str:
+    """A parameter as text that CP-SAT takes; `BackendError` for one that it does not have, and for another value."""
+    try:
+        if name not in _OURS and knows(name):
+            return str(text_format.Parse(f"{name}: {text}", sat_parameters_pb2.SatParameters()))
+        rule = "a parameter that CP-SAT has, and that limits and logs do not set"
+    except text_format.ParseError:
+        rule = "a value that it takes"
+    raise BackendError(f"parameter {name} of CP-SAT is {text!r}; expected {rule}")
 
 
 def _gave_up(status: Any, watch: Watch) -> bool:

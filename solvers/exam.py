@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from solvers.external.process import prepare
+from solvers.external.process import prepared_version
 from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.pinned import BackendError
 
@@ -22,8 +22,8 @@ _lock = threading.Lock()
 def demand_passed(backend: str, limits: Limits) -> None:
     """Raise `BackendError` unless the solver of these limits, with their options, solves all canaries in this process.
 
-    With options it need not prove them: a limit on nodes may be what was wanted. Afterwards its process waits for a task,
-    so that whoever calls this before a clock starts does not pay for it.
+    With options it need not prove them: a limit on nodes may be what was wanted. Afterwards its process waits for a
+    task, so that whoever calls this before a clock starts does not pay for it.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def demand_passed(backend: str, limits: Limits) -> None:
         if limits.solver_options:
             _examine(backend, replace(plain, solver_options=limits.solver_options))
     if limits.solver != DEFAULT_SOLVER:
-        prepare(limits.solver)
+        prepared_version(limits.solver)
 
 
 def _examine(backend: str, limits: Limits) -> None:

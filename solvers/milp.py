@@ -61,6 +61,7 @@ _FAILED = (_Status.kSolveError, _Status.kPresolveError, _Status.kPostsolveError,
 
 #: Options of HiGHS that limits and logs set, beside those of `_configure`.
 _OURS = ("presolve", "time_limit", "output_flag", "log_to_console", "log_file")
+_RULE = "an option of its own that limits and logs do not set, and a value of its kind"
 
 #: The number of threads that HiGHS's process-wide scheduler was started with.
 _scheduler_threads: int | None = None
@@ -346,18 +347,20 @@ def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float
         if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
             raise ValueError(f"HiGHS option {name} is {value!r}; expected a name and a value that HiGHS knows")
     for name, text in limits.solver_options:
-        if name in (*ours, *_OURS) or highs.setOptionValue(name, _typed(highs, name, text)) != highspy.HighsStatus.kOk:
-            raise BackendError(f"option {name} of HiGHS is {text!r}; expected {_rule(name)}")
+        refused = name in (*ours, *_OURS) or not knows(name)
+        if refused or highs.setOptionValue(name, _typed(highs, name, text)) != highspy.HighsStatus.kOk:
+            raise BackendError(f"option {name} of HiGHS is {text!r}; expected {_RULE}")
     if limits.solver_log is not None:
         log = limits.solver_log
         highs.setOptionValue("output_flag", True)
-        highs.setOptionValue("log_to_console", False)
+        highs.setOptionValue("log_to_console", True)  # without it HiGHS makes no lines; what it prints is `silent`
         highs.cbLogging.subscribe(lambda event: logs.append(log, event.message))
 
 
 def knows(name: str) -> bool:
     """Whether HiGHS has an option of this name."""
-    return bool(highspy.Highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
+    with silent():  # HiGHS prints that it does not
+        return bool(highspy.Highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
 
 
 def _typed(highs: highspy.Highs, name: str, text: str) -> Any:
@@ -371,12 +374,6 @@ def _typed(highs: highspy.Highs, name: str, text: str) -> Any:
         return float(text) if kind == highspy.HighsOptionType.kDouble else text
     except (KeyError, ValueError):
         return text
-
-
-def _rule(name: str) -> str:
-    if name in _OURS or not knows(name):
-        return "an option that HiGHS has, and that limits and logs do not set"
-    return "a value that it takes"
 
 
 def _hint(highs: highspy.Highs, known: Mapping[int, float]) -> None:

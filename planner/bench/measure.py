@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from planner.backends import chosen, examined, fitted
 from planner.bench.suites import EVERY, RELEASED, Case
 from planner.comparison import sane
-from planner.dispatch import pick
+from planner.dispatch import named, pick
 from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
@@ -27,7 +28,8 @@ class Row:
 
     ``case`` is the file or catalog name that was named, ``instance`` what the instance is called;
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
-    ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`), absent in older rows.
+    ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`), and ``solver``: the solver and
+    its options where they were chosen, both absent in older rows.
     """
 
     case: str
@@ -51,12 +53,14 @@ class Row:
     machine: str = ""
     versions: Mapping[str, str] | None = None
     proved_by: str | None = None
+    solver: Mapping[str, Any] | None = None
     signal: int | None = None
 
     @property
     def key(self) -> str:
         """What was measured, whatever came of it: two rows with one key can be compared."""
-        return as_json([self.case, self.settings, self.method, self.seed, self.threads, self.time_limit_s])
+        own = [self.case, self.settings, self.method, self.seed, self.threads, self.time_limit_s]
+        return as_json(own + ([self.solver] if self.solver else []))
 
     @property
     def speedup(self) -> float | None:
@@ -71,13 +75,16 @@ class Row:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Row:
         """The row of a JSON line; ``KeyError`` if a field is missing, ``TypeError`` if it is of another type."""
-        known = {each.name: content[each.name] for each in fields(cls) if each.name not in ("signal", "proved_by")}
-        known["proved_by"] = content.get("proved_by")
+        late = ("signal", *_LATE)
+        known = {each.name: content[each.name] for each in fields(cls) if each.name not in late}
+        known |= {name: content.get(name) for name in _LATE}
         for name, value in known.items():
             _refuse_other_type(name, value)
         return cls(**{**known, "all_seconds": tuple(known["all_seconds"])})
 
 
+#: Fields that older rows do not have.
+_LATE = ("proved_by", "solver")
 _NUMBER = (int, float)
 #: The types of the fields that are not texts.
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -90,6 +97,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s"), (*_NUMBER, type(None))),
     "versions": (dict, type(None)),
     "proved_by": (str, type(None)),
+    "solver": (dict, type(None)),
 }
 
 
@@ -120,9 +128,12 @@ def measure(
             return
         overrides, options = split(case.settings)
         instance = load(case.instance, inputs=inputs, **overrides)
-        for method in _methods(case, instance, limits):
+        methods = [named(family_of(instance), name) for name in _methods(case, instance, limits)]
+        examined(methods, limits)
+        for method in methods:
             for seed in seeds or (limits.seed,):
-                planned = _Planned(replace(case, methods=(method,)), instance, options, replace(limits, seed=seed))
+                own = replace(fitted(method, limits), seed=seed)
+                planned = _Planned(replace(case, methods=(method.name,)), instance, options, own)
                 if planned.key in known:
                     continue
                 row = planned.row(repeats)
@@ -145,7 +156,8 @@ class _Planned:
         """As `Row.key`."""
         case, limits = self.case, self.limits
         settings = plain(case.settings)
-        return as_json([case.instance, settings, case.methods[0], limits.seed, limits.threads, limits.time_s])
+        own = [case.instance, settings, case.methods[0], limits.seed, limits.threads, limits.time_s]
+        return as_json(own + ([chosen(limits)] if chosen(limits) else []))
 
     def row(self, repeats: int) -> Row:
         """Measure it."""
@@ -180,6 +192,7 @@ class _Planned:
             machine=machine(),
             versions=versions(),
             proved_by=None if last.proved_by is None else str(last.proved_by),
+            solver=chosen(self.limits) or None,
             signal=last.signal,
         )
 

@@ -8,9 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import Gap, Inputs, Json, Quiet, Seed, Threads, TimeLimit, limits_of, names_of
+from planner.cli.common import (
+    Gap,
+    Inputs,
+    Json,
+    Quiet,
+    Seed,
+    Solver,
+    SolverLog,
+    SolverOption,
+    Threads,
+    TimeLimit,
+    limits_of,
+    names_of,
+)
 from planner.cli.completion import entries
 from planner.errors import UsageError
+from solvers.outcome import DEFAULT_SOLVER
 
 
 def bench_command(
@@ -27,6 +41,9 @@ def bench_command(
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
+    solver: Solver = DEFAULT_SOLVER,
+    solver_option: SolverOption = None,
+    solver_log: SolverLog = None,
     out: Annotated[
         str | None,
         typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
@@ -58,7 +75,7 @@ def bench_command(
     if calibrate is not None:
         print_json(calibrated(folders.rows_of(calibrate), inputs))
         return
-    limits = limits_of(time_limit, gap, seed, threads)
+    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
     wanted = cases(instances or [], suite, names_of(methods), settings, inputs)
     one_file = out is not None and out.endswith((".jsonl", ".jsonl.gz"))

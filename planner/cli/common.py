@@ -9,8 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli.completion import entries
+from planner.errors import UsageError
+from planner.inputs.files import write_atomically
 from planner.result import Result
-from solvers.outcome import OPTIMAL_GAP, Limits, Status
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Status
+
+#: The heading of options that the help of an instance shows, and the general one does not.
+SOLVERS = "Options of solvers"
+
+
+def _of_solvers(metavar: str, text: str) -> Any:
+    return typer.Option(metavar=metavar, help=text, hidden=True, rich_help_panel=SOLVERS)
+
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
 
@@ -23,6 +33,9 @@ TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall t
 Gap = Annotated[float, typer.Option(metavar="G", help="stop at this gap")]
 Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
 Threads = Annotated[int, typer.Option(metavar="N", help="threads of the solvers")]
+Solver = Annotated[str, _of_solvers("NAME", "what runs MILPs, such as scip (planner doctor lists them)")]
+SolverOption = Annotated[list[str] | None, _of_solvers("KEY=VALUE", "an option of the solver; may be repeated")]
+SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver prints")]
 Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
 Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
 Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="for contradictions")]
@@ -40,11 +53,28 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
     return 0
 
 
-def limits_of(time_limit: float | None, gap: float = OPTIMAL_GAP, seed: int = 0, threads: int = 1) -> Limits:
-    """The limits that were given; an infinite time is none."""
+def limits_of(
+    time_limit: float | None,
+    gap: float = OPTIMAL_GAP,
+    seed: int = 0,
+    threads: int = 1,
+    solver: str = DEFAULT_SOLVER,
+    options: list[str] | None = None,
+    log: str | None = None,
+) -> Limits:
+    """The limits that were given; an infinite time is none. The solver's log, if one is wanted, is emptied."""
     if time_limit is not None and math.isinf(time_limit) and time_limit > 0:
         time_limit = None
-    return Limits(time_s=time_limit, gap=gap, seed=seed, threads=threads)
+    if log is not None:
+        write_atomically(log, "", "--solver-log")
+    return Limits(time_limit, gap, seed, threads, solver, tuple(map(_pair, options or ())), log)
+
+
+def _pair(option: str) -> tuple[str, str]:
+    name, separator, value = option.partition("=")
+    if not (name and separator):
+        raise UsageError.at("--solver-option", option, "KEY=VALUE")
+    return name, value
 
 
 def names_of(text: str | None) -> list[str] | None:

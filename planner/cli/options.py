@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from instances.errors import InstanceError
 from planner.cli import completion
+from planner.cli.common import SOLVERS
 from planner.errors import UsageError
 from planner.inputs import choices
 from planner.inputs.choices import Choice
@@ -156,7 +157,7 @@ def of_claim(values: Mapping[str, Any]) -> list[Choice]:
 def _revealed(params: list[Any], shown: list[Choice]) -> list[Any]:
     """The parameters of a command, those that are shown last and with their words."""
     by_flag = {f"--{choice.name}": choice for choice in shown}
-    headings = {choice.heading for choice in shown}
+    headings = {choice.heading for choice in shown} | ({SOLVERS} if shown else set())
     last = []
     for param in params:
         choice = by_flag.get(param.opts[0])

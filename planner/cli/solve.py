@@ -21,6 +21,9 @@ from planner.cli.common import (
     Quiet,
     Reproducers,
     Seed,
+    Solver,
+    SolverLog,
+    SolverOption,
     Threads,
     TimeLimit,
     exit_code,
@@ -31,7 +34,7 @@ from planner.cli.common import (
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs.choices import split
 from planner.result import Result
-from solvers.outcome import Status
+from solvers.outcome import DEFAULT_SOLVER, Status
 
 
 def _swept(metavar: str, text: str, **rules: Any) -> Any:
@@ -52,6 +55,9 @@ def solve_command(
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
+    solver: Solver = DEFAULT_SOLVER,
+    solver_option: SolverOption = None,
+    solver_log: SolverLog = None,
     out: Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan")] = None,
     trace: Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as Chrome trace")] = None,
@@ -87,7 +93,7 @@ def solve_command(
     from planner.studies.orders import best_order, solve_orders
     from planner.studies.sweep import Row, parse_counts, sweep
 
-    limits = limits_of(time_limit, gap, seed, threads)
+    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace, "--certificate": certificate}
     refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
     overrides, given = split(settings)
@@ -246,6 +252,9 @@ def crosscheck_command(
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
+    solver: Solver = DEFAULT_SOLVER,
+    solver_option: SolverOption = None,
+    solver_log: SolverLog = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the gaps over time")] = None,
     events: Events = None,
     json: Json = False,
@@ -266,7 +275,7 @@ def crosscheck_command(
     from planner.show.tables import print_json, show_report
     from planner.signals import held
 
-    limits = limits_of(time_limit, gap, seed, threads)
+    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     refuse_outputs({"--plot": plot, "--events": events}, instance)
     if plot is not None:
         require(plot)

@@ -13,8 +13,11 @@ from pathlib import Path
 from planner.doctor.kernels import Look, compile_all, look_at_all
 from planner.show.terminal import console
 from planner.versions import versions
-from solvers import BACKENDS
-from solvers.pinned import PINNED
+from solvers import BACKENDS, exam
+from solvers.external.names import installed
+from solvers.external.process import prepared_version
+from solvers.outcome import DEFAULT_SOLVER, Limits
+from solvers.pinned import PINNED, BackendError
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
@@ -39,7 +42,7 @@ def examine(*, compiling: bool = False) -> list[Finding]:
     """
     if compiling:
         compile_all()
-    return [*_versions(), *_origins(), *_import_orders(), *_backends(), *_kernels()]
+    return [*_versions(), *_origins(), *_import_orders(), *_backends(), *_external(), *_kernels()]
 
 
 def show_findings(findings: list[Finding]) -> None:
@@ -97,6 +100,19 @@ def _backends() -> Iterator[Finding]:
             yield Finding(f"solver {name}", False, f"{type(error).__name__}: {error}")
             continue
         yield Finding(f"solver {name}", not wrong, "; ".join(wrong) or f"{version}, {count} canary models solved")
+
+
+def _external() -> Iterator[Finding]:
+    """The other solvers that ``--solver`` takes here. Nothing needs them: one that fails its exam is not run."""
+    for name in installed():
+        if name == DEFAULT_SOLVER:
+            continue
+        try:
+            exam.demand_passed("highs", Limits(solver=name))
+            said = f"{prepared_version(name)}, passes its exam"
+        except BackendError as refused:
+            said = f"found, but not run: {refused}"
+        yield Finding(f"--solver {name}", True, said)
 
 
 def _kernels() -> Iterator[Finding]:

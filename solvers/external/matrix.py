@@ -71,6 +71,20 @@ class Matrix:
         """The objective of a solution."""
         return float(np.dot(self.costs, values)) + self.offset
 
+    def holds(self, values: Any, tolerance: float = 1e-4) -> bool:
+        """Whether values are a solution, within what solvers allow themselves."""
+        rows = np.repeat(np.arange(len(self.least)), np.diff(self.starts))
+        totals = np.bincount(rows, self.factors * values[self.columns], minlength=len(self.least))
+        room = tolerance * np.maximum(1.0, np.abs(totals))
+        off = np.abs(values - np.round(values))[self.is_whole]
+        return bool(
+            np.all(totals >= self.least - room)
+            and np.all(totals <= self.most + room)
+            and np.all(values >= self.lower - tolerance)
+            and np.all(values <= self.upper + tolerance)
+            and np.all(off <= tolerance)
+        )
+
     @property
     def is_refuted(self) -> bool:
         """Whether a row without coefficients cannot hold."""

@@ -27,6 +27,8 @@ POLL_S = 0.05
 #: A solver that knows its time limit may take this much longer before it is killed: it reports at the end.
 GRACE_S = 0.5
 
+#: All that were started and may still run.
+_running: set[subprocess.Popen[bytes]] = set()
 #: Processes that wait for a task, by the name of their solver.
 _idle: dict[str, list[Process]] = {}
 _lock = threading.Lock()
@@ -44,6 +46,7 @@ class Process:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        _running.add(self._running)
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=self._read, name=f"{name}-answers", daemon=True).start()
 
@@ -73,6 +76,7 @@ class Process:
             else:
                 self._running.kill()
         self._running.wait()
+        _running.discard(self._running)
         for pipe in (self._running.stdin, self._running.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -148,12 +152,13 @@ def _better(message: Ended, best: Ended, task: Task) -> Ended:
     return replace(message, values=best.values, objective=best.objective)
 
 
-def prepare(name: str) -> None:
-    """Start a solver's process, unless one waits already; `BackendError` if there is no such solver."""
+def prepared_version(name: str) -> str:
+    """Name and version of a solver, whose process waits afterwards; `BackendError` if there is no such solver."""
     process = _ready(name, Watch())
-    if process is not None:
-        with _lock:
-            _idle.setdefault(name, []).append(process)
+    assert process is not None  # this watch is never stopped
+    with _lock:
+        _idle.setdefault(name, []).append(process)
+    return process.version
 
 
 def _ready(name: str, watch: Watch) -> Process | None:

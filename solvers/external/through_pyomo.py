@@ -52,6 +52,7 @@ _OUTCOMES = {
     TerminationCondition.maxEvaluations: Outcome.LIMIT,
     TerminationCondition.minFunctionValue: Outcome.LIMIT,
     TerminationCondition.feasible: Outcome.LIMIT,
+    TerminationCondition.intermediateNonInteger: Outcome.LIMIT,
 }
 
 
@@ -96,6 +97,8 @@ class ThroughPyomo:
         more = {} if task.seconds is None else {"timelimit": max(1, math.floor(task.seconds))}
         results = self._solver.solve(model, load_solutions=False, tee=task.log is not None, **more)
         values = self._values(model, results)
+        if values is not None and not matrix.holds(values):  # CBC gives what it has, a solution or not
+            values = None
         outcome = _OUTCOMES.get(results.solver.termination_condition, Outcome.FAILED)
         if results.solver.termination_condition == TerminationCondition.infeasibleOrUnbounded and matrix.is_bounded:
             outcome = Outcome.INFEASIBLE

@@ -1,0 +1,99 @@
+"""The choice of a solver on the command line: who takes it, who refuses it, what is recorded of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.cli.app import main
+from planner.errors import UsageError
+
+LAYERS = ["layers", "--layers", "8", "--stages", "3"]
+GSCIP = ["--solver", "mathopt:gscip"]
+
+
+def test_a_milp_method_runs_with_another_solver(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = tmp_path / "scip.log"
+    given = ["--method", "milp", "--solver-option", "presolving/maxrounds=0", "--solver-log", str(log), "--json"]
+    assert main(["solve", *LAYERS, *GSCIP, *given]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["proved_by"]) == ("optimal", "solver")
+    assert found["solver"].startswith("SCIP (MathOpt")
+    assert found["options"]["solver"] == "mathopt:gscip"
+    assert found["options"]["solver-options"] == {"presolving/maxrounds": "0"}
+    assert "SCIP Status" in log.read_text()
+    instance = planner.load("layers", layers=8, stages=3)
+    own = planner.solve(instance, method="milp")
+    assert own.solver.startswith("HiGHS") and own.objective == found["objective"]
+    assert planner.model(instance, "milp").solve(planner.Limits(solver="mathopt:gscip")).solver == found["solver"]
+
+
+def test_a_cpsat_method_takes_parameters_and_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = tmp_path / "cpsat.log"
+    given = ["--method", "cpsat", "--solver-option", "linearization_level=0", "--solver-log", str(log), "--json"]
+    assert main(["solve", *LAYERS, *given]) == 0
+    assert json.loads(capsys.readouterr().out)["options"]["solver-options"] == {"linearization_level": "0"}
+    assert "linearization_level: 0" in log.read_text()
+
+
+def test_crosscheck_gives_each_method_what_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--methods", "exact,cpsat,milp", "--json", "--quiet"]
+    assert main(["crosscheck", *LAYERS, *GSCIP, *given]) == 0
+    solvers = {each["method"]: each["solver"] for each in json.loads(capsys.readouterr().out)["results"]}
+    assert solvers["exact"] == "" and solvers["cpsat"].startswith("CP-SAT ") and "MathOpt" in solvers["milp"]
+    assert main(["crosscheck", *LAYERS, *given, "--solver-option", "linearization_level=0"]) == 0
+    options = {each["method"]: each["options"] for each in json.loads(capsys.readouterr().out)["results"]}
+    assert "solver-options" in options["cpsat"] and "solver-options" not in options["milp"]
+
+
+def test_bench_keeps_rows_of_solvers_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    given = ["bench", *LAYERS, "--methods", "exact,milp", "--repeats", "1", "--out", str(tmp_path / "rows"), "--quiet"]
+    assert main(given) == main([*given, *GSCIP]) == main([*given, *GSCIP]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows" / "rows.jsonl").read_text().splitlines()]
+    assert [(row["method"], row["solver"]) for row in rows] == [
+        ("exact", None),
+        ("milp", None),
+        ("milp", {"solver": "mathopt:gscip"}),
+    ]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["solve", "--method", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
+        (["crosscheck", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
+        (["bench", "--methods", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
+        (["solve", "--method", "milp", "--solver", "a b"], "the name of a solver"),
+        (["solve", "--method", "milp", "--solver", "mathopt:glop"], "fails its entrance exam"),
+        (["solve", "--method", "exact", *GSCIP], "expected a method that is a MILP"),
+        (["solve", "--method", "cpsat", *GSCIP], "expected a method that is a MILP"),
+        (["solve", "--portfolio", *GSCIP], "expected a method that is a MILP"),
+        (["solve", "--method", "milp", "--solver-option", "linearization_level=0"], "the solver of milp knows"),
+        (["solve", "--method", "cpsat", "--solver-option", "presolve=off"], "the solver of cpsat knows"),
+        (["solve", "--method", "cpsat", "--solver-option", "cp_model_probing_level=x"], "a value that it takes"),
+        (["solve", "--method", "cpsat", "--solver-option", "random_seed=3"], "limits and logs do not set"),
+        (["solve", "--method", "milp", "--solver-option", "time_limit=3"], "limits and logs do not set"),
+        (["solve", "--method", "milp", *GSCIP, "--solver-option", "no/such=3"], "no/such"),
+        (["solve", "--method", "milp", "--solver-option", "presolve"], "KEY=VALUE"),
+        (["solve", "--method", "milp", "--solver-option", "a=1", "--solver-option", "a=2"], "each name once"),
+        (["solve", "--method", "exact", "--solver-log", "solver.log"], "a method that is a model"),
+        (["solve", "--method", "milp", "--solver-log", "no/such/folder/a.log"], "a file that can be written"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    given: list[str], words: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([given[0], *LAYERS, *given[1:]]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and words in err
+
+
+def test_an_open_model_refuses_what_its_method_does_not_take() -> None:
+    model = planner.model(planner.load("layers", layers=8, stages=3), "cpsat")
+    with pytest.raises(UsageError, match="a MILP"):
+        model.solve(planner.Limits(solver="mathopt:gscip"))
