@@ -20,6 +20,7 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
+from instances.catalog import CATALOG
 from planner.cli.app import main
 
 CERTIFIED = [family for family in FAMILIES if family.certificates is not None]
@@ -72,6 +73,16 @@ def test_checkers_import_the_standard_library_alone(name: str) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and (node.module or "").partition(".")[0] in sys.stdlib_module_names
         assert not (isinstance(node, ast.Name) and node.id in {"__import__", "eval", "exec", "compile"})
+
+
+@pytest.mark.parametrize("entry", sorted(name for name, each in CATALOG.items() if each.family in _NAMES))
+def test_the_catalog_is_certified(entry: str) -> None:
+    instance = planner.load(entry)
+    found = planner.certify(instance, limits=planner.Limits(time_s=20))
+    assert found.content is not None, found.result.reason
+    assert found.result.status == "optimal"
+    verdict = planner.verify(instance, json.loads(found.text))
+    assert verdict.accepted, verdict.reason
 
 
 @pytest.mark.parametrize("name", _NAMES)

@@ -6,7 +6,10 @@ import copy
 import json
 import math
 import random
+import time
+import zlib
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ import planner
 from formulations.family import UncertifiedError
 from formulations.stage_partitioning import checker
 from formulations.stage_partitioning.certificates import write
-from instances.stage_partitioning import StageInstance, to_json
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc, to_json
 from planner import Status, Stop
 from planner.cli.app import main
 from solvers.outcome import Watch
@@ -236,6 +239,50 @@ def test_a_gap_that_was_allowed_is_what_is_certified() -> None:
     assert found.content is not None and result.bound is not None
     bound = planner.verify(instance, found.content).bound
     assert bound is not None and result.bound * (1 - 1e-10) <= bound <= result.bound
+
+
+#: Published inputs: bytes, compressed bytes and CPU seconds of checking that are not exceeded (twice a prototype's).
+_PUBLISHED = (
+    ("bert32a100.json", 2048, "8GiB", 15_400, 5_800, 2.0),
+    ("resnet.json", 64, "2GiB", 39_000, 4_100, 5.4),
+    ("resnet.json", 512, "2GiB", 40_500, 5_500, 14.4),
+    ("resnet.json", 64, "1GiB", 27_100, 1_900, 12.0),
+    ("gnmt.json", 64, "2GiB", 60_900, 5_500, 6.6),
+    ("gnmt.json", 64, "1GiB", 188_800, 15_000, 70.0),
+)
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "devices", "memory", "size", "compressed", "seconds"), _PUBLISHED)
+def test_certificates_of_published_inputs_are_small(
+    published: Path, file: str, devices: int, memory: str, size: int, compressed: int, seconds: float
+) -> None:
+    instance = planner.load(file, inputs=str(published), devices=devices, memory=memory)
+    _, content = certified(instance)
+    text = json.dumps(content, separators=(",", ":")).encode()
+    assert len(text) <= size and len(zlib.compress(text, 9)) <= compressed
+    began = time.process_time()
+    assert checker.verify(parsed(instance), content)["accepted"]
+    assert time.process_time() - began <= seconds
+
+
+def test_the_example_of_the_documentation_is_right() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "what-optimal-means.md").read_text()
+    certificate = json.loads(page.partition("```json\n")[2].partition("```")[0])
+
+    def layer(name: str, seconds: float) -> Layer:
+        return Layer(name, {1: (Tmpc("x", seconds, 2.0, 2.0, 4.0),)})
+
+    layers = (layer("a", 3.0), layer("b", 2.5))
+    instance = StageInstance("two", layers, (Edge("a", "b", 1.0),), 2, 20.0, 1.0, 2)
+    certificate["instance_sha256"] = checker.digest(parsed(instance))
+    found = planner.verify(instance, certificate)
+    assert (found.accepted, found.objective) == (True, 5.0)
+    assert not planner.verify(instance, certificate | {"bound": "5"}).accepted
+    assert not planner.verify(
+        instance, certificate | {"proof": {"kind": "labels", "downsets": [["0", [[0, 0]]]]}}
+    ).accepted
 
 
 def test_what_cannot_be_certified_says_why() -> None:
