@@ -6,6 +6,7 @@ Thresholds measured in November 2026 on two shared cores (one thread, numba kern
 from __future__ import annotations
 
 from formulations.stage_partitioning.downsets import all_downsets, too_many
+from formulations.stage_partitioning.exact.required import refusal
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS, MAX_TABLE
 from formulations.stage_partitioning.models import size
 from instances.stage_partitioning import StageInstance
@@ -36,7 +37,7 @@ def exact_supports(instance: StageInstance) -> str | None:
         return f"{too_many(len(instance.layers), MAX_DOWNSETS)}; linearised searches a few orders"
     if count * (max_sum(instance) + 1) > MAX_LABELS:
         return f"{count} downsets times {max_sum(instance)} micro-batches do not fit; try --microbatches or linearised"
-    return None
+    return refusal(instance, count) if instance.requirements else None
 
 
 def exact_effort(instance: StageInstance) -> float:

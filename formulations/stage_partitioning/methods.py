@@ -42,6 +42,9 @@ KNAPSACK = Setting(
     default="auto",
 )
 
+#: What decides which stages a plan may have, but not what their numbers are.
+_OF_STAGES = frozenset({"num_stages", "num_devices", "same_stage", "tp_degree_of", "dp_degree_of"})
+
 METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
     Method(
         name="piper",
@@ -70,6 +73,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
+        honours=_OF_STAGES,
     ),
     Method(
         name="cpsat",

@@ -71,7 +71,8 @@ class Lattice(NamedTuple):
     over TMPCs, of the memory of the fastest TMPC, of nodes without a TMPC at that degree, and the least cost of edges
     entering the downset, charged to their target (``entering``) or their source (``leaving``). ``edge_both`` (q, e) is
     what both ends of an edge are charged; ``crossing_start``/``crossing_edges`` list the edges that enter each downset
-    (CSR).
+    (CSR). ``least_d``, ``most_d`` (D, D): between which positions in ``Profile.dp_degrees`` the degree of stage j minus
+    i lies, and there is no such stage where they cross; (0, 0) where nothing limits stages (`exact.required`).
     """
 
     bits: Words
@@ -88,6 +89,8 @@ class Lattice(NamedTuple):
     edge_both: Floats
     crossing_start: Ints
     crossing_edges: Ints
+    least_d: NDArray[np.int32]
+    most_d: NDArray[np.int32]
 
 
 def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
@@ -247,6 +250,8 @@ def build_lattice(profile: Profile, downsets: Words) -> Lattice:
         edge_both=edge_in + edge_out,
         crossing_start=starts,
         crossing_edges=edges.astype(np.int64),
+        least_d=np.empty((0, 0), np.int32),
+        most_d=np.empty((0, 0), np.int32),
     )
 
 

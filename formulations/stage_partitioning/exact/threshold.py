@@ -17,6 +17,7 @@ from formulations.family import Answer
 from formulations.size import demand
 from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
+from formulations.stage_partitioning.exact.required import Required, required
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
@@ -96,6 +97,8 @@ class Tables:
         self.scratch = make_scratch(profile, len(lattice.bits))
         self.counts = np.zeros(3, np.int64)
         self.tests = 0
+        #: What limits the stages between two downsets, if anything does.
+        self.required: Required | None = None
 
     def limit_memory(self, memory: float) -> None:
         """Run further tests as if the instance declared this memory per device (bytes).
@@ -125,6 +128,8 @@ class Tables:
         if most_weight < math.inf:
             self.profile = self.profile._replace(weight=np.minimum(self.profile.weight, most_weight))
         self.lattice = build_lattice(self.profile, self.lattice.bits)
+        if self.required is not None:
+            self.lattice = self.required.limited(self.profile, self.lattice)
         self._forget_savings()
 
     def _forget_savings(self) -> None:
@@ -218,16 +223,21 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan.
     """
     flag = np.frombuffer(watch.flag, np.uint8)
+    downsets, limited = all_downsets(instance, MAX_DOWNSETS), None
+    if instance.requirements and downsets is not None:
+        limited = required(instance)
+        instance, downsets = limited.instance, limited.downsets(downsets)
     profile = build_profile(instance, prune=True)
-    downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
         return Answer(stop=Stop.SIZE_LIMIT, reason="the graph has too many downsets for the exact method")
     upper: tuple[StagePlan, float] | None = None
-    if len(downsets) > _CHAIN_FIRST * len(instance.layers):
+    if len(downsets) > _CHAIN_FIRST * len(instance.layers) and limited is None:
         for order in linear_orders(instance):
             chain = Search(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
             upper = better(upper, minimise(chain, watch, limits.gap, start=upper, chain=True)[0])
     search = Search(instance, profile, build_lattice(profile, downsets), flag)
+    if limited is not None:
+        search.required, search.lattice = limited, limited.limited(profile, search.lattice)
     best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
     return Answer(
         plan=best[0] if best else None,

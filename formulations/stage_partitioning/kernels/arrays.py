@@ -129,6 +129,8 @@ LATTICE = record(
     edge_both=FLOATS2,
     crossing_start=INTS,
     crossing_edges=INTS,
+    least_d=SHORTS2,
+    most_d=SHORTS2,
 )
 SCRATCH = record(
     Scratch,

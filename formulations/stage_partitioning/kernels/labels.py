@@ -286,7 +286,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are filled by `devices_for_rest`. A label
     with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
     at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` requires
-    one given sum (then every s and d counts).
+    one given sum (then every s and d counts). Limits of the stages between downsets (`Lattice`) change none of this.
 
     Returns ``s`` of a complete plan, -1 if there is none (a proof), -2 if stopped. ``fewest`` searches on for the plan
     with the fewest devices. ``stats``: pairs, knapsack relaxations, knapsack searches.
@@ -299,6 +299,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
     if rest[0] > K:
         return -1
     slot_of, steps, owner, rise, saving = scratch.slot_of, scratch.steps, scratch.owner, scratch.rise, scratch.saving
+    limited, low, high = lattice.least_d.shape[0] > 0, ZERO, np.int64(len(degrees) - 1)
     sum_rise, sum_saving, summed = scratch.sum_rise, scratch.sum_saving, scratch.sum_rise.shape[0] > 0
     labels[:, :] = NO_DEVICES
     labels[0, 0] = 0
@@ -324,11 +325,17 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
             most_k = K - rest[j] - least
             if most_k < 1 or not subset(bits, i, j):
                 continue
+            if limited:
+                low, high = np.int64(lattice.least_d[i, j]), np.int64(lattice.most_d[i, j])
+                if low > high:
+                    continue
             stats[0] += 1
             for q in range(P):
                 most_d = most_k // tp[q]
                 if most_d < 1:
                     break
+                if limited:
+                    most_d = min(most_d, degrees[high])
                 if lattice.missing[q, j] != lattice.missing[q, i]:
                     continue
                 base = lattice.time[q, j] - lattice.time[q, i]
@@ -343,7 +350,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                 fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i]
                 uniform = profile.uniform[q] != 0
                 scratch.size[0] = -1  # the stage is not assembled yet
-                first = 0
+                first = low
                 last_index, last_y, last_fits, last_extra = -1, 0, FOUND, 0.0
                 for z in range(count):
                     s0, k0 = label_s[z], label_k[z]
