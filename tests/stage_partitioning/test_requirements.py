@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 import planner
+from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.exact.required import MAX_PAIRED, refusal, required
 from formulations.stage_partitioning.problem import Stage, StagePlan, violations
 from formulations.stage_partitioning.vocabulary import VOCABULARY
 from formulations.vocabulary import meant
@@ -14,6 +17,7 @@ from instances.requirements import parse
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Status
 
+METHODS = ("exact", "cpsat", "milp", "milp-columns")
 MODELS = ("cpsat", "milp", "milp-columns")
 
 
@@ -65,7 +69,7 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     assert [each.rule for each in broken] == ["required"]
 
 
-@pytest.mark.parametrize("method", MODELS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("required", "time"),
     [
@@ -82,7 +86,13 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     ],
 )
 def test_plans_that_no_one_would_choose_freely(method: str, required: list[str], time: float | None) -> None:
-    found = planner.solve(replace(chain(), requirements=tuple(required)), method=method)
+    instance = replace(chain(), requirements=tuple(required))
+    if FAMILY.method(method).refusal(instance) is not None:
+        assert method == "exact" and any(
+            each.startswith(("stage_of", "nodes", "tp_degree(", "dp_degree(")) for each in required
+        )
+        return
+    found = planner.solve(instance, method=method)
     assert found.status is (Status.INFEASIBLE if time is None else Status.OPTIMAL)
     assert found.objective == (None if time is None else pytest.approx(time, rel=1e-6))
 
@@ -96,3 +106,42 @@ def test_models_agree_on_more_stages_than_any_good_plan_has() -> None:
     assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
     assert found[0].objective == pytest.approx(found[2].objective, rel=1e-6)
     assert found[0].objective > 1.01 * planner.solve(replace(instance, requirements=())).objective
+
+
+@pytest.mark.parametrize(
+    ("stated", "levels", "rows"),
+    [
+        ("num_stages <= 3", 1, 4),  # all that a chain of three nodes has
+        ("num_stages == 1", 0, 2),
+        ("num_stages <= 2", 1, 4),
+        ("num_stages >= 2", 1, 4),
+        ("num_stages == 3", 2, 6),
+        ("num_stages >= 4", 0, 2),  # no plan has so many
+        ("same_stage(a, b)", 1, 3),
+        ("not same_stage(a, b)", 1, 4),
+        ("same_stage(a, b) <= 1", 1, 4),
+    ],
+)
+def test_downsets_are_left_out_and_copied_where_stages_are_counted(stated: str, levels: int, rows: int) -> None:
+    instance = replace(chain(), requirements=(stated,))
+    downsets, found = all_downsets(instance, 100), required(instance)
+    assert downsets is not None
+    assert (found.levels, len(found.downsets(downsets))) == (levels, rows)
+
+
+def test_what_the_exact_search_cannot_honour() -> None:
+    least = replace(chain(), requirements=("num_devices >= 2",))
+    assert "fewest devices" in (refusal(least, 4) or "") and refusal(replace(least, requirements=()), 10**6) is None
+    counted = replace(chain(), requirements=("num_stages == 3",))
+    assert refusal(counted, MAX_PAIRED // 2) is None and "too many" in (refusal(counted, MAX_PAIRED) or "")
+    with pytest.raises(planner.UsageError, match="cannot honour the requirement stage_of"):
+        planner.solve(replace(chain(), requirements=("stage_of(b) == 1",)), method="exact")
+
+
+def test_the_exact_search_and_the_models_agree_on_many_stages() -> None:
+    stated = ["num_stages == 6", "not same_stage(0, 1)", "dp_degree_of(7) <= 1", "num_devices <= 7"]
+    instance = planner.load("chain8", devices=8, microbatches=8, require=stated)
+    found = [planner.solve(instance, method=method) for method in ("exact", "milp-columns")]
+    assert [each.status for each in found] == [Status.OPTIMAL] * 2
+    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
+    assert found[0].plan is not None and len(found[0].plan["stages"]) == 6
