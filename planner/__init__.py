@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
+    from planner.brought.registry import method
     from planner.certificates import Certification, Verification, certify, verify
     from planner.checking import Verdict, check
     from planner.comparison import Report, crosscheck
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from solvers.outcome import Limits, Status, Stop
 
 _HOMES = {
+    "planner.brought.registry": ("method",),
     "planner.certificates": ("Certification", "Verification", "certify", "verify"),
     "planner.checking": ("Verdict", "check"),
     "planner.comparison": ("Report", "crosscheck"),
@@ -65,6 +67,7 @@ __all__ = [
     "formulations",
     "from_networkx",
     "load",
+    "method",
     "model",
     "plots",
     "save",

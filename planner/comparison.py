@@ -13,6 +13,7 @@ from typing import Any
 from formulations.compilation import compiling
 from formulations.family import Family, Method
 from planner.backends import examined
+from planner.brought.registry import registered
 from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
@@ -22,7 +23,7 @@ from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.result import Result, html_table, summary
 from planner.run import exceeds, run, silent
-from planner.types import Instance, Json
+from planner.types import Instance, Json, JsonObject
 from planner.versions import versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
 
@@ -91,6 +92,7 @@ def crosscheck(
     instance: Instance,
     *,
     methods: Sequence[str] | None = None,
+    plans: Mapping[str, str | JsonObject] | None = None,
     limits: Limits | None = None,
     options: Mapping[str, Any] | None = None,
     reproducers: str | None = "reproducers",
@@ -105,7 +107,10 @@ def crosscheck(
     instance
         From `planner.load`, or built from the classes in ``instances``.
     methods
-        Names; default: all that support the instance and predict at most ``SANE_EFFORT`` steps.
+        Names, or ``FILE.py:FUNCTION``; default: all that support the instance and predict at most ``SANE_EFFORT``
+        steps, and those registered by `planner.method`.
+    plans
+        Plans that came from elsewhere, by the name of their row: a file, or the JSON form.
     limits
         For each method; default: a minute each.
     options
@@ -124,7 +129,9 @@ def crosscheck(
     UsageError
         If a method or option is unknown, a method is named twice, or an argument is of another type.
     """
-    expect_types(limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended)
+    expect_types(
+        plans=plans, limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended
+    )
     if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
         raise UsageError.at("methods", methods, "a sequence of names, or None")
     if methods is not None and not methods:
@@ -138,6 +145,7 @@ def crosscheck(
     with compiling(notice):  # one notice for all methods
         family.load()
         chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
+        chosen += entered(family, plans or {}, chosen)
         given = method_options(chosen, options or {})
         examined(chosen, limits)
         results, found = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
@@ -184,13 +192,26 @@ def _run_each(
     return results, found
 
 
+def entered(
+    family: Family[Any, Any], plans: Mapping[str, str | JsonObject], beside: Sequence[Method[Any, Any]] = ()
+) -> list[Method[Any, Any]]:
+    """Plans that came from elsewhere, as methods; `UsageError` for a name that a method ``beside`` them has."""
+    from planner.brought import methods
+
+    for name in plans:
+        if name in {method.name for method in beside}:
+            raise UsageError.at("--plan", name, "a name that no other row has")
+    return [methods.entered(family, name, plan) for name, plan in plans.items()]
+
+
 def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
-    """The methods that support the instance and whose predicted effort is at most `SANE_EFFORT`."""
-    return [
+    """The methods that support the instance and predict at most `SANE_EFFORT`, and those registered for the process."""
+    fitting = [
         method
         for method in family.methods
         if method.refusal(instance) is None and method.effort(instance) <= SANE_EFFORT
     ]
+    return [*fitting, *(named(family, name) for name in registered(family.name))]
 
 
 def contradictions(results: Sequence[Result]) -> list[str]:

@@ -100,11 +100,25 @@ def _requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) 
 
 
 def named(family: Family[Any, Any], name: str) -> Method[Any, Any]:
-    """The family's method of that name, or a `UsageError` with the closest match."""
-    try:
-        return family.method(name)
-    except KeyError:
-        raise UsageError.unknown("method", name, [AUTO, *(method.name for method in family.methods)]) from None
+    """The family's method of that name, or the one that a user brought (`planner.brought`).
+
+    Raises
+    ------
+    UsageError
+        If there is none, with the closest match, or if what was brought cannot be loaded.
+    """
+    for method in family.methods:
+        if method.name == name:
+            return method
+    from planner.brought import methods, registry
+
+    found = methods.brought(family, name) if isinstance(name, str) else None
+    if found is None:
+        known = (method.name for method in family.methods)
+        raise UsageError.unknown(
+            "method", name, [AUTO, *known, *registry.registered(family.name), *registry.installed()]
+        )
+    return found
 
 
 def exact_names(family: Family[Any, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from formulations.family import Answer, Family, Method, resolve
 from formulations.size import SizeError
 from planner.backends import chosen as choice
 from planner.backends import examined, fitted
-from planner.dispatch import AUTO, candidates
+from planner.dispatch import AUTO, candidates, named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
@@ -55,8 +55,8 @@ def solve(
     instance
         From `planner.load`, or built from the classes in ``instances``.
     method
-        A name from ``planner list``; ``None`` or ``"auto"``: whatever fits the instance and the time limit;
-        ``"portfolio"``: an exact search and a model at once, which share plans.
+        A name from ``planner list``, or ``FILE.py:FUNCTION`` (`planner.method`); ``None`` or ``"auto"``: whatever fits
+        the instance and the time limit; ``"portfolio"``: an exact search and a model at once, which share plans.
     exact
         Use only methods that claim exactness.
     limits
@@ -90,6 +90,8 @@ def solve(
     family = family_of(instance)
     with compiling(notice):  # one notice, whether choosing or solving compiles first
         family.load()
+        if method not in (None, AUTO, NAME):
+            named(family, method)  # importing what a user brought does not count
         began = time.perf_counter()
         found: list[Result] = []
         for chosen, reason in _to_try(family, instance, limits, method or AUTO, exact):

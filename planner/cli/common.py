@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli import completion
 from planner.cli.completion import entries
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
@@ -39,6 +40,15 @@ SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver pri
 Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
 Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
 Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="for contradictions")]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...", help="names, FILE.py:FUNCTION; default: all that fit", autocompletion=completion.methods
+    ),
+]
+Plans = Annotated[
+    list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")
+]
 
 
 def exit_code(result: Result, exact: bool, limits: Limits) -> int:
@@ -80,6 +90,17 @@ def _pair(option: str) -> tuple[str, str]:
 def names_of(text: str | None) -> list[str] | None:
     """Names between commas."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def plans_of(given: list[str] | None) -> dict[str, str]:
+    """Files of plans by their names; `UsageError` for what is not ``NAME=FILE``, or a name that was given before."""
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, sign, file = each.partition("=")
+        if not name or not sign or not file or name in found:
+            raise UsageError.at("--plan", each, "NAME=PLAN.json, each name once")
+        found[name] = file
+    return found
 
 
 def warn(instance: Any, quiet: bool) -> None:

@@ -52,13 +52,19 @@ def claims(incomplete: str) -> list[str]:
 
 
 def methods(incomplete: str) -> list[str]:
-    """Names of the methods for the instance that stands behind the command, if there is one."""
+    """Names of methods for the instance behind the command, if there is one, and functions in FILE.py.
+
+    Of names between commas, the last is completed.
+    """
+    from planner.brought.registry import functions_in, installed
     from planner.inputs.loading import problem_of
 
+    before, sign, last = incomplete.rpartition(",")
     name = next((word for word in unfinished()[1:] if not word.startswith("-")), "")
+    offered = [*functions_in(last.rpartition(":")[0]), *installed()]
     with suppress(InstanceError, UsageError):  # no instance yet
-        return _starting(incomplete, ["auto", *(method.name for method in problem_of(name).methods)])
-    return []
+        offered = ["auto", *(method.name for method in problem_of(name).methods), *offered]
+    return [before + sign + each for each in _starting(last, offered)]
 
 
 def known(values: Mapping[str, Any]) -> dict[str, Any]:

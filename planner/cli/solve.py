@@ -18,6 +18,8 @@ from planner.cli.common import (
     Inputs,
     Instance,
     Json,
+    Methods,
+    Plans,
     Quiet,
     Reproducers,
     Seed,
@@ -29,6 +31,7 @@ from planner.cli.common import (
     exit_code,
     limits_of,
     names_of,
+    plans_of,
     warn,
 )
 from planner.errors import CrosscheckError, UsageError
@@ -48,7 +51,8 @@ def solve_command(
     instance: Instance,
     exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
     method: Annotated[
-        str, typer.Option(metavar="NAME", help="from planner list", autocompletion=completion.methods)
+        str,
+        typer.Option(metavar="NAME", help="of planner list, or FILE.py:FUNCTION", autocompletion=completion.methods),
     ] = "auto",
     portfolio: Annotated[bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")] = False,
     time_limit: TimeLimit = None,
@@ -247,7 +251,8 @@ def _certificate_writes(path: str, certified: Any, quiet: bool) -> Iterator[Call
 
 def crosscheck_command(
     instance: Instance,
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit")] = None,
+    methods: Methods = None,
+    plan: Plans = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -287,6 +292,7 @@ def crosscheck_command(
             report = crosscheck(
                 loaded,
                 methods=names_of(methods),
+                plans=plans_of(plan),
                 limits=limits,
                 options=given,
                 reproducers=reproducer_dir,

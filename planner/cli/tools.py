@@ -14,6 +14,8 @@ from planner.cli.common import (
     Inputs,
     Instance,
     Json,
+    Methods,
+    Plans,
     Quiet,
     Seed,
     Threads,
@@ -21,6 +23,7 @@ from planner.cli.common import (
     catalog_of_all,
     limits_of,
     names_of,
+    plans_of,
 )
 from planner.errors import UsageError
 from planner.inputs import choices
@@ -126,7 +129,8 @@ def reproduce_command(
 def report_command(
     instance: Instance,
     out: Annotated[str, typer.Option(metavar="FILE.html", help="the page")] = "report.html",
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: all that fit")] = None,
+    methods: Methods = None,
+    plan: Plans = None,
     time_limit: TimeLimit = 20.0,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -153,6 +157,7 @@ def report_command(
                 instance,
                 settings,
                 methods=names_of(methods),
+                plans=plans_of(plan),
                 limits=limits,
                 inputs=inputs,
                 listen=listen,

@@ -46,6 +46,7 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "exact": (bool, "True or False"),
     "limits": (Limits | None, "planner.Limits, or None"),
     "options": (Mapping | None, "a mapping from names to values, or None"),
+    "plans": (Mapping | None, "a mapping from names to plans or their files, or None"),
     "listen": (Callable | None, "a function of an event, or None"),
     "notice": (Callable, "a function of a line"),
     "ended": (Callable, "a function of a result"),

@@ -50,6 +50,7 @@ def page(
     settings: Mapping[str, Any],
     *,
     methods: Sequence[str] | None = None,
+    plans: Mapping[str, str] | None = None,
     limits: Limits,
     inputs: str | None = None,
     listen: Listen | None = None,
@@ -61,7 +62,7 @@ def page(
     ----------
     name, settings
         As the command line gives them: a file or catalog name, overrides and options by name.
-    methods, limits, inputs, listen, notice
+    methods, plans, limits, inputs, listen, notice
         As for `planner.crosscheck` and `planner.load`.
 
     Returns
@@ -82,6 +83,7 @@ def page(
     report = crosscheck(
         instance,
         methods=methods,
+        plans=plans,
         limits=limits,
         options=options,
         reproducers=None,
@@ -89,7 +91,8 @@ def page(
         notice=noticed,
         ended=log.end,
     )
-    return _rendered(instance, report, log, left_out, limits, _commands(name, settings, limits, inputs, report)), report
+    commands = _commands(name, settings, limits, inputs, report, plans or {})
+    return _rendered(instance, report, log, left_out, limits, commands), report
 
 
 def _rendered(
@@ -206,7 +209,14 @@ def _source(panel: Panel) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg(panel).encode()).decode()
 
 
-def _commands(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, report: Report) -> list[str]:
+def _commands(
+    name: str,
+    settings: Mapping[str, Any],
+    limits: Limits,
+    inputs: str | None,
+    report: Report,
+    plans: Mapping[str, str],
+) -> list[str]:
     given: list[str] = []
     for setting, value in settings.items():
         if value is not None and value is not False:
@@ -218,9 +228,10 @@ def _commands(name: str, settings: Mapping[str, Any], limits: Limits, inputs: st
         more += ["--inputs", inputs]
     if limits.time_s is not None:
         more += ["--time-limit", f"{limits.time_s:g}"]
-    methods = ",".join(result.method for result in report.results)
-    head = ["planner", "crosscheck", name, *given, "--methods", methods, *more]
-    each = [["planner", "solve", name, *given, "--method", result.method, *more] for result in report.results]
+    methods = [result.method for result in report.results if result.method not in plans]
+    entered = [word for plan, file in plans.items() for word in ("--plan", f"{plan}={file}")]
+    head = ["planner", "crosscheck", name, *given, "--methods", ",".join(methods), *entered, *more]
+    each = [["planner", "solve", name, *given, "--method", method, *more] for method in methods]
     return [shlex.join(command) for command in (head, *each)]
 
 

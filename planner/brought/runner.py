@@ -1,0 +1,164 @@
+"""The process that a brought function runs in: it loads the function, receives an instance, and sends plans back.
+
+Started as ``python runner.py REQUESTS REPLIES`` with the numbers of two pipes. Requests are pickled, each after its
+length: the path of imports, the `Target`, and the run: problem, instance and limits. Replies are lines of JSON with a
+``kind``: loaded or refused; began; plan, bound; returned or failed. The process ends with the one that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+LENGTH_BYTES = 8
+
+
+def main() -> None:
+    """Serve one run."""
+    requests, replies = (int(each) for each in sys.argv[1:3])
+    for number in (requests, replies):
+        os.set_inheritable(number, False)
+    threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+    sys.path[:] = _received(requests)
+    from planner.brought.target import LoadError, declaration, taken, words
+
+    voice = _Voice(replies)
+    target = _received(requests)
+    try:
+        function = target.load()
+        also = taken(function, target.name)
+    except LoadError as error:
+        voice.say("refused", words=str(error))
+        return
+    voice.say("loaded", declared=dict(declaration(function)), takes=also)
+    problem, instance, limits = _received(requests)
+    watch = _watch(voice, problem, instance, limits)
+    if also:
+        threading.Thread(target=_stop_when_requested, args=(requests, watch), daemon=True).start()
+    voice.say("began")
+    watch.start()
+    given = {"limits": limits, "watch": watch}
+    try:
+        returned = function(instance, **{name: given[name] for name in also})
+    except BaseException as error:  # SystemExit as well: the planner reports it, whatever it is
+        voice.say("failed", words=f"raised {words(error, target.file)}")
+        return
+    try:
+        voice.say("returned", plan=_as_json(problem, instance, returned), late=watch.reason == "time_limit")
+    except NoPlanError as error:
+        voice.say("failed", words=f"returned {error}")
+
+
+class NoPlanError(TypeError):
+    """What was returned or reported is no plan; the message continues "returned"."""
+
+
+class _Voice:
+    """Sends replies; a process that the function forked has none."""
+
+    def __init__(self, replies: int) -> None:
+        self._replies, self._owner, self._lock = replies, os.getpid(), threading.Lock()
+
+    def say(self, kind: str, **more: Any) -> None:
+        if os.getpid() != self._owner:
+            os._exit(0)  # a copy of this process has come to the end of the function
+        try:
+            line = json.dumps({"kind": kind, **more}, allow_nan=False, default=_plain).encode() + b"\n"
+        except (ValueError, TypeError, RecursionError) as error:  # NaN, keys that are no texts, cycles
+            raise NoPlanError(f"what is no JSON: {' '.join(str(error).split())}") from None
+        with self._lock:
+            while line:
+                line = line[os.write(self._replies, line) :]
+
+
+def _watch(voice: _Voice, problem: str, instance: Any, limits: Any) -> Any:
+    """A watch that sends what it is given."""
+    from solvers.outcome import Watch
+
+    class Sending(Watch):
+        def plan(self, plan: Any, objective: float | None = None) -> None:
+            """Report a plan; worse ones than the best are ignored, if the objective is given."""
+            if objective is not None:
+                if self.best_objective is not None and objective >= self.best_objective:
+                    return
+                super().plan(plan, objective)
+            voice.say("plan", plan=_as_json(problem, instance, plan))
+
+        def bound(self, value: float, by: str = "") -> None:
+            """Report a proved lower bound."""
+            if math.isfinite(value) and (self.best_bound is None or value > self.best_bound):
+                super().bound(value, by)
+                voice.say("bound", value=float(value))
+
+    return Sending(limits)
+
+
+def _as_json(problem: str, instance: Any, plan: Any) -> Any:
+    """A plan in its JSON form: a mapping as it is, of a result its plan, an object as its family writes it."""
+    from planner.result import Result
+
+    if isinstance(plan, Result):
+        plan = plan.plan
+    if plan is None or isinstance(plan, Mapping):
+        return plan
+    from importlib import import_module
+
+    try:
+        return import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)
+    except Exception:
+        shown = " ".join(repr(plan).split())[:80]
+        raise NoPlanError(f"{shown}, which is no plan of {problem}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Other mappings and sequences, and numbers of numpy, in types that JSON has."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "__iter__"):
+        return list(value)
+    raise TypeError(f"{' '.join(repr(value).split())[:80]} in a plan")
+
+
+def _received(requests: int) -> Any:
+    length = int.from_bytes(_read(requests, LENGTH_BYTES), "big")
+    return pickle.loads(_read(requests, length))
+
+
+def _read(requests: int, length: int) -> bytes:
+    parts = []
+    while length:
+        part = os.read(requests, min(length, 1 << 20))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _end_with_parent(requests: int) -> None:
+    """End this process, and those of its group, when nobody holds the other end of the requests."""
+    closed = select.poll()
+    closed.register(requests, 0)  # only that the other end is closed
+    closed.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _stop_when_requested(requests: int, watch: Any) -> None:
+    from solvers.outcome import Stop
+
+    if os.read(requests, 1):
+        watch.stop(Stop.INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

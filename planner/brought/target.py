@@ -1,0 +1,128 @@
+"""Where a brought function is, and how the process that runs it gets hold of it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: The attribute by which `planner.method` marks a function.
+DECLARED = "__planner_method__"
+#: What a function may take beside the instance, by these names.
+ALSO_TAKEN = ("limits", "watch")
+#: Longer messages of errors are cut.
+_LONGEST = 300
+
+
+class LoadError(Exception):
+    """Why there is no function to call: one line."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A function in the file ``file``, in the importable ``module``, or ``pickled`` by cloudpickle.
+
+    ``name`` is what the user calls it, ``function`` its name in the file or module.
+    """
+
+    name: str
+    file: str = ""
+    module: str = ""
+    function: str = ""
+    pickled: bytes = b""
+
+    @property
+    def place(self) -> str:
+        """The file or module, for errors."""
+        return self.name.rpartition(":")[0] if self.file else self.module
+
+    def sha256(self) -> str:
+        """Of what is run, as far as it is one file or pickled; empty for an installed module. ``OSError``."""
+        content = Path(self.file).read_bytes() if self.file else self.pickled
+        return hashlib.sha256(content).hexdigest() if content else ""
+
+    def load(self) -> Callable[..., Any]:
+        """The function; the process that calls this runs the user's code.
+
+        Raises
+        ------
+        LoadError
+            If the file or module cannot be imported, or has no such function.
+        """
+        try:
+            if self.pickled:
+                loaded: Callable[..., Any] = pickle.loads(self.pickled)
+                return loaded
+            home = _imported(self.file) if self.file else importlib.import_module(self.module)
+        except BaseException as error:  # whatever a file does when it is imported
+            rule = "a file that Python can import" if self.file else "a module that Python can import"
+            what = words(error, self.file)
+            raise LoadError(f"{self.place or self.name}: import is {what!r}; expected {rule}") from None
+        found: Callable[..., Any] | None = getattr(home, self.function, None)
+        if not callable(found):
+            known = [name for name, value in vars(home).items() if inspect.isfunction(value) and name[0] != "_"]
+            rule = f"one of {', '.join(known)}" if known else "a function that it has; there is none"
+            raise LoadError(f"{self.place}: function is {self.function!r}; expected {rule}")
+        return found
+
+
+def _imported(file: str) -> Any:
+    """The module in a file; beside the file it may import what lies in its folder."""
+    path = Path(file)
+    sys.path.insert(0, str(path.parent))
+    name = f"brought_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("no file FILE.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def taken(function: Callable[..., Any], name: str) -> tuple[str, ...]:
+    """Which of `ALSO_TAKEN` a function, called ``name``, takes beside the instance.
+
+    Raises
+    ------
+    LoadError
+        If it cannot be called with an instance, and these by name.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions of C have none
+        return ()
+    found = tuple(name for name in ALSO_TAKEN if name in signature.parameters)
+    try:
+        signature.bind(None, **dict.fromkeys(found))
+    except TypeError:
+        rule = "(instance) or (instance, limits, watch)"
+        raise LoadError(f"{name}: signature is '{signature}'; expected {rule}") from None
+    return found
+
+
+def declaration(function: Callable[..., Any]) -> Mapping[str, str]:
+    """What `planner.method` declared of a function: ``problem``, ``name`` and ``claim``; empty if nothing."""
+    found: Mapping[str, str] = getattr(function, DECLARED, {})
+    return found
+
+
+def words(error: BaseException, file: str = "") -> str:
+    """An exception in one line, with the last line of ``file`` that it came through."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:
+        said = "(an error without words)"
+    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
+    where = f" (line {line} of {Path(file).name})" if file and line else ""
+    said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return (said if len(said) <= _LONGEST else said[: _LONGEST - 1] + "…") + where

@@ -1,0 +1,351 @@
+"""Methods that users bring: whatever they do is a result with a reason, and nothing of them is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import Counting
+
+import planner
+from planner import Limits, Status, Stop, UsageError
+from planner.brought import methods, registry
+from planner.brought.target import Target
+from planner.cli.app import main
+
+Bring = Callable[[str], str]
+Run = Callable[..., tuple[int, str, str]]
+FOUR = Counting("four", (1, 2, 3, 4), 5)
+
+
+@pytest.fixture
+def bring(tmp_path: Path) -> Bring:
+    """Writes a file with these lines as the body of ``solve(instance)``; returns the method's name."""
+
+    def write(body: str, arguments: str = "instance") -> str:
+        path = tmp_path / "mine.py"
+        path.write_text(f"def solve({arguments}):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n")
+        return f"{path}:solve"
+
+    return write
+
+
+def living(mark: str) -> list[int]:
+    """The processes whose command line has this mark."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
+    found = planner.solve(FOUR, method=bring("return {'picked': (3, 1)}"))
+    assert (found.status, found.objective, found.verified, found.claim) == (Status.FEASIBLE, 2.0, True, "heuristic")
+    assert found.bound is None and found.proved_by is None and found.plan == {"picked": [3, 1]}
+    assert len(found.stats["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("body", "failure", "words"),
+    [
+        ("raise ValueError('no\\nidea')", "error", "raised ValueError: no idea (line 2 of mine.py)"),
+        ("raise SystemExit(7)", "error", "raised SystemExit: 7 (line 2 of mine.py)"),
+        ("return None", "no_plan", "returned None, not a plan"),
+        ("return float('nan')", "error", "returned nan, which is no plan of counting"),
+        ("return 3", "error", "returned 3, which is no plan of counting"),
+        ("return {'picked': [float('nan')]}", "error", "returned what is no JSON"),
+        ("plan = {}; plan['picked'] = plan; return plan", "error", "returned what is no JSON"),
+        ("return {'picked': [9]}", "invalid_plan", "returned what is no plan of this instance: plan: picked is [9]"),
+        ("return {'stages': []}", "invalid_plan", "returned what is no plan of this instance: plan: picked is None"),
+        ("return {'picked': [0]}", "invalid_plan", "returned a plan that breaks target: 1 of 5"),
+        ("import os; os._exit(3)", "error", "its process ended with exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "error", "its process was ended by SIGKILL"),
+        ("import os; os.closerange(3, 99); return {}", "error", "its process ended with exit code 1"),
+        ("import os; [os.write(n, b'x\\n') for n in range(3, 9) if n > 2]", "error", ""),
+    ],
+)
+def test_whatever_a_function_does_is_a_result_with_a_reason(bring: Bring, body: str, failure: str, words: str) -> None:
+    found = planner.solve(FOUR, method=bring(body), limits=Limits(time_s=20))
+    assert (found.status, found.stop, found.plan) == (Status.UNKNOWN, Stop.COMPLETED, None)
+    assert found.stats["failure"] == failure
+    assert words in found.reason and "\n" not in found.reason
+
+
+def test_a_function_that_hangs_is_ended_at_the_limit_with_all_that_it_started(bring: Bring, tmp_path: Path) -> None:
+    mark = f"left-behind-{os.getpid()}"
+    found = planner.solve(
+        FOUR,
+        method=bring(f"""
+            import os, subprocess, sys, time
+            if os.fork() == 0:
+                os.setsid()  # out of the group
+                if os.fork() == 0:
+                    os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)", {mark!r}])
+                os._exit(0)
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", {mark!r}], start_new_session=True)
+            while not os.path.exists({str(tmp_path / "never")!r}):
+                pass
+        """),
+        limits=Limits(time_s=1.0),
+    )
+    assert (found.status, found.stop) == (Status.UNKNOWN, Stop.TIME_LIMIT)
+    assert "its process was ended at the time limit" in found.reason and found.stats["failure"] == "stopped"
+    assert 0.9 <= found.seconds <= 2.1
+    assert living(mark) == []
+
+
+def test_a_fork_that_returns_as_well_returns_nothing(bring: Bring) -> None:
+    found = planner.solve(FOUR, method=bring("import os; os.fork(); return {'picked': [1, 2]}"))
+    assert found.objective == 2.0
+
+
+def test_what_it_prints_goes_to_standard_error(bring: Bring, problem: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    method = bring("print('thinking'); return {'picked': [1, 2]}")
+    assert main(["solve", problem(), "--method", method, "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["objective"] == 2.0 and "thinking" in err
+
+
+def test_a_function_with_a_watch_reports_plans_and_stops(bring: Bring) -> None:
+    body = """
+        watch.plan({'picked': [0, 1, 2]}, 3)
+        watch.plan({'picked': [0]})
+        watch.plan({'picked': [0, 1, 2, 3]}, 4)
+        assert limits.time_s > 0 and limits.seed == 7
+        while not watch.stopped():
+            pass
+        return {'picked': [1, 2]}
+    """
+    limits = Limits(time_s=1.0, seed=7)
+    seen: list[float | None] = []
+    method = bring(body, "instance, limits, watch")
+    found = planner.solve(FOUR, method=method, limits=limits, listen=lambda event: seen.append(event.objective))
+    assert (found.objective, found.stop) == (2.0, Stop.TIME_LIMIT)
+    assert seen == [3.0, 2.0] and "reported a plan that breaks target: 1 of 5" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("claim", "bound", "status", "proved_by", "words"),
+    [
+        ("exact", 2.0, Status.OPTIMAL, "mine", ""),
+        ("exact", 1.0, Status.FEASIBLE, "mine", ""),
+        ("exact", None, Status.FEASIBLE, None, ""),
+        ("exact", 2.5, Status.FEASIBLE, None, "its bound 2.5 does not count: its own plan has 2"),
+        ("heuristic", 2.0, Status.FEASIBLE, None, "its bound 2 does not count: it does not claim to be exact"),
+        ("exact", float("inf"), Status.FEASIBLE, None, ""),
+    ],
+)
+def test_a_claim_of_exactness_needs_a_bound(
+    monkeypatch: pytest.MonkeyPatch, claim: str, bound: float | None, status: Status, proved_by: str | None, words: str
+) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+
+    @planner.method("counting", name="mine", claim=claim)
+    def solve(instance: Any, watch: Any) -> Any:
+        if bound is not None:
+            watch.bound(bound)
+        return {"picked": [1, 2]}
+
+    found = planner.solve(FOUR, method="mine", exact=claim == "exact")
+    assert (found.status, found.proved_by, found.claim) == (status, proved_by, claim)
+    assert words in found.reason
+    if claim == "heuristic":
+        with pytest.raises(UsageError, match="an exact method"):
+            planner.solve(FOUR, method="mine", exact=True)
+
+
+def test_a_false_bound_contradicts_the_plans_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+
+    @planner.method("counting", claim="exact")
+    def boastful(instance: Any, watch: Any) -> Any:
+        watch.bound(3.0)
+        return {"picked": [0, 1, 2]}
+
+    report = planner.crosscheck(FOUR, methods=["exact", "boastful"], reproducers=None)
+    assert report.contradictions == (
+        "boastful claims the lower bound 3.0, but exact has a verified plan of 2.0 numbers",
+    )
+    assert planner.solve(FOUR, method="boastful").status is Status.OPTIMAL  # alone nobody contradicts it
+
+
+def test_functions_of_this_process_are_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    extra = [1, 2]
+
+    @planner.method("counting", name="mine")
+    def solve(instance: Any) -> Any:
+        return {"picked": extra}
+
+    assert solve(FOUR) == {"picked": [1, 2]}
+    extra[:] = [0, 1, 2]
+    report = planner.crosscheck(FOUR)
+    assert [result.method for result in report.results] == ["exact", "greedy", "mine"]
+    assert report.results[-1].objective == 3.0
+    for wrong, rule in (
+        ({"problem": "counting", "name": "exact"}, "a name that no method of counting has"),
+        ({"problem": "counting", "name": "auto"}, "a name that no method of counting has"),
+        ({"problem": "counting", "claim": "sure"}, "heuristic or exact"),
+        ({"problem": "none"}, "problem is 'none'"),
+    ):
+        with pytest.raises(UsageError, match=rule):
+            planner.method(**wrong)(solve)
+    with pytest.raises(UsageError, match="signature is"):
+        planner.method("counting")(lambda _, more: more)
+    lock = threading.Lock()
+
+    @planner.method("counting", name="unsendable")
+    def _(instance: Any) -> Any:
+        return lock
+
+    with pytest.raises(UsageError, match="expected a function that a process of its own can get"):
+        planner.solve(FOUR, method="unsendable")
+
+
+def test_installed_packages_offer_methods(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "offering.py").write_text(
+        "import planner\n@planner.method('stage_partitioning', claim='exact')\n"
+        "def whole(instance):\n    return planner.solve(instance, method='equi')\n"
+    )
+    (tmp_path / "offering-1.dist-info").mkdir()
+    (tmp_path / "offering-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: offering\nVersion: 1\n")
+    (tmp_path / "offering-1.dist-info" / "entry_points.txt").write_text(f"[{registry.GROUP}]\nwhole = offering:whole\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = planner.solve(planner.load("chain8"), method="whole")
+    assert (found.method, found.claim, found.status) == ("whole", "exact", Status.FEASIBLE)
+    with pytest.raises(UsageError, match="problem is 'stage_partitioning'; expected counting"):
+        planner.solve(FOUR, method="whole")
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "words"),
+    [
+        (None, "solve", "method is '{file}:solve'; expected FILE.py:FUNCTION with a file that can be read (No such"),
+        ("def other(instance): pass", "solve", "{file}: function is 'solve'; expected one of other"),
+        ("solve = 3", "solve", "{file}: function is 'solve'; expected a function that it has; there is none"),
+        ("def solve(a, b): pass", "solve", "{file}:solve: signature is '(a, b)'; expected (instance) or (instance, li"),
+        ("def solve(): pass", "solve", "{file}:solve: signature is '()'; expected (instance) or (instance, limits, w"),
+        ("x = 1\nimport nothing_of_this_name", "solve", "ModuleNotFoundError: No module named"),
+        ("x = 1\nx.y", "solve", "{file}: import is \"AttributeError: 'int' object has no attribute 'y' (line 2 of "),
+        ("def solve(", "solve", "(line 1 of mine.py)"),
+        ("import os; os._exit(1)", "solve", "{file}:solve: the process that imports it ended with exit code 1"),
+        ("raise SystemExit", "solve", "{file}: import is 'SystemExit (line 1 of mine.py)'; expected a file that P"),
+        ("", "", "{file}: function is ''"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(
+    run: Run, problem: Any, tmp_path: Path, text: str | None, function: str, words: str
+) -> None:
+    path = tmp_path / "mine.py"
+    if text is not None:
+        path.write_text(text)
+    for command in (["solve", problem(), "--method"], ["crosscheck", problem(), "--methods"]):
+        code, out, err = run(*command, f"{path}:{function}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert words.format(file=path)[:60] in err
+
+
+def test_names_that_are_none(run: Run, problem: Any) -> None:
+    assert run("solve", problem(), "--method", "./mine.py") == (
+        2,
+        "",
+        "method is './mine.py'; expected FILE.py:FUNCTION\n",
+    )
+    assert run("solve", problem(), "--method", "exakt")[::2] == (
+        2,
+        "method is 'exakt'; expected one of exact, auto, patient, ...\n",
+    )
+
+
+def test_an_import_that_hangs_is_ended(bring: Bring, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(methods, "IMPORT_S", 0.5)
+    (tmp_path / "mine.py").write_text("while True: pass")
+    with pytest.raises(UsageError, match=r"mine\.py:solve: import takes more than 0\.5 s"):
+        planner.solve(FOUR, method=f"{tmp_path}/mine.py:solve")
+
+
+def test_a_changed_file_is_read_again_and_imports_what_lies_beside_it(bring: Bring, tmp_path: Path) -> None:
+    method = bring("from beside_it import PLAN\nreturn PLAN")
+    (tmp_path / "beside_it.py").write_text("PLAN = {'picked': [1, 2]}")
+    assert planner.solve(FOUR, method=method).objective == 2.0
+    assert planner.solve(FOUR, method=bring("return {'picked': [0, 1, 2]}")).objective == 3.0
+
+
+def test_rows_go_on_after_failures_and_plans_from_elsewhere_are_rows(
+    run: Run, problem: Any, bring: Bring, tmp_path: Path
+) -> None:
+    broken = bring("raise ValueError")
+    plans = {"good": {"picked": [1, 2]}, "bad": {"picked": [0]}, "other": {"stages": []}}
+    entered = []
+    for name, plan in plans.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"problem": "counting", **plan}))
+        entered += ["--plan", f"{name}={tmp_path}/{name}.json"]
+    code, out, _ = run("crosscheck", problem(), "--methods", f"{broken},exact", *entered, "--json")
+    rows = {row["method"]: row for row in json.loads(out)["results"]}
+    assert code == 0 and list(rows) == [broken, "exact", "good", "bad", "other"]
+    assert rows["good"]["objective"] == 2.0 and rows["good"]["verified"] and rows["good"]["bound"] is None
+    assert "bad.json holds a plan that breaks target: 1 of 5" in rows["bad"]["reason"]
+    assert "other.json holds what is no plan of this instance" in rows["other"]["reason"]
+    assert run("solve", problem(), "--method", broken, "--json")[0] == 3
+    for wrong in ("x", "x=", "=x", "exact=x.json"):
+        assert run("crosscheck", problem(), "--plan", wrong)[0] == 2
+    code, _, err = run("crosscheck", problem(), "--plan", "x=absent.json")
+    assert code == 2 and "absent.json" in err and err.count("\n") == 1
+
+
+def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, problem: Any, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    method = bring(
+        f"""
+            import pathlib
+            watch.plan({{'stages': [{{'nodes': list(range(8)), 'dp_degree': 1, 'tp_degree': 1,
+                                      'tmpcs': {{str(n): 'keep' for n in range(8)}}}}]}})
+            pathlib.Path({str(begun)!r}).touch()
+            while True:
+                pass
+        """,
+        "instance, limits, watch",
+    )
+    command = [sys.executable, "-m", "planner", "solve", "chain8", "--memory", "1GB", "--method", method, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    found = json.loads(out)
+    assert process.returncode == 130 and found["stop"] == "interrupted"
+    assert found["plan"] is not None, found["reason"]
+
+
+def test_the_process_ends_with_the_planner(bring: Bring, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    method = bring(f"import pathlib, os; pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\nwhile True: pass")
+    command = [sys.executable, "-m", "planner", "solve", "chain8", "--method", method]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while not begun.exists() or not begun.read_text():
+            time.sleep(0.02)
+        process.kill()
+    number = int(begun.read_text())
+    until = time.monotonic() + 10
+    while Path(f"/proc/{number}").exists() and "Z" not in Path(f"/proc/{number}/stat").read_text().split()[2]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_target_of_a_module_has_its_place() -> None:
+    assert Target("mine", module="numpy", function="nothing").place == "numpy"
