@@ -7,6 +7,7 @@ from formulations.mesh_tiling.methods import METHODS, choose
 from formulations.mesh_tiling.plans import plan_from_json, plan_to_json
 from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
 from formulations.mesh_tiling.settings import JSON, OVERRIDES, describe, read
+from formulations.mesh_tiling.vocabulary import VOCABULARY
 from instances.mesh_tiling import MeshInstance, check, to_json
 
 FAMILY: Family[MeshInstance, TilingPlan] = Family(
@@ -22,6 +23,7 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     violations=violations,
     unit=lambda _: "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     picture=lazy("formulations.mesh_tiling.picture:svg"),

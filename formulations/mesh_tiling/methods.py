@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from formulations.family import Claim, Method, lazy
 from formulations.mesh_tiling.problem import TilingPlan
+from formulations.mesh_tiling.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.mesh_tiling import MeshInstance
 from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits
@@ -56,6 +58,8 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
         solve=lazy("formulations.mesh_tiling.cpsat:solve"),
+        build=lazy("formulations.mesh_tiling.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS, "their kinds"),
         effort=lambda instance: 1e5 * (_places(instance) + (_kinds(instance) ** 2 if instance.ordered else 0)),
@@ -65,6 +69,8 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         claim=Claim.EXACT,
         source="exact cover, the order by positions, Pyomo and HiGHS",
         solve=lazy("formulations.mesh_tiling.milp:solve"),
+        build=lazy("formulations.mesh_tiling.milp:build"),
+        honours=names(VOCABULARY),
         supports=_fits(_MILP_PLACES, _MILP_PAIRS, _places),
         limits=_limits(_MILP_PLACES, _MILP_PAIRS, "them"),
         effort=lambda instance: 1e6 * _places(instance) ** (2 if instance.ordered else 1),

@@ -11,6 +11,7 @@ from formulations.mesh_tiling.problem import Tile, TilingPlan, data_s, sending_s
 from instances.mesh_tiling import MeshInstance
 
 NO_COVER = "no exact cover exists, by a search of all: expected other degrees or another mesh"
+NONE_MEETS = "no exact cover meets the requirements, by a search of all"
 
 
 @dataclass(frozen=True)

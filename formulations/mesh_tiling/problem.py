@@ -9,7 +9,9 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from formulations.family import Violation
+from formulations.mesh_tiling.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.mesh_tiling import MeshInstance
 
 
@@ -78,14 +80,15 @@ def evaluate(instance: MeshInstance, plan: TilingPlan) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule.
+        If the plan breaks a rule other than ``required``.
 
     Source
     ------
     The form of AMP's Equation 4, with the tile's own communication as a stage's time; reconstructed.
     """
-    if violations(instance, plan):
-        raise ValueError("; ".join(map(str, violations(instance, plan))))
+    broken = _structure(instance, plan)
+    if broken:
+        raise ValueError("; ".join(map(str, broken)))
     tiles = sorted(plan.tiles, key=lambda tile: tile.stage)
     times = [tensor_s(instance, tile) for tile in tiles]
     sending = [sending_s(instance, tile, after) for tile, after in pairwise(tiles)] if instance.ordered else []
@@ -97,8 +100,13 @@ def violations(instance: MeshInstance, plan: TilingPlan) -> tuple[Violation, ...
     """The rules that a plan breaks.
 
     ``shape`` (tp x dp, upright or lying), ``mesh`` (inside), ``overlap`` and ``cover`` (every device in exactly one
-    tile), ``stages`` (numbered from 0 on).
+    tile), ``stages`` (numbered from 0 on), ``required`` (what the instance requires beyond).
     """
+    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
+
+
+def _structure(instance: MeshInstance, plan: TilingPlan) -> tuple[Violation, ...]:
+    """What keeps a plan from being a tiling."""
     found = []
     upright = (instance.tp_degree, instance.dp_degree)
     covered: dict[tuple[int, int], int] = {}

@@ -125,3 +125,11 @@ def random_magnitudes(rng: random.Random) -> MeshInstance:
         stage_bytes=size(),
         ordered=rng.random() < 0.7,
     )
+
+
+def plans(instance: MeshInstance) -> Iterator[dict[str, list[dict[str, int]]]]:
+    """All exact covers with all orders of their stages, in JSON form."""
+    names = ("row", "column", "rows", "columns")
+    for cover in covers(instance):
+        for order in permutations(cover):
+            yield {"tiles": [{"stage": j, **dict(zip(names, tile, strict=True))} for j, tile in enumerate(order)]}
