@@ -30,7 +30,7 @@ from solvers.scaling import Scale, cost_scale
 
 @dataclass
 class CpsatModel(cpsat.Runnable, WithoutSizes):
-    """``steps`` and ``first`` are empty where the order does not count, ``at`` until a requirement speaks of a stage."""
+    """``steps`` and ``first`` are empty where the order does not count, ``at`` if no requirement speaks of a stage."""
 
     places: Placements
     model: cpsat.SpokenModel
