@@ -9,7 +9,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from label_tables import FAULTS, Maker, digest
@@ -17,7 +19,7 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import checker
-from instances.stage_partitioning import Layer, StageInstance, Tmpc, to_json
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc, to_json
 
 CHECKER = Path(checker.__file__)
 
@@ -31,9 +33,9 @@ def verdict(instance: StageInstance, certificate: dict) -> dict:
     return checker.verify(parsed(instance), json.loads(json.dumps(certificate)))
 
 
-def small(number: int) -> StageInstance:
+def small(number: int, **fixed: Any) -> StageInstance:
     rng = random.Random(f"labels {number}")
-    return random_stage_instance(rng, max_nodes=3, max_devices=4, max_tmpcs=3)
+    return random_stage_instance(rng, max_nodes=3, max_devices=4, max_tmpcs=3, **fixed)
 
 
 def optimum(instance: StageInstance) -> tuple[dict | None, Fraction | float]:
@@ -108,7 +110,7 @@ def test_tables_at_random_prove_nothing_false(cases: int) -> None:
     """Labels and claims of any kind, mostly too few or too large, for bounds that some plan attains."""
     tried = 0
     for number in range(2 * cases):
-        instance = small(number)
+        instance = small(number, exactly=number % 3 == 0)
         plan, least = optimum(instance)
         if plan is None or least == 0:
             continue
@@ -186,6 +188,44 @@ def test_claimed_numbers_of_devices_are_checked() -> None:
     assert verdict(instance, claim(instance, "4", rows))["reason"].startswith("rule 1: all layers")
     rows = [["0", [], 3]]
     assert verdict(instance, claim(instance, "4", rows))["reason"].startswith("rule 1: from 0 to ")
+
+
+def test_claims_count_the_micro_batches_behind_one_stage() -> None:
+    """Layer a holds a byte for each micro-batch in flight, and there are two of them before layer b, not three."""
+    rows = {"a": Tmpc("x", 4.0, 0.0, 1.0, 0.0), "b": Tmpc("x", 4.0, 0.0, 0.0, 2.0)}
+    layers = tuple(Layer(name, {1: (x,)}) for name, x in rows.items())
+    instance = StageInstance("two", layers, (Edge("a", "b", 0.0),), 2, 2.0, 1.0, 2, max_dp_degree=1)
+    certificate = claim(instance, "4", [["0", [[0, 0]]], ["2", [[1, 1]], 2]])
+    assert verdict(instance, certificate)["reason"].startswith("rule 1: from 2 to 3")
+    assert verdict(replace(instance, memory_bytes=1.9), certificate | {"bound": None})["accepted"] is False
+
+
+def test_exact_sums_are_reached_with_the_devices_of_the_label() -> None:
+    """Two layers of 1 s on two devices, one replica each: a label that states a device more covers nothing."""
+    x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)
+    layers = tuple(Layer(v, {1: (x,)}) for v in "ab")
+    edges = (Edge("a", "b", 0.0),)
+    instance = StageInstance("two", layers, edges, 2, 9.0, 1.0, 2, exactly=True, max_dp_degree=1)
+    found = verdict(instance, claim(instance, "1", [["0", [[0, 0]]], ["2", [[1, 2]]]]))
+    assert found["reason"].startswith("rule 3: from 0 to 2 at [0, 0], a stage with d = 1")
+    assert verdict(instance, claim(instance, "999/1000", [["0", [[0, 0]]]]))["accepted"]
+
+
+def test_knapsacks_are_decided_as_by_brute_force(cases: int) -> None:
+    rng, outcomes = random.Random(9), {True: 0, False: 0}
+    for number in range(20 * cases):
+        groups = [
+            checker.undominated([(rng.randint(0, 12), rng.randint(0, 12)) for _ in range(rng.randint(1, 4))])
+            for _ in range(rng.randint(1, 5))
+        ]
+        sums = [tuple(map(sum, zip(*choice, strict=True))) for choice in product(*groups)]
+        cost, memory = rng.choice(sums)  # most often one that fits, and the like with a little less
+        budget, capacity = cost - rng.choice([0, 0, 1, 2]), memory - rng.choice([0, 0, 1, 2])
+        expected = any(c <= budget and m <= capacity for c, m in sums)
+        assert checker.fits(groups, budget, capacity) is expected, (number, groups, budget, capacity)
+        assert checker.fits(groups, None, capacity) is any(m <= capacity for _, m in sums)
+        outcomes[expected] += 1
+    assert min(outcomes.values()) >= 2 * cases, outcomes
 
 
 @pytest.mark.parametrize(
