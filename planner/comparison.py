@@ -21,11 +21,12 @@ from planner.inputs.destinations import writable
 from planner.inputs.files import plain, write_atomically
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
+from planner.losses import optimum_of, with_losses
 from planner.result import Result, html_table, summary
 from planner.run import exceeds, run, silent
 from planner.types import Instance, Json, JsonObject
 from planner.versions import versions
-from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, relative_gap
+from solvers.outcome import Limits, Prover, Status, Stop
 
 #: Methods that predict more elementary steps than this run only when named.
 SANE_EFFORT = 1e9
@@ -37,7 +38,8 @@ DEFAULT_TIME_S = 60.0
 class Report:
     """The results of several methods on one instance.
 
-    ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``.
+    ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``; every
+    result has its ``loss`` to it, or to the best bound.
     ``reproducer`` is the file written when they contradict each other.
     """
 
@@ -150,7 +152,7 @@ def crosscheck(
         examined(chosen, limits)
         results, found = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
-    report = Report(family.name, instance.name, tuple(results), tuple(found), optimum(results))
+    report = Report(family.name, instance.name, tuple(with_losses(results)), tuple(found), optimum(results))
     if found and reproducers is not None:
         evidence = {**report.to_json(), "instance": family.to_json(instance)}
         try:
@@ -239,10 +241,7 @@ def _proof(result: Result) -> str:
 
 def optimum(results: Sequence[Result]) -> float | None:
     """The least verified objective, if some method's bound proves it; else ``None``."""
-    objective = min((result.objective for result in results if result.objective is not None), default=None)
-    bound = max((result.bound for result in results if result.bound is not None), default=None)
-    gap = relative_gap(objective, bound)
-    return objective if gap is not None and gap <= OPTIMAL_GAP else None
+    return optimum_of((result.objective, result.bound) for result in results)
 
 
 def write_reproducer(folder: str, evidence: Mapping[str, Any]) -> str:

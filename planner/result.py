@@ -20,8 +20,9 @@ class Result:
     included, kernel compilation not. ``proved_by`` names by whose means ``bound`` (or infeasibility) was proved: a
     `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
     form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``certificate`` has
-    kind, bytes and seconds of the certificate that was requested (`planner.certify`), if there is one. ``signal`` is
-    the number of the signal that interrupted the run.
+    kind, bytes and seconds of the certificate that was requested (`planner.certify`), if there is one. ``loss`` is
+    ``objective / reference - 1`` to the proved optimum of a comparison, or its best bound (`planner.losses`); ``None``
+    alone. ``signal`` is the number of the signal that interrupted the run.
     """
 
     problem: str
@@ -45,6 +46,7 @@ class Result:
     verified: bool = False
     plan: JsonObject | None = None
     certificate: JsonObject | None = None
+    loss: float | None = None
     signal: int | None = None
 
     def to_json(self) -> dict[str, Json]:
@@ -71,7 +73,19 @@ class Result:
 
 def summary(result: Result) -> dict[str, Json]:
     """A result as a row of a table."""
-    names = ("instance", "method", "status", "stop", "objective", "bound", "gap", "unit", "seconds", "proved_by")
+    names = (
+        "instance",
+        "method",
+        "loss",
+        "objective",
+        "bound",
+        "gap",
+        "unit",
+        "status",
+        "stop",
+        "seconds",
+        "proved_by",
+    )
     return {name: getattr(result, name) for name in names}
 
 

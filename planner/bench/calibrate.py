@@ -24,8 +24,8 @@ def calibrated(rows: Iterable[Row], inputs: str | None = None) -> dict[str, Any]
         if key not in loaded:
             loaded[key] = load(row.case, inputs=inputs, **split(row.settings)[0])
         family = family_of(loaded[key])
-        effort = family.method(row.method).effort(loaded[key])
-        if effort > 0:
+        effort = {method.name: method.effort for method in family.methods}.get(row.method, lambda _: 0.0)(loaded[key])
+        if effort > 0:  # those that users brought predict nothing
             rates.setdefault(f"{family.name}/{row.method}", []).append(row.seconds / effort)
     return {
         "date": max(row.date for row in found),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.bench.measure import Row
+from planner.bench.measure import Row, shown_losses, unplanned
 from planner.errors import UsageError
 from planner.inputs.destinations import writable
 from planner.inputs.files import write_atomically
@@ -99,22 +99,24 @@ def keep(folder: Path, row: Row) -> None:
 
 
 def write_table(folder: Path, rows: Sequence[Row]) -> None:
-    """Write the markdown table of all rows."""
+    """Write the rows with their losses, and the markdown table of all of them."""
+    write_atomically(folder / ROWS, "".join(as_json(row.to_json()) + "\n" for row in rows))
     write_atomically(folder / TABLE, markdown(rows))
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
-    head = ("instance", "settings", "method", "seed", "seconds", "objective", "bound", "gap", "status")
+    head = ("instance", "settings", "method", "seed", "loss", "own gap", "objective", "bound", "seconds", "status")
     lines = [_line(head), _line(["---"] * len(head))]
-    for row in rows:
+    for row, loss in zip(rows, shown_losses(rows), strict=True):
         settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
-        figures = [f"{row.seconds:.3g}", number(row.objective), number(row.bound), percent(row.gap)]
+        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.3g}"]
         status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
         if row.stop == "proved" and row.proved_by:
             status += f" by {row.proved_by}"
         lines.append(_line([row.instance, settings, row.method, str(row.seed), *figures, status]))
-    return "\n".join([*lines, "", *_provenance(rows), ""])
+    reasons = [f"- {_cell(line)}" for line in unplanned(rows)]
+    return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
 
 
 def compare(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
@@ -192,7 +194,11 @@ def _verdict(before: Row, after: Row, speedup: float | None) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(_MARKDOWN.sub(r"\\\g<0>", printable(cell)) for cell in cells) + " |"
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\g<0>", printable(text))
 
 
 def _provenance(rows: Sequence[Row]) -> list[str]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from formulations.family import Method
 from planner.backends import chosen, examined, fitted
 from planner.bench.suites import EVERY, RELEASED, Case
-from planner.comparison import sane
-from planner.dispatch import named, pick
+from planner.comparison import entered, sane
+from planner.dispatch import pick
 from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
-from planner.run import solve
+from planner.inputs.settings import method_options
+from planner.losses import any_optimal, losses, shown
+from planner.run import run
 from planner.show.tables import as_json, number, percent
 from planner.show.terminal import console
 from planner.signals import noted
@@ -28,8 +31,10 @@ class Row:
 
     ``case`` is the file or catalog name that was named, ``instance`` what the instance is called;
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
-    ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`), and ``solver``: the solver and
-    its options where they were chosen, both absent in older rows.
+    ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`); ``solver``: the solver and its
+    options where they were chosen; ``source``: of a method or plan that a user brought, with the hash of its file;
+    ``loss`` is to what all rows of the case prove (`with_losses`); ``reason``: why there is no plan. Older rows lack
+    these five.
     """
 
     case: str
@@ -54,13 +59,16 @@ class Row:
     versions: Mapping[str, str] | None = None
     proved_by: str | None = None
     solver: Mapping[str, Any] | None = None
+    source: str | None = None
+    loss: float | None = None
+    reason: str | None = None
     signal: int | None = None
 
     @property
     def key(self) -> str:
         """What was measured, whatever came of it: two rows with one key can be compared."""
         own = [self.case, self.settings, self.method, self.seed, self.threads, self.time_limit_s]
-        return as_json(own + ([self.solver] if self.solver else []))
+        return as_json(own + [each for each in (self.solver, self.source) if each])
 
     @property
     def speedup(self) -> float | None:
@@ -84,7 +92,7 @@ class Row:
 
 
 #: Fields that older rows do not have.
-_LATE = ("proved_by", "solver")
+_LATE = ("proved_by", "solver", "source", "loss", "reason")
 _NUMBER = (int, float)
 #: The types of the fields that are not texts.
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -94,9 +102,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "seconds": _NUMBER,
     "all_seconds": (list,),
     "compile_seconds": _NUMBER,
-    **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s"), (*_NUMBER, type(None))),
+    **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s", "loss"), (*_NUMBER, type(None))),
     "versions": (dict, type(None)),
-    "proved_by": (str, type(None)),
+    **dict.fromkeys(("proved_by", "source", "reason"), (str, type(None))),
     "solver": (dict, type(None)),
 }
 
@@ -128,12 +136,12 @@ def measure(
             return
         overrides, options = split(case.settings)
         instance = load(case.instance, inputs=inputs, **overrides)
-        methods = [named(family_of(instance), name) for name in _methods(case, instance, limits)]
+        methods = _methods(case, instance, limits)
         examined(methods, limits)
         for method in methods:
             for seed in seeds or (limits.seed,):
                 own = replace(fitted(method, limits), seed=seed)
-                planned = _Planned(replace(case, methods=(method.name,)), instance, options, own)
+                planned = _Planned(case, method, instance, options, own)
                 if planned.key in known:
                     continue
                 row = planned.row(repeats)
@@ -147,6 +155,7 @@ class _Planned:
     """A case with one method and one seed, not measured yet."""
 
     case: Case
+    method: Method[Any, Any]
     instance: Any
     options: Mapping[str, Any]
     limits: Limits
@@ -156,15 +165,21 @@ class _Planned:
         """As `Row.key`."""
         case, limits = self.case, self.limits
         settings = plain(case.settings)
-        own = [case.instance, settings, case.methods[0], limits.seed, limits.threads, limits.time_s]
-        return as_json(own + ([chosen(limits)] if chosen(limits) else []))
+        own = [case.instance, settings, self.method.name, limits.seed, limits.threads, limits.time_s]
+        return as_json(own + [each for each in (chosen(limits), self.source) if each])
+
+    @property
+    def source(self) -> str | None:
+        """Where a method or plan that a user brought comes from; ``None``: it is one of the family's."""
+        return None if self.method in family_of(self.instance).methods else self.method.source
 
     def row(self, repeats: int) -> Row:
         """Measure it."""
         results = []
+        family = family_of(self.instance)
+        given = method_options([self.method], self.options)[self.method.name]
         for _ in range(repeats):
-            method = self.case.methods[0]
-            results.append(solve(self.instance, method=method, limits=self.limits, options=self.options))
+            results.append(run(family, self.method, self.instance, self.limits, given))
             if results[-1].signal:
                 break
         last = results[-1]
@@ -193,36 +208,65 @@ class _Planned:
             versions=versions(),
             proved_by=None if last.proved_by is None else str(last.proved_by),
             solver=chosen(self.limits) or None,
+            source=self.source,
+            reason=None if last.plan is not None else last.reason,
             signal=last.signal,
         )
 
 
-def _methods(case: Case, instance: Any, limits: Limits) -> list[str]:
-    """The case's methods by name, `EVERY` spelled out and ``auto`` resolved, so that a row can be found again."""
+def _methods(case: Case, instance: Any, limits: Limits) -> list[Method[Any, Any]]:
+    """The case's methods, with `EVERY` spelled out and ``auto`` resolved (a row can be found again), and its plans."""
     family = family_of(instance)
-    found: list[str] = []
+    found: list[Method[Any, Any]] = []
     for name in case.methods:
-        if name == EVERY:
-            found += [method.name for method in sane(family, instance)]
-        else:
-            found.append(pick(family, instance, limits, name, False)[0].name)
-    return list(dict.fromkeys(found))
+        found += sane(family, instance) if name == EVERY else [pick(family, instance, limits, name, False)[0]]
+    distinct = list({method.name: method for method in found}.values())
+    return [*distinct, *entered(family, case.plans, distinct)]
+
+
+def with_losses(rows: Iterable[Row]) -> list[Row]:
+    """The rows, each with its loss to what all rows of the same case and settings prove together."""
+    found = list(rows)
+    cases: dict[str, list[int]] = {}
+    for place, row in enumerate(found):
+        cases.setdefault(as_json([row.case, row.settings]), []).append(place)
+    for places in cases.values():
+        own = losses([(found[place].objective, found[place].bound) for place in places])
+        for place, loss in zip(places, own, strict=True):
+            found[place] = replace(found[place], loss=loss)
+    return found
+
+
+def shown_losses(rows: Sequence[Row]) -> list[str]:
+    """The losses of rows as a table shows them, "optimal" among them."""
+    proved = {as_json([row.case, row.settings]) for row in rows if any_optimal([row.loss])}
+    return [shown(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
 
 
 def show_rows(rows: Sequence[Row]) -> None:
     """Print the table."""
     from rich.table import Table
 
-    table = Table("instance", "settings", "method", "seconds", "objective", "bound", "gap", "status", box=None)
+    table = Table(
+        *("instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"), box=None
+    )
     referred = any(row.reference_s for row in rows)
     if referred:
         table.add_column("reference s")
         table.add_column("speed-up")
-    for row in rows:
+    for row, loss in zip(rows, shown_losses(rows), strict=True):
         settings = " ".join(
             f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
         )
-        cells = [row.instance, settings, row.method, f"{row.seconds:.4g}", number(row.objective), number(row.bound)]
+        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
         more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
-        table.add_row(*cells, percent(row.gap), row.status, *more)
-    console().print(table)
+        table.add_row(row.instance, settings, row.method, *figures, row.status, *more)
+    out = console()
+    out.print(table)
+    for line in unplanned(rows):
+        out.print(line)
+
+
+def unplanned(rows: Iterable[Row]) -> list[str]:
+    """Why rows have no plan, a line for each."""
+    return [f"{row.instance} {row.method}: {row.reason}" for row in rows if row.reason]

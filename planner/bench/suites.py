@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from instances.errors import InstanceError
@@ -22,12 +23,16 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class Case:
-    """An instance, how it is declared, and the methods to measure; ``reference_s`` is another program's CPU time."""
+    """An instance, how it is declared, and the methods to measure.
+
+    ``reference_s`` is another program's CPU time; ``plans`` are files of plans by the names of their rows.
+    """
 
     instance: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = (AUTO,)
     reference_s: float | None = None
+    plans: Mapping[str, str] = field(default_factory=dict)
 
 
 def cases(
@@ -36,11 +41,12 @@ def cases(
     methods: Sequence[str] | None,
     settings: Mapping[str, Any],
     inputs: str | None,
+    plans: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Case]:
     """The requested cases: every instance with the same settings, and those of the suite.
 
     ``suite`` is a name of `SUITES` or a file of JSON lines ``{"instance", "settings", "methods"}``; ``methods``, if
-    given, replace the suite's own.
+    given, replace the suite's own; ``plans`` are entered in all of them.
     """
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     found = [Case(name, given, tuple(methods or (AUTO,))) for name in instances]
@@ -52,7 +58,7 @@ def cases(
         ]
     if not found:
         raise UsageError.at("bench", "nothing", "an INSTANCE or --suite")
-    return found
+    return [replace(case, plans=plans) for case in found]
 
 
 def piper_suite(inputs: str | None) -> list[Case]:

@@ -63,7 +63,7 @@ def _method(
     claim = Claim(declared.get("claim", Claim.HEURISTIC))
     running = _Running(family, target, claim, "watch" in takes)
     everything = frozenset(quantity.name for quantity in family.vocabulary)  # the definition judges requirements
-    source = target.place or "this process"
+    source = _source(target.place or "this process", target.sha256())
     return Method(target.name, claim, source, running.solve, prepare=running.prepare, honours=everything)
 
 
@@ -256,15 +256,21 @@ def entered(family: Family[Any, Any], name: str, plan: str | Mapping[str, Any]) 
     if not name or "," in name or name in {AUTO, PORTFOLIO, *(method.name for method in family.methods)}:
         raise UsageError.at("--plan", name, f"a name that no method of {family.name} has")
     content = plan if isinstance(plan, Mapping) else read_plan(plan)
-    source = "the plan" if isinstance(plan, Mapping) else plan
+    holder = "the plan" if isinstance(plan, Mapping) else plan
+    sha256 = hashlib.sha256(json.dumps(plain(content)).encode()).hexdigest()
 
     def solve(instance: Any, _limits: Limits, _watch: Watch) -> Answer[Any]:
         judge = Judge(family, instance, name, Claim.HEURISTIC, None)
         is_result = "plan" in content and "status" in content
         failure = judge.returned(content["plan"] if is_result else dict(content))
         if failure is not None:
-            failure = failure[0], failure[1].replace("returned", f"{source} holds", 1)
-        return judge.answer(failure, {"sha256": hashlib.sha256(json.dumps(plain(content)).encode()).hexdigest()})
+            failure = failure[0], failure[1].replace("returned", f"{holder} holds", 1)
+        return judge.answer(failure, {"sha256": sha256})
 
     everything = frozenset(quantity.name for quantity in family.vocabulary)
-    return Method(name, Claim.HEURISTIC, source, solve, honours=everything)
+    return Method(name, Claim.HEURISTIC, _source(holder, sha256), solve, honours=everything)
+
+
+def _source(place: str, sha256: str) -> str:
+    """Where it comes from, and the beginning of the hash of what is there."""
+    return f"{place}, SHA-256 {sha256[:12]}" if sha256 else place

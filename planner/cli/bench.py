@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli import completion
 from planner.cli.common import (
     Gap,
     Inputs,
     Json,
+    Plans,
     Quiet,
     Seed,
     Solver,
@@ -21,6 +23,7 @@ from planner.cli.common import (
     TimeLimit,
     limits_of,
     names_of,
+    plans_of,
 )
 from planner.cli.completion import entries
 from planner.errors import UsageError
@@ -34,7 +37,15 @@ def bench_command(
     suite: Annotated[
         str | None, typer.Option(metavar="FILE|all|piper", help="cases: JSON lines, the catalog, Piper's")
     ] = None,
-    methods: Annotated[str | None, typer.Option(metavar="A,B,...", help="default: auto, or the suite's")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="names, FILE.py:FUNCTION; default: auto, or the suite's",
+            autocompletion=completion.methods,
+        ),
+    ] = None,
+    plan: Plans = None,
     repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs; the median counts")] = 3,
     seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of them")] = None,
     time_limit: TimeLimit = 60.0,
@@ -57,10 +68,10 @@ def bench_command(
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Measure methods on instances: seconds, objective, bound and gap."""
+    """Measure methods on instances: loss, gap, objective, bound and seconds."""
     from planner.bench import folders
     from planner.bench.calibrate import calibrated
-    from planner.bench.measure import measure, show_rows
+    from planner.bench.measure import measure, show_rows, with_losses
     from planner.bench.suites import cases
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.files import write_all, write_atomically
@@ -77,7 +88,7 @@ def bench_command(
         return
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
-    wanted = cases(instances or [], suite, names_of(methods), settings, inputs)
+    wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan))
     one_file = out is not None and out.endswith((".jsonl", ".jsonl.gz"))
     if out is not None and one_file:
         refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
@@ -94,6 +105,7 @@ def bench_command(
                 except UsageError as error:  # tried again at the end
                     note(quiet, f"warning: {error}")
                     writes.append(partial(folders.keep, folder, row))
+        rows = with_losses(rows)
         print_json({"rows": [row.to_json() for row in rows]}) if json else show_rows(rows)
     if folder is not None:
         writes.append(partial(folders.write_table, folder, [row for row in rows if not row.signal]))

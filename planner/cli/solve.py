@@ -260,7 +260,7 @@ def crosscheck_command(
     solver: Solver = DEFAULT_SOLVER,
     solver_option: SolverOption = None,
     solver_log: SolverLog = None,
-    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the gaps over time")] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -274,7 +274,7 @@ def crosscheck_command(
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_all
     from planner.inputs.loading import load
-    from planner.show.pictures import draw_events
+    from planner.show.pictures import draw_comparison
     from planner.show.plots.files import require
     from planner.show.progress import note, progress_line
     from planner.show.tables import print_json, show_report
@@ -301,7 +301,7 @@ def crosscheck_command(
                 ended=log.end,
             )
         print_json(report.to_json()) if json else show_report(report)
-    pictures = [] if plot is None else [partial(draw_events, plot, loaded, log.events)]
+    pictures = [] if plot is None else [partial(draw_comparison, plot, loaded, report, log.events)]
     write_all(partial(complain, events, log), *pictures)
     if report.signal:
         raise typer.Exit(128 + report.signal)

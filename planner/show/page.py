@@ -16,9 +16,11 @@ from planner.events import EventFile, Listen
 from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
+from planner.losses import shown
 from planner.result import Result
 from planner.run import silent
 from planner.show.names import names_of_nodes, with_names
+from planner.show.pictures import losses_of
 from planner.show.plots.charts import gap_over_time
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
@@ -27,7 +29,10 @@ from planner.show.terminal import printable
 from planner.versions import machine, today, versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
 
-_COLUMNS = ("method", "claim", "status", "stop", "proved by", "seconds", "objective", "bound", "gap", "solver")
+_COLUMNS = (
+    *("method", "loss", "own gap", "objective", "bound"),
+    *("claim", "status", "stop", "proved by", "seconds", "solver"),
+)
 
 
 @dataclass(frozen=True)
@@ -115,9 +120,9 @@ def _rendered(
         warnings=family.warnings(instance),
         verdict=_verdict(report, best),
         columns=_COLUMNS,
-        rows=[_cells(result) for result in report.results],
+        rows=[_cells(result, report.optimum is not None) for result in report.results],
         remarks=[*(f"{result.method}: {result.reason}" for result in report.results if result.reason), *left_out],
-        pictures=_pictures(instance, best, log),
+        pictures=_pictures(instance, best, log, report),
         best=best,
         parts=[] if best is None else list(_parts(with_names(best.plan or {}, names_of_nodes(instance)))),
         plan="" if best is None else plan_file(best),
@@ -161,14 +166,22 @@ def _verdict(report: Report, best: Result | None) -> str:
     return f"The best plan found takes {value}; no plan takes less than {with_unit(max(bounds), best.unit)}."
 
 
-def _cells(result: Result) -> list[Cell]:
+def _cells(result: Result, is_proved: bool) -> list[Cell]:
     whose = str(result.proved_by) if result.proved_by and result.stop is Stop.PROVED else ""
-    words = [result.method, result.claim, result.status.value, result.stop.value, whose]
-    figures = [(f"{result.seconds:.4g}", result.seconds), *((number(v), v) for v in (result.objective, result.bound))]
-    cells = [Cell(word, word) for word in words]
-    cells += [Cell(text, "" if value is None else repr(value)) for text, value in figures]
-    cells.append(Cell(percent(result.gap), "" if result.gap is None else repr(result.gap)))
-    return [*cells, Cell(result.solver, result.solver)]
+    figures = [
+        (shown(result.loss, is_proved), result.loss),
+        (percent(result.gap), result.gap),
+        *((number(value), value) for value in (result.objective, result.bound)),
+        *((word, word) for word in (result.claim, result.status.value, result.stop.value, whose)),
+        (f"{result.seconds:.4g}", result.seconds),
+        (result.solver, result.solver),
+    ]
+    return [Cell(result.method, result.method), *(Cell(text, _sortable(value)) for text, value in figures)]
+
+
+def _sortable(value: float | str | None) -> str:
+    """What a column is sorted by."""
+    return "" if value is None else value if isinstance(value, str) else repr(value)
 
 
 def _parts(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -190,11 +203,13 @@ def _part(name: str, part: Any) -> dict[str, Any]:
     return {"name": name, "rows": [], "text": brief(part)}
 
 
-def _pictures(instance: Any, best: Result | None, log: EventFile) -> list[dict[str, str]]:
+def _pictures(instance: Any, best: Result | None, log: EventFile, report: Report) -> list[dict[str, str]]:
     family = family_of(instance)
     drawn = []
+    if any(result.loss is not None for result in report.results):
+        drawn.append(losses_of(report))
     if best is not None and best.plan is not None:
-        drawn = panels(instance, family.plan_from_json(instance, best.plan))
+        drawn += panels(instance, family.plan_from_json(instance, best.plan))
     if any(event.objective is not None or event.bound is not None for event in log.events):
         unit = family.unit(instance)
         title = "Incumbents (falling) and proved bounds (rising) of every method"

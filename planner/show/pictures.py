@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from formulations import FAMILIES
+from planner.comparison import Report
 from planner.errors import UsageError
 from planner.events import Event
 from planner.inputs.files import write_atomically
 from planner.inputs.loading import family_of
-from planner.show.plots.charts import gap_over_time
+from planner.show.plots.charts import gap_over_time, losses
 from planner.show.plots.files import require, save
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
@@ -38,10 +39,18 @@ def draw(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
         save(panels(instance, decoded), path, instance.name)
 
 
-def draw_events(path: str, instance: Any, events: Sequence[Event]) -> None:
-    """Write gap over time, a line for each method, to a file."""
+def draw_comparison(path: str, instance: Any, report: Report, events: Sequence[Event]) -> None:
+    """Write the losses of the methods, and gap over time, a line for each method, to a file."""
     unit = family_of(instance).unit(instance)
-    save([Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, events, unit))], path, instance.name)
+    over_time = Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, events, unit))
+    save([losses_of(report), over_time], path, instance.name)
+
+
+def losses_of(report: Report) -> Panel:
+    """The losses of the methods, as a picture."""
+    found = [(result.method, result.loss) for result in report.results]
+    reference = "best bound" if report.optimum is None else "optimum"
+    return Panel(f"Loss of every method to the proved {reference}", lambda axes: losses(axes, found, reference))
 
 
 def _own_picture(instance: Any, path: str) -> bool:

@@ -17,6 +17,7 @@ from planner.certificates import Verification
 from planner.checking import Verdict
 from planner.comparison import Report
 from planner.inputs.files import plain
+from planner.losses import any_optimal, shown
 from planner.result import Result
 from planner.show.names import with_names
 from planner.show.schedules import text_gantt
@@ -33,8 +34,8 @@ SCHEMA_VERSION = 1
 _SHOWN_NODES = 6
 
 #: The columns of a comparison, and those of them that give way, one after the other, in a narrow terminal.
-_COMPARED = ("instance", "method", "status", "stop", "seconds", "objective", "bound", "gap", "proved by")
-_GIVE_WAY = ("instance", "stop", "proved by", "seconds", "status")
+_COMPARED = ("instance", "method", "loss", "own gap", "objective", "bound", "status", "stop", "seconds", "proved by")
+_GIVE_WAY = ("instance", "stop", "proved by", "seconds", "status", "own gap")
 _ENDLESS = 10_000
 
 
@@ -59,8 +60,12 @@ def show_result(
     figures: Mapping[str, Any],
     found: Breakdown | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
+    is_proved: bool = True,
 ) -> None:
-    """Print one result: what holds, why, the plan with the ``names`` of its nodes, and ``found``: its figures."""
+    """Print one result: what holds, why, the plan with the ``names`` of its nodes, and ``found``: its figures.
+
+    ``is_proved``: whether the result's loss, if it has one, is to a proved optimum.
+    """
     from rich.table import Table
 
     out = console()
@@ -71,6 +76,8 @@ def show_result(
     table.add_row("objective", with_unit(result.objective, result.unit))
     table.add_row("bound", with_unit(result.bound, result.unit))
     table.add_row("gap", percent(result.gap))
+    if result.loss is not None:
+        table.add_row("loss", shown(result.loss, is_proved))
     if result.certificate is not None:
         table.add_row("certificate", facts(result.certificate))
     if result.reason:
@@ -128,6 +135,9 @@ def show_report(report: Report) -> None:
     """Print a comparison: a row for each method, then what follows from it."""
     out = console()
     out.print(results_table(report.results, out))
+    for result in report.results:
+        if result.reason and (result.plan is None or "failure" in result.stats):
+            out.print(f"{result.method}: {result.reason}")
     for sentence in report.contradictions:
         out.print(f"contradiction: {sentence}", style="bold red")
     if report.reproducer:
@@ -152,7 +162,8 @@ def _counted(count: int, what: str) -> str:
 
 def results_table(results: Sequence[Result], out: Console) -> Table:
     """A row for each result, with as many columns as fit: what is compared is never cut."""
-    rows = [_compared(result) for result in results]
+    is_proved = any_optimal(result.loss for result in results)
+    rows = [_compared(result, is_proved) for result in results]
     headings = list(_COMPARED)
     for given_up in (None, *_GIVE_WAY):
         headings = [heading for heading in headings if heading != given_up]
@@ -173,17 +184,18 @@ def _table(headings: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
     return table
 
 
-def _compared(result: Result) -> dict[str, str]:
-    """What a comparison shows of a result, by heading."""
+def _compared(result: Result, is_proved: bool) -> dict[str, str]:
+    """What a comparison, in which an optimum ``is_proved`` or not, shows of a result, by heading."""
     return {
         "instance": result.instance,
         "method": result.method,
+        "loss": shown(result.loss, is_proved),
         "status": result.status,
         "stop": result.stop,
         "seconds": f"{result.seconds:.4g}",
         "objective": number(result.objective),
         "bound": number(result.bound),
-        "gap": percent(result.gap),
+        "own gap": percent(result.gap),
         "proved by": result.proved_by or "-" if result.stop is Stop.PROVED else "-",
     }
 

@@ -116,7 +116,7 @@ def every_command(file: str, own: list[str], capsys: Any, folder: Path, report: 
     table = (folder / "bench" / "table.md").read_text()
     clean(table)
     cells = [re.sub(r"\\.", "", line).count("|") for line in table.splitlines() if line.startswith("|")]
-    assert len(cells) >= 3 and set(cells) == {10}
+    assert len(cells) >= 3 and set(cells) == {11}
     pytest.importorskip("matplotlib")
     for suffix in ("svg", "png"):
         assert main(["solve", file, "--plot", str(folder / f"plan.{suffix}")]) == 0

@@ -36,8 +36,8 @@ def test_a_folder_of_rows_goes_on_where_it_was_stopped(tmp_path: Path, monkeypat
     }
     (out / "rows.jsonl").write_text("\n".join([*whole[:5], whole[5][:40]]))  # killed while it wrote the sixth
     measured: list[Any] = []
-    honest = measure.solve
-    monkeypatch.setattr(measure, "solve", lambda *given, **more: measured.append(more) or honest(*given, **more))
+    honest = measure.run
+    monkeypatch.setattr(measure, "run", lambda *given, **more: measured.append(more) or honest(*given, **more))
     assert main([*ARGUMENTS, "--out", str(out)]) == 0
     assert len(measured) == 3
     again = (out / "rows.jsonl").read_text().splitlines()

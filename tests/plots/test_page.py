@@ -66,7 +66,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_whole_and_needs_no_network(path: Path) -> None:
     page = Page(path.read_text())
     images = page.all("img")
-    assert len(images) == 3 and all(image["alt"] for image in images)
+    assert len(images) == 4 and all(image["alt"] for image in images)
     assert all((image["src"] or "").startswith("data:image/svg+xml;base64,") for image in images)
     assert not [
         each for _, each in page.elements if re.match(r"https?:|//", (each.get("src") or each.get("href") or ""))

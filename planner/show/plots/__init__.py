@@ -4,7 +4,7 @@ Matplotlib is an extra (``pip install 'dnn-planner[plot]'``); only `planner.show
 what to draw of a plan of each family; everything else draws plain numbers.
 """
 
-from planner.show.plots.charts import bars, frontier, gap_histogram, gap_over_time
+from planner.show.plots.charts import bars, frontier, gap_histogram, gap_over_time, losses
 from planner.show.plots.networks import bandwidth, graph, mapping, tiling, topology
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
@@ -19,6 +19,7 @@ __all__ = [
     "gap_histogram",
     "gap_over_time",
     "graph",
+    "losses",
     "mapping",
     "panels",
     "tiling",

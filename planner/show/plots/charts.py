@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.events import Event
 from planner.show.terminal import printable
+from solvers.outcome import OPTIMAL_GAP
 
 #: Fill of ordinary bars and of the bottleneck, and line styles that distinguish methods without colour.
 PLAIN, DECISIVE = "0.78", "0.40"
@@ -74,6 +75,28 @@ def gap_over_time(axes: Any, events: Sequence[Event], unit: str = "s") -> Any:
     axes.set(xlabel="seconds of the method", ylabel=f"incumbent and bound, {unit}" if unit else "incumbent and bound")
     if methods:
         axes.legend(loc="best", fontsize="small")
+    return axes
+
+
+def losses(axes: Any, found: Sequence[tuple[str, float | None]], reference: str) -> Any:
+    """A bar for the loss of each method, the first on top; optimal ones, and those without a plan, have words instead.
+
+    Parameters
+    ----------
+    found
+        Names, and objective / reference - 1 (``None``: no plan, or nothing to compare it with).
+    reference
+        What the loss is to, such as "optimum".
+    """
+    percent = [0.0 if loss is None else 100 * loss for _, loss in found]
+    axes.barh(range(len(found)), percent, color=PLAIN, edgecolor="black")
+    for place, (_, loss) in enumerate(found):
+        if loss is None or loss <= OPTIMAL_GAP:
+            axes.text(0, place, " no loss known" if loss is None else " optimal", va="center", fontsize=8)
+    axes.set_yticks(range(len(found)), [label_of(name) for name, _ in found], parse_math=False)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.05 * max(percent, default=0.0) or 1.0)
+    axes.set(xlabel=f"loss to the {reference}, %", ylabel="method")
     return axes
 
 
