@@ -1,14 +1,16 @@
 """What pages get when the site is built: the methods there are now, the public names, and a plan drawn on the spot.
 
 A page marks the place with a comment: ``methods`` on a problem's page becomes the table of that family's methods, ``all
-methods`` those of all families, ``names of planner`` the reference of all public names of `planner`, and ``figure`` the
-pictures of the best plan of the page's example, which its front matter names (``instance``, ``settings``). Notebooks
-are copied here from their own folder, because Sphinx reads none outside its own.
+methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, ``names of
+planner`` the reference of all public names of `planner`, and ``figure`` the pictures of the best plan of the page's
+example, which its front matter names (``instance``, ``settings``). Notebooks are copied here from their own folder,
+because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
 
 import base64
+import inspect
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import yaml
 from sphinx.application import Sphinx
 
 METHODS, ALL_METHODS, FIGURE = "<!-- methods -->", "<!-- all methods -->", "<!-- figure -->"
+MODELS = "<!-- models -->"
 NAMES = "<!-- names of planner -->"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 _TIME_S = 10.0
@@ -36,12 +39,55 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
         text = text.replace(METHODS, methods(page.rpartition("/")[2]))
     if ALL_METHODS in text:
         text = text.replace(ALL_METHODS, all_methods())
+    if MODELS in text:
+        text = text.replace(MODELS, models(*_example(text)))
     if NAMES in text:
         text = text.replace(NAMES, names())
     if FIGURE in text:
-        example = yaml.safe_load(text.split("---\n")[1])
-        text = text.replace(FIGURE, figures(example["instance"], example.get("settings") or {}))
+        text = text.replace(FIGURE, figures(*_example(text)))
     content[0] = text
+
+
+def _example(text: str) -> tuple[str, dict[str, Any]]:
+    """The instance and the settings that a page's front matter names."""
+    example = yaml.safe_load(text.split("---\n")[1])
+    return example["instance"], example.get("settings") or {}
+
+
+def models(instance: str, settings: dict[str, Any]) -> str:
+    """A section for each declarative model of an instance: what its variables and constraints say, and its place."""
+    import planner
+    from planner.inputs.loading import family_of
+
+    loaded = planner.load(instance, **settings)
+    family = family_of(loaded)
+    sections = []
+    for method in family.methods:
+        if method.build is None or method.refusal(loaded) is not None:
+            continue
+        rows = [
+            f"| `{group.name}` | {group.count} {group.kind}{'s' * (group.count != 1)} | {_cell(group.says)} "
+            f"| {_cell(group.source)} |"
+            for group in planner.model(loaded, method.name).sizes().groups
+        ]
+        table = "\n".join(["| group | of the example | says | source |", "|---|---|---|---|", *rows])
+        sections.append(f"### `{method.name}`, built by {_place(method.build)}\n\n{table}")
+    said = "What `planner model` prints of the example's models: each group of variables and constraints in a sentence."
+    return "\n\n".join(["## Models", said, *sections]) if sections else ""
+
+
+def _place(build: Any) -> str:
+    """The file and line of a function."""
+    function = build.resolve() if hasattr(build, "resolve") else build
+    path = Path(inspect.getsourcefile(function) or "").resolve().relative_to(NOTEBOOKS.parent)
+    return f"`{path}`, line {inspect.getsourcelines(function)[1]}"
+
+
+def _cell(text: str) -> str:
+    """Text in a cell of a table, as it is."""
+    for mark in "\\*_|[]<>`$":
+        text = text.replace(mark, f"\\{mark}")
+    return text
 
 
 def methods(name: str) -> str:
