@@ -13,6 +13,7 @@ from typing import Any
 
 from formulations.family import Claim, Family, Method
 from formulations.modelled import prove
+from formulations.size import SizeError
 from formulations.vocabulary import Quantity
 from instances.requirements import Argument, Requirement, parse, with_requirements
 from planner.backends import examined
@@ -154,7 +155,10 @@ class OpenModel:
     @cached_property
     def _built(self) -> Any:
         assert self._method.build is not None
-        return self._method.build(self.instance, Watch(), complete=self.complete)
+        try:
+            return self._method.build(self.instance, Watch(), complete=self.complete)
+        except SizeError as error:
+            raise UsageError.at("method", self._method.name, f"one whose model can be built ({error})") from None
 
     @property
     def model(self) -> Any:

@@ -6,6 +6,7 @@ from formulations.amp_strategy.methods import METHODS, choose
 from formulations.amp_strategy.plans import plan_from_json, plan_to_json
 from formulations.amp_strategy.problem import StrategyPlan, evaluate, violations
 from formulations.amp_strategy.settings import JSON, OVERRIDES, describe, read
+from formulations.amp_strategy.vocabulary import VOCABULARY
 from formulations.family import Family, lazy
 from instances.amp_strategy import AmpInstance, check, to_json
 
@@ -22,6 +23,7 @@ FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     violations=violations,
     unit=lambda _: "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     breakdown=lazy("formulations.amp_strategy.breakdown:breakdown"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.amp_strategy.problem import StrategyPlan, strategies
+from formulations.amp_strategy.classes import classes, num_arcs, possible
+from formulations.amp_strategy.problem import Degrees, StrategyPlan, strategies
+from formulations.amp_strategy.vocabulary import DEGREES, VOCABULARY
 from formulations.family import Claim, Method, lazy
 from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, program_states
+from formulations.vocabulary import names
 from instances.amp_strategy import AmpInstance
 from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits
@@ -44,6 +47,33 @@ def _programmable(instance: AmpInstance) -> str | None:
     return _listable(instance)
 
 
+#: Larger models take more than ten seconds to build, even where a known plan leaves out most of their arcs.
+_CPSAT_TERMS, _MILP_ARCS, _MODEL_LAYERS = 1_000_000, 5_000_000, 1_000
+
+
+def _at_most(instance: AmpInstance, size: Callable[[AmpInstance, Degrees], int], most: int, what: str) -> str | None:
+    """A model's size is the sum over all degrees and classes of placements; these are counted last."""
+    if refused := _listable(instance):
+        return refused
+    if len(instance.layers) > _MODEL_LAYERS:
+        return f"{len(instance.layers)} layers; expected at most {_MODEL_LAYERS}"
+    found = list(possible(instance))
+    total = sum(size(instance, each) for each in found)
+    if total <= most and instance.placement != "megatron":
+        total = sum(len(classes(instance, each)) * size(instance, each) for each in found)
+    return f"a model of {total} {what}; expected at most {most}" if total > most else None
+
+
+def _cpsat_terms(instance: AmpInstance, degrees: Degrees) -> int:
+    """Those of the rows on time, all-reduce and cuts, and the devices that are placed."""
+    return 3 * degrees.pp_degree * len(instance.layers) + instance.num_devices
+
+
+def _milp_arcs(instance: AmpInstance, degrees: Degrees) -> int:
+    """Arcs, and the devices that are placed."""
+    return num_arcs(instance, degrees) + instance.num_devices
+
+
 #: ``supports`` of a method, and its limits in words.
 _Takes = tuple[Callable[[AmpInstance], str | None], str]
 
@@ -72,16 +102,39 @@ def _method(
         limits=takes[1],
         effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
         options=(_TOP, *options),
+        honours=names(DEGREES),
     )
 
 
-METHODS = (
+METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
     _method(
         "exhaustive",
         Claim.EXACT,
         "all strategies, each with exact-joint, pruned by bounds",
         "solve_exhaustive",
         _EXHAUSTIBLE,
+    ),
+    Method(
+        name="cpsat",
+        claim=Claim.EXACT,
+        source="all strategies in one model: chosen degrees, order-encoded cuts, CP-SAT",
+        solve=lazy("formulations.amp_strategy.cpsat:solve"),
+        build=lazy("formulations.amp_strategy.cpsat:build"),
+        honours=names(VOCABULARY),
+        supports=lambda instance: _at_most(instance, _cpsat_terms, _CPSAT_TERMS, "terms"),
+        limits=f"{_MODEL_LAYERS:,} layers, {_CPSAT_TERMS:,} terms (stages times layers of strategies), and {_TILED}",
+        effort=lambda instance: 1e6 * sum(_cpsat_terms(instance, each) for each in possible(instance)),
+    ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="all strategies in one model: a path of stages for each, Pyomo and HiGHS",
+        solve=lazy("formulations.amp_strategy.milp:solve"),
+        build=lazy("formulations.amp_strategy.milp:build"),
+        honours=names(VOCABULARY),
+        supports=lambda instance: _at_most(instance, _milp_arcs, _MILP_ARCS, "arcs"),
+        limits=f"{_MODEL_LAYERS:,} layers, {_MILP_ARCS:,} arcs (ends of all stages of all strategies), and {_TILED}",
+        effort=lambda instance: 1e5 * sum(_milp_arcs(instance, each) for each in possible(instance)),
     ),
     _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp", _PROGRAMMABLE),
     _method(

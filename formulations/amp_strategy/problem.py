@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from formulations.family import Violation
+from formulations.amp_strategy.vocabulary import VOCABULARY
 from formulations.layer_assignment import problem as assignment
 from formulations.layer_assignment.problem import LayerPlan, Terms
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.amp_strategy import MEGATRON, ORIENTED, AmpInstance
 from instances.layer_assignment import LayerAssignmentInstance, TiedParameters
 
@@ -180,8 +182,8 @@ def evaluate(instance: AmpInstance, plan: StrategyPlan) -> float:
     ------
     AMP, Equation 4, as estimate() uses it (section 6.2), with the data-parallel all-reduce; terms reconstructed.
     """
-    if violations(instance, plan):
-        raise ValueError("; ".join(map(str, violations(instance, plan))))
+    if _structure(instance, plan):
+        raise ValueError("; ".join(map(str, _structure(instance, plan))))
     return assignment.evaluate(layer_assignment(instance, plan.degrees, plan.placement), LayerPlan(plan.lengths))
 
 
@@ -190,8 +192,13 @@ def violations(instance: AmpInstance, plan: StrategyPlan) -> tuple[Violation, ..
 
     ``degrees``: all devices in use, tensor parallelism profiled and inside a node. ``batch``: a whole number of
     micro-batches. ``stages``, ``empty``, ``layers``: of the layer assignment. ``placement``: one that the instance
-    allows.
+    allows. ``required``: what the instance requires beyond.
     """
+    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
+
+
+def _structure(instance: AmpInstance, plan: StrategyPlan) -> tuple[Violation, ...]:
+    """What keeps a plan from being a strategy."""
     degrees = plan.degrees
     tp, dp, pp = degrees.tp_degree, degrees.dp_degree, degrees.pp_degree
     found = []

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.amp_strategy.candidates import infeasible_answer
+from formulations.amp_strategy.classes import possible
 from formulations.amp_strategy.plans import plan_to_json
 from formulations.amp_strategy.problem import (
     Degrees,
@@ -26,10 +28,9 @@ from formulations.amp_strategy.problem import (
     evaluate,
     layer_assignment,
     placements,
-    strategies,
     terms,
 )
-from formulations.family import Answer, infeasible_by_counting
+from formulations.family import Answer
 from formulations.layer_assignment import exact, paper
 from formulations.layer_assignment.problem import LayerPlan
 from formulations.size import demand
@@ -39,8 +40,6 @@ from solvers.outcome import Limits, Stop, Watch
 
 #: A method of layer assignment: what cuts the layers once the rest is chosen.
 Assign = Callable[[LayerAssignmentInstance, Limits, Watch], Answer[LayerPlan]]
-
-NO_STRATEGY = "no degrees fit: expected a batch, layers and profiled degrees that leave a stage for each pipeline rank"
 
 _ROUNDING = 1e-12
 
@@ -88,10 +87,9 @@ def released(instance: AmpInstance) -> Assign:
 
 
 def _possible(instance: AmpInstance) -> list[Degrees]:
-    """All degrees that leave a layer for each stage; fewer stages, whose programs are shorter, come first."""
+    """All degrees that are possible; fewer stages, whose programs are shorter, come first."""
     demand(40.0 * instance.num_devices, f"a placement of {instance.num_devices} devices")
-    found = [degrees for degrees in strategies(instance) if degrees.pp_degree <= len(instance.layers)]
-    return sorted(found, key=lambda degrees: degrees.pp_degree)
+    return sorted(possible(instance), key=lambda degrees: degrees.pp_degree)
 
 
 def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
@@ -116,9 +114,7 @@ def _answer(instance: AmpInstance, record: dict[StrategyPlan, float], watch: Wat
 
 def _nothing(instance: AmpInstance) -> Answer[StrategyPlan]:
     """A method whose split left nothing has no proof, unless there are no degrees at all."""
-    if _possible(instance):
-        return Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
-    return infeasible_by_counting(NO_STRATEGY)
+    return infeasible_answer(instance) or Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
 
 
 def _rows(instance: AmpInstance, record: dict[StrategyPlan, float], top: int) -> list[dict[str, Any]]:
@@ -190,8 +186,8 @@ def solve_annealing(
     open which one is the first, it has the fewest stages.
     """
     rng = random.Random(limits.seed)
-    possible = _possible(instance)
-    if not possible:
+    allowed = _possible(instance)
+    if not allowed:
         return _nothing(instance)
     record: dict[StrategyPlan, float] = {}
     current: tuple[Degrees, float] | None = None
@@ -199,7 +195,7 @@ def solve_annealing(
     for iteration in range(iterations):
         if watch.stopped():
             break
-        degrees = possible[0] if current is None else _neighbour(rng, possible, current[0])
+        degrees = allowed[0] if current is None else _neighbour(rng, allowed, current[0])
         plan = assigned(instance, degrees, rng.choice(placements(instance, degrees)), paper.solve_amp, watch).plan
         done += 1
         if plan is None:
@@ -215,11 +211,11 @@ def solve_annealing(
     return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
 
 
-def _neighbour(rng: random.Random, possible: list[Degrees], now: Degrees) -> Degrees:
+def _neighbour(rng: random.Random, allowed: list[Degrees], now: Degrees) -> Degrees:
     """Another tensor-parallel degree at the same data-parallel one, or the other way round; any micro-batch."""
     if rng.random() < 0.5:
-        near = [degrees for degrees in possible if degrees.dp_degree == now.dp_degree]
+        near = [degrees for degrees in allowed if degrees.dp_degree == now.dp_degree]
     else:
-        near = [degrees for degrees in possible if degrees.tp_degree == now.tp_degree]
+        near = [degrees for degrees in allowed if degrees.tp_degree == now.tp_degree]
     shape = rng.choice(sorted({(degrees.tp_degree, degrees.dp_degree) for degrees in near}))
     return rng.choice([degrees for degrees in near if (degrees.tp_degree, degrees.dp_degree) == shape])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.size import SizeError
 from planner.comparison import Report, crosscheck
 from planner.dispatch import pick
 from planner.errors import UsageError
@@ -147,7 +146,7 @@ def _looked_at(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any]
     opened = model(instance, name)
     try:
         sizes = opened.sizes()
-    except (SizeError, MemoryError) as error:
+    except (UsageError, MemoryError) as error:
         return found, f"the model cannot be built: {error}"
     found |= {"variables": sizes.variables, "constraints": sizes.constraints, "nonzeros": sizes.nonzeros}
     try:

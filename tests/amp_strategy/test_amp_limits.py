@@ -58,6 +58,8 @@ def test_a_request_to_stop_counts_inside_a_strategy() -> None:
 
 def test_programs_that_are_too_large_are_refused() -> None:
     assert all(method.supports(many_layers(140)) is None for method in FAMILY.methods)
+    assert "expected at most 5000000" in str(FAMILY.method("milp").supports(many_layers(400)))
+    assert "1001 layers" in str(FAMILY.method("cpsat").supports(many_layers(1001)))
     for name in ("amp", "amp-released", "amp-sa"):
         assert "states of the published program at 16 stages" in str(FAMILY.method(name).supports(many_layers(400)))
     assert FAMILY.method("exhaustive").supports(many_layers(400)) is None

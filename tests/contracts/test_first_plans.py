@@ -29,6 +29,7 @@ LOOKED_AT = 6
 HINTED = {
     "operator_partitioning": ("cpsat", "milp"),
     "layer_assignment": ("cpsat", "milp"),
+    "amp_strategy": ("cpsat", "milp"),
     "mesh_tiling": ("cpsat", "milp"),
     "microbatch_schedule": ("cpsat", "milp"),
     "device_mapping": ("milp",),
@@ -57,6 +58,7 @@ QUICK = (
     Case("resnet152", {}, ("cpsat", "milp")),
     Case("gnmt", {"stages": 4, "devices": 8, "variable_replicas": True}, ("cpsat", "milp")),
     Case("layers", {"layers": 100, "stages": 16, "all_reduce": True}, ("cpsat",), "exact-joint"),
+    Case("amp-het-cluster", {}, ("cpsat", "milp"), "exhaustive"),
     Case("schedule", {"stages": 8, "minibatch": 64}, ("cpsat",)),
     Case("schedule", {"stages": 8, "minibatch": 64, "objective": "memory"}, ("cpsat",)),
     Case("bert32", {**_FLUSHED, "devices": 16}, ("cpsat",), "labels"),

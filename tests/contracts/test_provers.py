@@ -65,6 +65,7 @@ UNITS = {
 #: Some infeasible instances of these families leave nothing that a model could be made of: more stages than operators,
 #: tiles that do not divide the devices, no column that fits. They are counted, no solver runs, and no solver is named.
 COUNTED = {
+    "amp_strategy": Prover.BOUNDS,
     "layer_assignment": Prover.BOUNDS,
     "mesh_tiling": Prover.BOUNDS,
     "operator_partitioning": Prover.BOUNDS,
@@ -72,8 +73,8 @@ COUNTED = {
 }
 #: The same for the flat problem's bound, which is a property of its terms.
 TERMS = {"stage_partitioning", "flushed_partitioning", "hierarchical_partitioning"}
-#: Whatever is drawn of these families has a plan.
-NEVER_INFEASIBLE = {"device_mapping", "pipeline_placement"}
+#: Whatever is drawn here of these families has a plan.
+NEVER_INFEASIBLE = {"amp_strategy", "device_mapping", "pipeline_placement"}
 #: Instances that are looked at, and how many a model proves of them.
 LOOKED_AT, PROVED = 30, 8
 

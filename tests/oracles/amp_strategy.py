@@ -1,10 +1,12 @@
-"""Random training strategies and brute force with Megatron's placement; shares no code with the room."""
+"""Random training strategies, brute force with Megatron's placement, and all plans; shares no code with the room."""
 
 from __future__ import annotations
 
 import math
 import random
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, pairwise, permutations
+from typing import Any
 
 from instances.amp_strategy import AmpInstance, ModelLayer, Node
 from instances.layer_assignment import TiedParameters
@@ -73,3 +75,20 @@ def brute_force(instance: AmpInstance) -> float:
         for cuts in combinations(range(1, layers), devices // tp // dp - 1)
     )
     return min(steps, default=math.inf)
+
+
+def plans(instance: AmpInstance) -> Iterator[dict[str, Any]]:
+    """All degrees, micro-batches and cuts, in JSON form, with Megatron's placement or any order of devices."""
+    layers, devices, batch = len(instance.layers), instance.num_devices, instance.global_batch
+    orders = [tuple(range(devices))] if instance.placement == "megatron" else list(permutations(range(devices)))
+    for tp in range(1, devices + 1):
+        for dp in range(1, devices // tp + 1):
+            pp = devices // (tp * dp)
+            for mbs in range(1, batch // dp + 1):
+                if tp * dp * pp != devices or batch % (dp * mbs) or instance.devices_per_node % tp:
+                    continue
+                for cuts in combinations(range(1, layers), pp - 1):
+                    lengths = [after - here for here, after in pairwise((0, *cuts, layers))]
+                    for order in orders:
+                        yield {"microbatch": mbs, "tp_degree": tp, "dp_degree": dp, "pp_degree": pp,
+                               "lengths": lengths, "placement": list(order)}  # fmt: skip

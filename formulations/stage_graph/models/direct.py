@@ -20,13 +20,13 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.modelled import WithoutSizes, begin_with, go_on, prove, require
+from formulations.size import SizeError
 from formulations.stage_graph import wide
 from formulations.stage_graph.costs import Costs, bits
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
 from formulations.stage_graph.upsets.bounds import simple_bound
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
 from formulations.stage_graph.vocabulary import VOCABULARY, required_sizes
-from instances.errors import InstanceError
 from instances.graph import topological_order
 from instances.stage_graph import StageGraph
 from solvers import milp
@@ -142,7 +142,7 @@ def build(instance: StageGraph, watch: Watch | None = None, *, complete: bool = 
 
     Raises
     ------
-    InstanceError
+    SizeError
         If there are too many columns.
     Stopped
         Once ``watch`` is stopped.
@@ -151,8 +151,7 @@ def build(instance: StageGraph, watch: Watch | None = None, *, complete: bool = 
     try:
         return built(instance, watch, complete=complete)
     except TooManyError as error:
-        count, rule = instance.num_operators, f"so few that this model has room for them ({error})"
-        raise InstanceError.at(instance.name, "operators", count, rule) from None
+        raise SizeError(str(error)) from None
 
 
 def built(instance: StageGraph, watch: Watch, *, complete: bool = False) -> Model:
