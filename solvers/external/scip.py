@@ -48,7 +48,7 @@ class Scip:
             for column, value in task.hint:
                 model.setSolVal(start, variables[column], value)
             model.addSol(start)
-        model.includeEventhdlr(_Relay(matrix, variables, tell), "relay", "tells of solutions and bounds")
+        model.includeEventhdlr(_Relay(matrix, variables, tell), "relay", "reports solutions and bounds")
         model.optimize()
         status = model.getStatus()
         outcome = _OUTCOMES.get(status, Outcome.FAILED)
