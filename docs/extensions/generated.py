@@ -65,13 +65,18 @@ def models(instance: str, settings: dict[str, Any]) -> str:
     for method in family.methods:
         if method.build is None or method.refusal(loaded) is not None:
             continue
-        rows = [
-            f"| `{group.name}` | {group.count} {group.kind}{'s' * (group.count != 1)} | {_cell(group.says)} "
-            f"| {_cell(group.source)} |"
-            for group in planner.model(loaded, method.name).sizes().groups
-        ]
-        table = "\n".join(["| group | of the example | says | source |", "|---|---|---|---|", *rows])
-        sections.append(f"### `{method.name}`, built by {_place(method.build)}\n\n{table}")
+        try:
+            groups = planner.model(loaded, method.name).sizes().groups
+        except planner.UsageError as error:  # its size is known once it is being built
+            shown = f"The example is too large for it: {_cell(str(error))}."
+        else:
+            rows = [
+                f"| `{group.name}` | {group.count} {group.kind}{'s' * (group.count != 1)} | {_cell(group.says)} "
+                f"| {_cell(group.source)} |"
+                for group in groups
+            ]
+            shown = "\n".join(["| group | of the example | says | source |", "|---|---|---|---|", *rows])
+        sections.append(f"### `{method.name}`, built by {_place(method.build)}\n\n{shown}")
     said = "What `planner model` prints of the example's models: each group of variables and constraints in a sentence."
     return "\n\n".join(["## Models", said, *sections]) if sections else ""
 

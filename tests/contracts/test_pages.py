@@ -77,6 +77,12 @@ def test_the_page_of_methods_names_every_method_with_its_claim(generated: Module
     assert shown == [(family.name, method.name, method.claim) for family in FAMILIES for method in family.methods]
 
 
+def test_a_page_shows_the_models_of_its_example(generated: ModuleType) -> None:
+    shown = generated.models("candle-uno", {"devices": 4})
+    assert "| `within` | " in shown and "### `milp-columns`" in shown
+    assert "The example is too large for it: method is 'milp-columns'; expected one whose model can be built" in shown
+
+
 def test_the_reference_has_every_public_name(generated: ModuleType) -> None:
     assert generated.NAMES in (DOCS / "api" / "planner.md").read_text()
     shown = re.findall(r"auto(?:class|function):: planner\.(\w+)", generated.names())
