@@ -10,6 +10,7 @@ import formulations
 from formulations.compilation import compiling
 from formulations.family import Family, Method
 from instances.parameters import Setting
+from planner.calibration import predicted_s
 from planner.errors import UsageError
 from planner.inputs import choices
 from planner.inputs.loading import UnknownInstanceError, catalog, family_of, load
@@ -73,29 +74,39 @@ def listing_of(
         "problem": family.name,
         "instance": instance.name,
         "figures": dict(family.describe(instance)),
-        "methods": [_fitting(method, instance) for method in family.methods],
+        "methods": [_fitting(family, method, instance) for method in family.methods],
     }
 
 
-def _fitting(method: Method[Any, Any], instance: Any) -> dict[str, Any]:
-    """Whether a method takes an instance: the reason if not, else its predicted effort (absent: no prediction)."""
+def _fitting(family: Family[Any, Any], method: Method[Any, Any], instance: Any) -> dict[str, Any]:
+    """Whether a method takes an instance: the reason if not, else predicted steps and seconds (absent: none)."""
     refusal = method.refusal(instance)
     effort = 0.0 if refusal else method.effort(instance)
     predicted = effort if 0.0 < effort < math.inf else None
-    return {"name": method.name, "claim": method.claim.value, "refusal": refusal, "effort": predicted}
+    seconds = None if predicted is None else predicted_s(family, method, instance)
+    return {
+        "name": method.name,
+        "claim": method.claim.value,
+        "refusal": refusal,
+        "effort": predicted,
+        "predicted_s": seconds,
+    }
 
 
 def show_fitting(found: Mapping[str, Any]) -> None:
     """Print which methods take an instance, with their predicted effort, and why others do not."""
     _show(found["instance"], [(found["problem"], facts(found["figures"]))])
     rows = [(method["name"] + "*" * (method["claim"] == "exact"), _answer(method)) for method in found["methods"]]
-    _show("Methods (*: exact) that take this instance, with the steps that they may need", rows)
+    _show("Methods (*: exact) that take this instance, with predicted steps and seconds", rows)
 
 
 def _answer(method: Mapping[str, Any]) -> str:
     if method["refusal"] is not None:
         return f"does not take it: {method['refusal']}"
-    return "takes it" if method["effort"] is None else f"takes it, {method['effort']:.1e} steps"
+    if method["effort"] is None:
+        return "takes it"
+    lasting = "" if method["predicted_s"] is None else f", {method['predicted_s']:.2g} s or more"
+    return f"takes it, {method['effort']:.1e} steps{lasting}"
 
 
 def show_listing(found: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import formulations
+from planner.calibration import seconds_per_step
 
 Problem = Callable[..., str]
 Run = Callable[..., tuple[int, str, str]]
@@ -55,7 +56,10 @@ def test_list_of_an_instance_shows_who_takes_it_and_why_others_do_not(run: Run, 
     found = json.loads(out)
     assert (found["problem"], found["instance"], found["figures"]["devices"]) == ("stage_partitioning", "chain8", 3)
     methods = {each["name"]: each for each in found["methods"]}
-    assert methods["exact"] == {"name": "exact", "claim": "exact", "refusal": None, "effort": 0.5 * 9 * 9 * 2}
+    steps = 0.5 * 9 * 9 * 2
+    seconds = steps * seconds_per_step()["stage_partitioning/exact"]
+    made = {"name": "exact", "claim": "exact", "refusal": None, "effort": steps, "predicted_s": seconds}
+    assert methods["exact"] == made
     code, out, _ = run("list", problem(list(range(1, 12)), 3))
     text = " ".join(out.split())
     assert code == 0 and max(map(len, out.splitlines())) <= 80
