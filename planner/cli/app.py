@@ -164,6 +164,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
         "planner solve bert --layers 4 --hidden-size 1024 --devices 8 --json",
         "planner solve model.json --method piper --time-limit 30 --out plan.json",
+        "planner solve bert32 --method ./mine.py:solve --compare",
     ),
     "crosscheck": (
         "planner crosscheck chain8 --memory 40MB",

@@ -55,6 +55,10 @@ def solve_command(
         typer.Option(metavar="NAME", help="of planner list, or FILE.py:FUNCTION", autocompletion=completion.methods),
     ] = "auto",
     portfolio: Annotated[bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", metavar="", help="the paper's method beside the exact one")
+    ] = False,
+    plan: Plans = None,
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -94,6 +98,7 @@ def solve_command(
     from planner.inputs.files import write_all
     from planner.show.progress import note, progress_line
     from planner.signals import held
+    from planner.studies.beside import solve_beside
     from planner.studies.orders import best_order, solve_orders
     from planner.studies.sweep import Row, parse_counts, sweep
 
@@ -101,16 +106,19 @@ def solve_command(
     wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace, "--certificate": certificate}
     refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
     overrides, given = split(settings)
+    beside = {"--compare": "given" if compare else None, "--plan": plan[0] if plan else None}
     by_order: dict[str, Any] = {}
     if batch_size is None:
         _refuse({"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes}, "a --batch-size beside it")
         by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
         if len(by_order) > 1:
-            _refuse({"--certificate": certificate}, "one order")
+            _refuse({"--certificate": certificate, **beside}, "one order")
     else:
-        _refuse({"--topology": topology, "--trace": trace, "--certificate": certificate}, "no --batch-size beside it")
+        alone = {"--topology": topology, "--trace": trace, "--certificate": certificate, **beside}
+        _refuse(alone, "no --batch-size beside it")
         _require(plot)
     rows: list[Row] = []
+    others: list[Result] = []
     proof: Iterable[Callable[[], None]] = ()
     if portfolio and method != "auto":
         raise UsageError.at("--method", method, "none beside --portfolio")
@@ -120,7 +128,10 @@ def solve_command(
         run |= {"listen": log.listen, "notice": lambda line: note(quiet, line)}
         try:
             with progress_line(quiet) as log.also:
-                if batch_size is None:
+                if compare or plan:
+                    loaded = next(iter(by_order.values()))
+                    result, *others = solve_beside(loaded, plans_of(plan), **run)
+                elif batch_size is None:
                     result = solve_orders(by_order, **run)
                     loaded = by_order[best_order(result, by_order)]  # its plan is what is drawn
                 else:
@@ -135,7 +146,7 @@ def solve_command(
             certified = certify(loaded, result, limits=limits, notice=run["notice"])
             result, proof = certified.result, _certificate_writes(certificate, certified, quiet)
         log.end(result)
-        _show(result, loaded, rows, json)
+        _show(result, loaded, rows, others, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
     write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet), *proof)
     raise typer.Exit(exit_code(result, exact, limits))
@@ -199,14 +210,15 @@ def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> Crossch
     return CrosscheckError(said)
 
 
-def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
+def _show(result: Result, loaded: Any, rows: list[Any], others: list[Result], json: bool) -> None:
     from planner.inputs.loading import family_of
+    from planner.losses import any_optimal
     from planner.show.names import names_of_nodes
-    from planner.show.tables import print_json, show_result
+    from planner.show.tables import print_json, show_result, show_results
     from planner.studies.sweep import show_rows
 
     if json:
-        print_json(result.to_json())
+        print_json({**result.to_json(), **({"compared": [each.to_json() for each in others]} if others else {})})
         return
     if rows:
         show_rows(rows, result.unit)
@@ -214,7 +226,10 @@ def _show(result: Result, loaded: Any, rows: list[Any], json: bool) -> None:
     family = family_of(loaded)
     plan = None if result.plan is None else family.plan_from_json(loaded, result.plan)
     found = None if plan is None or family.breakdown is None else family.breakdown(loaded, plan)
-    show_result(result, family.describe(loaded), found, {} if plan is None else names_of_nodes(loaded))
+    is_proved = any_optimal(each.loss for each in (result, *others))
+    show_result(result, family.describe(loaded), found, {} if plan is None else names_of_nodes(loaded), is_proved)
+    if others:
+        show_results([result, *others])
 
 
 def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:

@@ -134,16 +134,22 @@ def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def show_report(report: Report) -> None:
     """Print a comparison: a row for each method, then what follows from it."""
     out = console()
-    out.print(results_table(report.results, out))
-    for result in report.results:
-        if result.reason and (result.plan is None or "failure" in result.stats):
-            out.print(f"{result.method}: {result.reason}")
+    show_results(report.results)
     for sentence in report.contradictions:
         out.print(f"contradiction: {sentence}", style="bold red")
     if report.reproducer:
         out.print(f"reproducer: {report.reproducer}")
     elif report.agree:
         out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
+
+
+def show_results(results: Sequence[Result]) -> None:
+    """Print a row for each result, and why there is no plan where there is none."""
+    out = console()
+    out.print(results_table(results, out))
+    for result in results:
+        if result.reason and (result.plan is None or "failure" in result.stats):
+            out.print(f"{result.method}: {result.reason}")
 
 
 def ending(result: Result) -> str:

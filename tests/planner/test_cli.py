@@ -74,6 +74,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         "verified",
         "plan",
         "certificate",
+        "loss",
     ]
     assert (result["status"], result["stop"], result["seed"], result["verified"]) == ("optimal", "proved", 3, True)
     assert err == ""
@@ -330,8 +331,8 @@ def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.
     from planner.bench import measure
 
     times = iter([3.0, 1.0, 1.5])
-    honest = measure.solve
-    monkeypatch.setattr(measure, "solve", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
+    honest = measure.run
+    monkeypatch.setattr(measure, "run", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
     row = json.loads(run("bench", problem(), "--repeats", "3", "--json")[1])["rows"][0]
     assert (row["seconds"], row["all_seconds"]) == (1.5, [3.0, 1.0, 1.5])
 
