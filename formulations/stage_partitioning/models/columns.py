@@ -18,15 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.modelled import WithoutSizes, go_on, require
+from formulations.modelled import Stopped, WithoutSizes, go_on, require
 from formulations.stage_partitioning.models.flow_quantities import FlowQuantities
 from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import WIDER, Arc, Reach, first_reach
+from formulations.stage_partitioning.models.reach import SAME, WIDER, Arc, Reach, first_reach
 from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
 from formulations.stage_partitioning.models.solving import prove
 from formulations.stage_partitioning.models.terms import Terms
@@ -37,6 +38,9 @@ from instances.stage_partitioning import StageInstance
 from solvers import milp
 from solvers.milp import until_stopped, weighted_sum
 from solvers.outcome import Limits, Prover, Run, Stop, Watch
+
+#: The target of a model whose plans do not meet the requirements rises by this factor, the next by its square.
+GROWTH = 1.25
 
 
 class Model(FlowQuantities, WithoutSizes):
@@ -147,7 +151,7 @@ class Model(FlowQuantities, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return milp.trusted(bound) * self.unit
+        return min(milp.trusted(bound) * self.unit, self.reach.target)  # slower plans are not in the model
 
     def hint(self) -> Iterable[tuple[Any, float]]:
         """The path of the best known plan."""
@@ -175,14 +179,19 @@ def build(instance: StageInstance, watch: Watch | None = None, *, complete: bool
     watch = watch or Watch()
     prices = _prices(instance, watch)
     watch.bound(prices.terms.lower_bound, Prover.BOUNDS)
-    whole = complete or bool(instance.requirements)
-    if not complete:
-        reach = first_reach(prices, watch)
-    if whole:
-        known = None if complete else watch.best_objective
-        reach = Reach(prices, prices.terms.largest_time if known is None else known * (1 + WIDER))
-    model = Model(prices, reach, whole=whole)
-    require(model, VOCABULARY, instance)
+    if complete:
+        return _within(prices, prices.terms.largest_time)
+    reach = first_reach(prices, watch)
+    if not instance.requirements:
+        return Model(prices, reach)
+    known = watch.best_objective
+    return _within(prices, prices.terms.largest_time if known is None else known * (1 + WIDER))
+
+
+def _within(prices: Prices, target: float) -> Model:
+    """The model of all plans of at most ``target`` that meet the requirements."""
+    model = Model(prices, Reach(prices, target), whole=True)
+    require(model, VOCABULARY, prices.terms.instance)
     return model
 
 
@@ -196,7 +205,34 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     reason = columns_supports(instance)
     if reason is not None:
         return Answer(stop=Stop.SIZE_LIMIT, reason=reason)
-    return prove(instance, lambda: build(instance, watch), limits, watch, to_scale=bool(instance.requirements))
+    if instance.requirements:
+        return _solve_required(instance, limits, watch)
+    return prove(instance, lambda: build(instance, watch), limits, watch)
+
+
+def _solve_required(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The optimum where requirements may exclude the plans of `first_reach`: the target rises until a plan meets it.
+
+    A model without a solution proves that no plan is as fast as its target.
+    """
+    try:
+        prices = _prices(instance, watch)
+        watch.bound(prices.terms.lower_bound, Prover.BOUNDS)
+        target, most = first_reach(prices, watch).target, prices.terms.largest_time
+    except Stopped:
+        return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
+
+    def model(target: float) -> Model:
+        known = watch.best_objective
+        return _within(prices, target if known is None else min(target, known * (1 + WIDER)))
+
+    growth = GROWTH
+    while True:
+        answer = prove(instance, partial(model, min(target, most)), limits, watch, to_scale=True)
+        if not answer.infeasible or target >= most:
+            return answer
+        watch.bound(target * (1 - SAME), Prover.SOLVER)
+        target, growth = max(target * growth, most * 2.0**-40), growth**2
 
 
 def _prices(instance: StageInstance, watch: Watch) -> Prices:
