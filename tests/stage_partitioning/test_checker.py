@@ -287,6 +287,44 @@ def test_requirements_beyond_the_rules_are_refused() -> None:
     assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
 
 
+def _stage(nodes: str, d: int = 1, t: int = 1, tmpc: str = "x") -> dict:
+    return {"nodes": list(nodes), "dp_degree": d, "tp_degree": t, "tmpcs": dict.fromkeys(nodes, tmpc)}
+
+
+@pytest.mark.parametrize(
+    ("stages", "says"),
+    [
+        ([_stage("a"), _stage("b")], None),
+        ([_stage("b")], "every layer in one stage"),
+        ([_stage("ab"), _stage("b")], "every layer in one stage"),
+        ([_stage("aa"), _stage("b")], "every layer in one stage"),
+        ([], "every layer in one stage"),
+        ([_stage("a"), _stage("bc")], "an unknown one"),
+        ([_stage("ab"), _stage("")], "without layers"),
+        ([_stage("b"), _stage("a")], "runs backwards"),
+        ([_stage("a", tmpc="y"), _stage("b")], "TMPCs at t = 1"),
+        ([_stage("a", t=2), _stage("b")], "TMPCs at t = 2"),
+        ([_stage("a", d=4), _stage("b")], "d = 4"),
+        ([_stage("a", d=3), _stage("b")], "4 devices"),
+        ([_stage("a", d=2), _stage("b", d=2)], "4 devices"),
+    ],
+)
+def test_plans_that_break_one_rule_are_rejected(stages: list, says: str | None) -> None:
+    """Two layers of 4 s and 2 bytes for a micro-batch in flight; three devices of 20 bytes."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 4.0, 0.0, 2.0, 0.0),)}) for v in "ab")
+    instance = StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 20.0, 1.0, 3)
+    exact = checker.Instance(parsed(instance))
+    if says is None:
+        assert checker.plan_time(exact, {"stages": stages}) == 4
+        broken = {"exactly": (True, "sum to 2"), "num_microbatches": (1, "sum to 2"), "memory_bytes": (3.9, "memory")}
+        for changed, rule in (({name: value}, rule) for name, (value, rule) in broken.items()):
+            with pytest.raises(checker.RejectedError, match=rule):
+                checker.plan_time(checker.Instance(parsed(replace(instance, **changed))), {"stages": stages})
+        return
+    with pytest.raises(checker.RejectedError, match=f"plan: .*{says}"):
+        checker.plan_time(exact, {"stages": stages})
+
+
 def test_graphs_of_too_many_downsets_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "MAX_DOWNSETS", 1000)
     x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)
