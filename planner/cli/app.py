@@ -173,7 +173,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("planner check chain8 plan.json --memory 40MB",),
     "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),
     "verify": ("planner verify bert32 certificate.json --devices 64 --memory 8GiB",),
-    "make": ("planner make bert --layers 48 --hidden-size 4096 --out bert48.json",),
+    "make": (
+        "planner make bert --layers 48 --hidden-size 4096 --out bert48.json",
+        "planner make method stage_partitioning > mine.py",
+    ),
     "bench": (
         "planner bench bert32 chain8 --methods exact,piper --out rows.jsonl",
         "planner bench --suite piper --inputs DIR",

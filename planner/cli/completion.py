@@ -12,6 +12,8 @@ from planner.errors import UsageError
 
 #: Where typer's scripts for shells put the words of an unfinished command.
 _WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+#: Beside the names of the catalog, what ``planner make`` makes.
+METHOD = "method"
 
 
 def is_asked() -> bool:
@@ -30,6 +32,11 @@ def entries(incomplete: str) -> list[str]:
     from planner.inputs.loading import catalog
 
     return _starting(incomplete, catalog())
+
+
+def made(incomplete: str) -> list[str]:
+    """What ``planner make`` makes."""
+    return [*_starting(incomplete, [METHOD]), *entries(incomplete)]
 
 
 def problems(incomplete: str) -> list[str]:

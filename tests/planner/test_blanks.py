@@ -1,0 +1,82 @@
+"""``planner make method PROBLEM``: a blank that runs as it stands, and names completed by shells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import formulations
+import planner
+from planner.cli import completion
+
+Run = Callable[..., tuple[int, str, str]]
+FAMILIES = [family.name for family in formulations.FAMILIES]
+
+
+def written(run: Run, problem: str) -> str:
+    code, out, err = run("make", "method", problem)
+    assert (code, err) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize("problem", FAMILIES)
+def test_a_blank_is_python_and_names_what_an_instance_holds(run: Run, problem: str) -> None:
+    text = written(run, problem)
+    compile(text, "mine.py", "exec")
+    assert max(map(len, text.splitlines())) <= 120
+    assert "requirements: tuple[str, ...]" in text and "typing." not in text and "def solve(instance" in text
+    assert f'@planner.method("{problem}"' in text
+
+
+@pytest.mark.parametrize("case", ["chain8", "uniform-dist", "chain8-machines"])
+def test_a_blank_runs_as_it_stands(run: Run, case: str) -> None:
+    problem = planner.inputs.loading.problem_of(case).name
+    Path("mine.py").write_text(written(run, problem))
+    code, out, err = run("solve", case, "--method", "./mine.py:solve", "--time-limit", "60", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["verified"] and found["claim"] == "heuristic", (found["reason"], err)
+    Path("mine.py").write_text(written(run, problem).replace("# @planner.method", "@planner.method"))
+    code, out, _ = run("solve", case, "--method", "./mine.py:solve", "--time-limit", "60", "--json")
+    assert code == 0 and json.loads(out)["claim"] == "exact"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", FAMILIES)
+def test_every_blank_runs_on_the_problems_own_example(run: Run, problem: str) -> None:
+    text = written(run, problem)
+    Path("mine.py").write_text(text)
+    example = text.partition("planner solve ")[2].split()[0]
+    code, out, err = run("solve", example, "--method", "./mine.py:solve", "--time-limit", "60", "--json")
+    assert code == 0 and json.loads(out)["verified"], err
+
+
+def test_what_is_no_blank_is_one_line(run: Run) -> None:
+    Path("mine.py").write_text("# somebody's work")
+    for given, words in (
+        (["method"], "PROBLEM is 'nothing'; expected a problem of planner list"),
+        (["method", "none"], "problem is 'none'; expected one of"),
+        (["method", "mesh_tiling", "--out", "mine.py"], "--out is 'mine.py'; expected a file that is not there yet"),
+        (
+            ["method", "mesh_tiling", "--devices", "3"],
+            "unknown option --devices for planner make method, which has none",
+        ),
+        (["chain8", "mesh_tiling"], "PROBLEM is 'mesh_tiling'; expected nothing behind the name of an instance"),
+    ):
+        code, out, err = run("make", *given)
+        assert (code, out, err.count("\n")) == (2, "", 1) and words in err
+    assert Path("mine.py").read_text() == "# somebody's work"
+    assert run("make", "method", "mesh_tiling", "--out", "new.py")[0] == 0
+    assert Path("new.py").read_text() == written(run, "mesh_tiling")
+
+
+def test_functions_of_a_file_are_completed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text("x = 1\ndef solve(instance): pass\ndef search(instance): pass\nraise SystemExit\n")
+    monkeypatch.setenv("COMP_WORDS", "planner crosscheck chain8 --methods ")
+    assert completion.methods("exact,./mine.py:se") == ["exact,./mine.py:search"]
+    assert completion.methods("./mine.py:") == ["./mine.py:solve", "./mine.py:search"]
+    assert completion.methods("piped") == ["pipedream"]
+    assert completion.methods("./absent.py:") == []
+    assert "method" in completion.made("me")
