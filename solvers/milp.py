@@ -300,7 +300,12 @@ class Runnable(Hinted):
         return Values(places, [values.get(name, 0.0) for name in named])
 
     def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
-        """Hold a linear expression to ``<=``, ``>=`` or ``==`` an amount; ``name`` is ``component[index]``."""
+        """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount.
+
+        ``name`` is ``component[index]``.
+        """
+        if isinstance(expression, int | float):  # of plain numbers Pyomo takes no row
+            expression = LinearExpression(constant=expression, linear_coefs=[], linear_vars=[])
         component, _, index = name.rstrip("]").partition("[")
         if self.model.component(component) is None:
             self.model.add_component(component, pyo.Constraint(pyo.Any, doc=REQUIRED))

@@ -7,6 +7,7 @@ from formulations.microbatch_schedule.methods import METHODS, choose
 from formulations.microbatch_schedule.plans import plan_from_json, plan_to_json
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
 from formulations.microbatch_schedule.settings import OVERRIDES, describe, read, recognise
+from formulations.microbatch_schedule.vocabulary import VOCABULARY
 from instances.microbatch_schedule import ScheduleInstance, check, to_json
 
 FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
@@ -22,6 +23,7 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     violations=violations,
     unit=lambda instance: "bytes" if instance.objective == "memory" else "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     why_infeasible=lazy("formulations.microbatch_schedule.infeasible:why_infeasible"),

@@ -6,7 +6,7 @@ import math
 
 from formulations.breakdown import Breakdown, Passes
 from formulations.microbatch_schedule.plans import plan_to_json
-from formulations.microbatch_schedule.problem import SchedulePlan, peak_bytes, peak_in_flight
+from formulations.microbatch_schedule.problem import SchedulePlan, peak_bytes
 from instances.microbatch_schedule import ScheduleInstance
 
 
@@ -18,7 +18,7 @@ def breakdown(instance: ScheduleInstance, plan: SchedulePlan) -> Breakdown:
     rows = tuple(
         {
             "busy_share": busy[stage] / whole if whole > 0 else 0.0,
-            "peak_in_flight": peak_in_flight(plan, stage),
+            "peak_in_flight": plan.peak_in_flight(stage),
             "memory_bytes": peak_bytes(instance, plan, stage),
         }
         for stage in stages

@@ -10,46 +10,75 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.feasibility import SLACK
-from formulations.microbatch_schedule.model_solving import ScheduleModel, solve_by
+from formulations.microbatch_schedule.model_solving import ScheduleModel, opened, solve_by
 from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.quantities import SENTENCES
 from formulations.microbatch_schedule.units import Units, scaled, units
+from formulations.microbatch_schedule.vocabulary import VOCABULARY
+from formulations.modelled import require
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Run, Watch
+from solvers.scaling import Scale, cost_scale
 
 #: Up to so many open pairs of passes a variable for each pays off: with little room proofs take a tenth of
 #: the conflicts, with much room they take several times as long.
 _DECIDED_PAIRS = 350
 
+_SENTENCES = {
+    **SENTENCES,
+    "latest": "the iteration is no longer than a known one, nor than the deadline",
+    "pass": "pass[p]: the time from the start to the end of pass p",
+    "one_at_a_time": "a stage runs one pass at a time [GraphPipe, section 3 (C4)]",
+    "held": "held[p]: the time for which the micro-batch of forward pass p is in flight",
+    "held_for": "held_for[p]: how long that is",
+    "room": "so many micro-batches at once are in flight, at most [GraphPipe, section 6]",
+}
+
 
 @dataclass
-class CpsatModel(ScheduleModel, cpsat.Hinted):
+class CpsatModel(ScheduleModel, cpsat.Runnable):
     """``start[p]`` of every pass and the ``iteration``, in units; ``whole`` is the graph in whole units.
 
     ``least``: the iteration takes no fewer units, as is known before the model is built (``None``: nothing is
-    known); bounds that repeat it are not the solver's, and not reported.
+    known); bounds that repeat it are not the solver's, and not reported. ``bytes_scale``: units of bytes, where these
+    are minimised.
     """
 
     graph: PassGraph
     deadline_s: float | None
-    model: cp_model.CpModel
+    model: cpsat.SpokenModel
     start: list[cp_model.IntVar]
     iteration: cp_model.IntVar
     whole: PassGraph
     units: Units
     least: int | None = None
+    backward_first: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    peaks: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    bytes_scale: Scale | None = None
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``."""
+        return self.model.new_int_var(0, most, f"{name}[{','.join(map(str, index))}]")
+
+    def hold(self, name: str, index: tuple[int, ...], row: Any) -> None:
+        """Add a constraint ``name[index]``."""
+        self.model.add(row).with_name(f"{name}[{','.join(map(str, index))}]")
 
     def orders(self, values: Any) -> list[str]:
         """The order of each stage's passes; passes that take no whole unit may start together."""
+        if self.of_bytes or self.graph.instance.requirements:  # they speak of pairs
+            return self.words(values)
         place = {number: position for position, number in enumerate(self.graph.sorted())}
         found = []
         for first, count in zip(self.graph.first, self.graph.counts, strict=True):
@@ -67,7 +96,9 @@ class CpsatModel(ScheduleModel, cpsat.Hinted):
         yield self.iteration, int(trace.iteration_s)
 
     def lower_bound(self, bound: float) -> float:
-        """A bound in seconds; units are whole, so it may be rounded up."""
+        """A bound in seconds, or bytes; units are whole, so it may be rounded up."""
+        if self.bytes_scale is not None:
+            return self.bytes_scale.restore(max(0, cpsat.whole(bound))) * SAFE
         return self.units.seconds(cpsat.whole(bound))
 
     def version(self) -> str:
@@ -90,12 +121,20 @@ class CpsatModel(ScheduleModel, cpsat.Hinted):
         return self.least is not None and bound is not None and bound <= self.least + 0.5
 
 
-def build(
+def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
+    """One model of an instance, whatever its objective (`opened`)."""
+    found = opened(build_graph, instance, watch, complete=complete)
+    assert isinstance(found, CpsatModel)
+    return found
+
+
+def build_graph(
     graph: PassGraph,
     orders: list[str] | None = None,
     *,
     deadline_s: float | None = None,
     minimised: bool = True,
+    of_bytes: bool = False,
     resource: str = "cap",
 ) -> CpsatModel:
     """The model of a graph.
@@ -108,6 +147,8 @@ def build(
         The iteration takes no longer.
     minimised
         Whether the iteration is minimised, or any schedule will do.
+    of_bytes
+        Whether the bytes of the stage that holds most are minimised.
     resource
         How a stage's room is kept: ``cap`` (forward pass j + c waits for backward pass j) or ``cumulative`` (as much as
         that many micro-batches hold at once).
@@ -120,24 +161,27 @@ def build(
         latest = first.iteration_s
     if deadline_s is not None:
         latest = min(latest, unit.within(deadline_s * (1 + 2 * SLACK)))
-    model = cp_model.CpModel()
+    model = cpsat.SpokenModel()
+    for name, text in _SENTENCES.items():
+        model.says(name, text)
     start = [
         model.new_int_var(0, max(0, int(latest - seconds)), f"start[{number}]")
         for number, seconds in enumerate(whole.seconds)
     ]
     iteration = model.new_int_var(0, max(0, int(latest)), "iteration")
-    # The iteration is no longer than a known one, nor than the deadline: there is none if the latest end is below 0.
+    # There is none if the latest end is below 0.
     model.add(iteration <= int(latest)).with_name("latest")
-    # A pass starts when all it waits for has ended and come (section 6; C4 and rooms are such waits, too).
     for number, waits in enumerate(whole.before):
         for earlier, lag in waits:
             ended = start[earlier] + int(whole.seconds[earlier] + lag)
             model.add(start[number] >= ended).with_name(f"precedence[{number},{earlier}]")
     built = CpsatModel(graph, deadline_s, model, start, iteration, whole, unit)
+    built.of_bytes = of_bytes
+    is_ordered = of_bytes or bool(graph.instance.requirements) or resource == "cumulative"
     pairs = sum(count * (room - 1) for count, room in zip(whole.counts, whole.rooms, strict=True))
     for stage in range(len(whole.counts)):
         _add_stage(built, stage)
-        if pairs <= _DECIDED_PAIRS or resource == "cumulative":
+        if pairs <= _DECIDED_PAIRS or is_ordered:
             _add_order(built, stage)
         if resource == "cumulative":
             _add_room(built, stage, max(0, int(latest)))
@@ -145,19 +189,34 @@ def build(
         built.begin_with(built.values_of(SchedulePlan(first.passes)))
     if minimised:
         model.minimize(iteration)
+    if of_bytes:
+        _minimise_bytes(built)
+    require(built, VOCABULARY, graph.instance)
     return built
+
+
+def _minimise_bytes(built: CpsatModel) -> None:
+    """What stages hold grows by the same bytes with every micro-batch in flight; both are rounded down."""
+    graph, stages = built.graph, built.graph.instance.stages
+    most = max(stage.bytes_held(count) for stage, count in zip(stages, graph.counts, strict=True))
+    scale = built.bytes_scale = cost_scale(max(stage.bytes_held(1) for stage in stages), 1 + max(graph.counts), most)
+    held = built.model.new_int_var(0, scale.ceil(most), "bytes")
+    for number, stage in enumerate(stages):
+        each = scale.floor(stage.microbatch * stage.activation_bytes)
+        for j in range(graph.counts[number]):
+            row = held >= scale.floor(stage.weight_bytes) + each * built.held(number, j)
+            built.model.add(row).with_name(f"bytes_held[{number},{j}]")
+    built.model.minimize(held)
 
 
 def _add_stage(built: CpsatModel, stage: int) -> None:
     model, start, whole = built.model, built.start, built.whole
     first, count = whole.first[stage], whole.counts[stage]
-    # One pass at a time (C4).
     passes = [
         model.new_fixed_size_interval_var(start[number], int(whole.seconds[number]), f"pass[{number}]")
         for number in range(first, first + 2 * count)
     ]
     model.add_no_overlap(passes).with_name(f"one_at_a_time[{stage}]")
-    # The iteration lasts until the last backward pass of every stage.
     last = first + 2 * count - 1
     model.add(built.iteration >= start[last] + int(whole.seconds[last])).with_name(f"ended[{stage}]")
 
@@ -174,6 +233,7 @@ def _add_order(built: CpsatModel, stage: int) -> None:
         for i in range(j + 1, min(count, j + room)):
             forward, backward = whole.number(stage, True, i), whole.number(stage, False, j)
             literal = backward_first[i, j] = model.new_bool_var(f"backward_first[{forward},{backward}]")
+            built.backward_first[forward, backward] = literal
             model.add(start[forward] >= start[backward] + int(whole.seconds[backward])).only_enforce_if(
                 literal
             ).with_name(f"forward_waits[{forward},{backward}]")
@@ -200,4 +260,4 @@ def _add_room(built: CpsatModel, stage: int, latest: int) -> None:
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch, *, resource: str = "cap") -> Answer[SchedulePlan]:
     """The best schedule, and a bound that is exact where all seconds are multiples of one decimal fraction."""
-    return solve_by(partial(build, resource=resource), instance, limits, watch)
+    return solve_by(partial(build_graph, resource=resource), instance, limits, watch)

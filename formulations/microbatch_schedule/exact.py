@@ -53,10 +53,15 @@ def _shortest(
 
 
 def build(
-    graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None, minimised: bool = True
+    graph: PassGraph,
+    orders: list[str] | None = None,
+    *,
+    deadline_s: float | None = None,
+    minimised: bool = True,
+    of_bytes: bool = False,
 ) -> cpsat.CpsatModel:
     """CP-SAT's model with the bound of heads and tails inside; only what goes beyond that is its own proof."""
-    built = cpsat.build(graph, orders, deadline_s=deadline_s, minimised=minimised)
+    built = cpsat.build_graph(graph, orders, deadline_s=deadline_s, minimised=minimised, of_bytes=of_bytes)
     built.least = whole(iteration_bound(built.whole))
     built.model.add(built.iteration >= built.least).with_name("least")
     return built

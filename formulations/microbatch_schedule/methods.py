@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
 from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.microbatch_schedule import ScheduleInstance
 from instances.parameters import Setting, one_of
 from solvers.outcome import Limits
@@ -52,6 +54,8 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         claim=Claim.EXACT,
         source="intervals on stages, CP-SAT",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
+        build=lazy(f"{_ROOM}.cpsat:build"),
+        honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
@@ -70,6 +74,8 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         claim=Claim.EXACT,
         source="starts and an order for each pair of passes, Pyomo and HiGHS",
         solve=lazy(f"{_ROOM}.milp:solve"),
+        build=lazy(f"{_ROOM}.milp:build"),
+        honours=names(VOCABULARY),
         supports=_milp_fits,
         limits=f"at most {_MILP_PAIRS:,} pairs of passes to order",
         effort=lambda instance: 1e6 * _pairs(instance),

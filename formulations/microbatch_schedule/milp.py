@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyomo.environ as pyo
@@ -17,9 +17,12 @@ import pyomo.environ as pyo
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.chains import Chains, chains
-from formulations.microbatch_schedule.model_solving import ScheduleModel, solve_by
+from formulations.microbatch_schedule.model_solving import ScheduleModel, opened, solve_by
 from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.microbatch_schedule.quantities import SENTENCES
 from formulations.microbatch_schedule.units import natural_seconds
+from formulations.microbatch_schedule.vocabulary import VOCABULARY
+from formulations.modelled import require
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance
 from solvers import milp
@@ -27,32 +30,40 @@ from solvers.outcome import Limits, Run, Watch
 
 
 @dataclass
-class MilpModel(ScheduleModel, milp.Hinted):
-    """``model.start[p]``, ``model.backward_first[f, b]`` of two passes, ``model.iteration``; in units of ``unit_s``."""
+class MilpModel(ScheduleModel, milp.Runnable):
+    """``model.start[p]``, ``model.backward_first[f, b]`` of two passes, ``model.iteration``; in units of ``unit_s``.
+
+    ``unit_bytes``: where bytes are minimised, their unit.
+    """
 
     graph: PassGraph
     deadline_s: float | None
     model: Any
     unit_s: float
+    unit_bytes: float = 0.0
+    peaks: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.backward_first = self.model.backward_first
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``."""
+        if self.model.component(name) is None:
+            variables = pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=SENTENCES[name])
+            self.model.add_component(name, variables)
+        found = self.model.component(name)[index]
+        found.setub(most)
+        return found
+
+    def hold(self, name: str, index: tuple[int, ...], row: Any) -> None:
+        """Add a constraint ``name[index]``."""
+        if self.model.component(name) is None:
+            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=SENTENCES[name]))
+        self.model.component(name)[index] = row
 
     def orders(self, values: Any) -> list[str]:
         """The order of each stage's passes."""
-        graph, found = self.graph, []
-        for stage, count in enumerate(graph.counts):
-            forward = backward = 0
-            word = ""
-            while backward < count:
-                pair = graph.number(stage, True, forward), graph.number(stage, False, backward)
-                if forward == backward:
-                    is_forward = True
-                elif forward == count or forward - backward >= graph.rooms[stage]:
-                    is_forward = False
-                else:
-                    is_forward = values[self.model.backward_first[pair]] < 0.5
-                word += "F" if is_forward else "B"
-                forward, backward = forward + is_forward, backward + (not is_forward)
-            found.append(word)
-        return found
+        return self.words(values)
 
     def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, float]]:
         """The starts of all passes in a plan, which of two comes first, and its iteration."""
@@ -66,7 +77,9 @@ class MilpModel(ScheduleModel, milp.Hinted):
         yield model.iteration, trace.iteration_s / self.unit_s
 
     def lower_bound(self, bound: float) -> float:
-        """A bound in seconds, less HiGHS's tolerance."""
+        """A bound in seconds, or bytes, less HiGHS's tolerance."""
+        if self.of_bytes:
+            return milp.trusted(bound) * self.unit_bytes * SAFE
         return milp.trusted(bound) * self.unit_s * SAFE
 
     def version(self) -> str:
@@ -80,13 +93,26 @@ class MilpModel(ScheduleModel, milp.Hinted):
         return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, hint=self.hint())
 
 
-def build(
-    graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None = None, minimised: bool = True
+def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+    """One model of an instance, whatever its objective (`opened`)."""
+    found = opened(build_graph, instance, watch, complete=complete)
+    assert isinstance(found, MilpModel)
+    return found
+
+
+def build_graph(
+    graph: PassGraph,
+    orders: list[str] | None = None,
+    *,
+    deadline_s: float | None = None,
+    minimised: bool = True,
+    of_bytes: bool = False,
 ) -> MilpModel:
     """The model of a graph, with iterations as short as that of the orders, and as the deadline.
 
     Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back. So the shortest
-    iteration is minimised wherever there is one; without, and not ``minimised``, any schedule will do.
+    iteration is minimised wherever there is one; without, and not ``minimised``, any schedule will do. ``of_bytes``:
+    the bytes of the stage that holds most are minimised instead.
     """
     unit, known = natural_seconds(graph) / milp.NATURAL, _windows(graph)
     latest = math.fsum(graph.seconds) + len(graph.seconds) * max(lag for waits in graph.before for _, lag in waits)
@@ -100,26 +126,28 @@ def build(
     late = [(latest - known.tails[number] - graph.seconds[number]) / unit for number in passes]
     seconds = [graph.seconds[number] / unit for number in passes]
     model = pyo.ConcreteModel()
-    model.start = pyo.Var(passes, bounds=lambda _, number: (early[number], max(early[number], late[number])))
-    model.iteration = pyo.Var(bounds=(0, latest / unit))
+    model.start = pyo.Var(
+        passes,
+        bounds=lambda _, number: (early[number], max(early[number], late[number])),
+        doc=SENTENCES["start"],
+    )
+    model.iteration = pyo.Var(bounds=(0, latest / unit), doc=SENTENCES["iteration"])
 
-    # A pass starts when all it waits for has ended and come (section 6; rooms are such waits, too).
     def precedence(model: Any, number: int, position: int) -> Any:
         earlier, lag = graph.before[number][position]
         return model.start[number] >= model.start[earlier] + seconds[earlier] + lag / unit
 
     waits = [(number, position) for number in passes for position in range(len(graph.before[number]))]
-    model.precedence = pyo.Constraint(waits, rule=precedence)
+    model.precedence = pyo.Constraint(waits, rule=precedence, doc=SENTENCES["precedence"])
 
-    # The iteration lasts until the last backward pass of every stage.
     def ended(model: Any, stage: int) -> Any:
         last = graph.number(stage, False, graph.counts[stage] - 1)
         return model.iteration >= model.start[last] + seconds[last]
 
-    model.ended = pyo.Constraint(stages, rule=ended)
+    model.ended = pyo.Constraint(stages, rule=ended, doc=SENTENCES["ended"])
 
-    # One pass at a time (C4): of a forward and a backward pass one waits for the other. A row is switched off by what
-    # the two may overlap at most: a pass ends no later than its late end, and starts no sooner than its early start.
+    # A row is switched off by what the two may overlap at most: a pass ends no later than its late end, and starts no
+    # sooner than its early start.
     def forward_waits(model: Any, forward: int, backward: int) -> Any:
         overlap = max(0.0, late[backward] + seconds[backward] - early[forward])
         is_off = 1 - model.backward_first[forward, backward]
@@ -131,11 +159,44 @@ def build(
         return model.start[backward] >= model.start[forward] + seconds[forward] - overlap * is_off
 
     pairs = _pairs(graph)
-    model.backward_first = pyo.Var(pairs, domain=pyo.Binary)
-    model.forward_waits = pyo.Constraint(pairs, rule=forward_waits)
-    model.backward_waits = pyo.Constraint(pairs, rule=backward_waits)
-    model.objective = pyo.Objective(expr=model.iteration if minimised or deadline_s is not None else 0.0)
-    return MilpModel(graph, deadline_s, model, unit)
+    model.backward_first = pyo.Var(pairs, domain=pyo.Binary, doc=SENTENCES["backward_first"])
+    model.forward_waits = pyo.Constraint(pairs, rule=forward_waits, doc=SENTENCES["forward_waits"])
+    model.backward_waits = pyo.Constraint(pairs, rule=backward_waits, doc=SENTENCES["backward_waits"])
+    built = MilpModel(graph, deadline_s, model, unit)
+    if of_bytes:
+        _minimise_bytes(built)
+    else:
+        model.objective = pyo.Objective(expr=model.iteration if minimised or deadline_s is not None else 0.0)
+    if of_bytes or graph.instance.requirements:
+        _add_turns(built)
+    require(built, VOCABULARY, graph.instance)
+    return built
+
+
+def _minimise_bytes(built: MilpModel) -> None:
+    """What stages hold grows by the same bytes with every micro-batch in flight."""
+    graph, model, stages = built.graph, built.model, built.graph.instance.stages
+    unit = max(stage.bytes_held(1) for stage in stages) / milp.NATURAL or 1.0
+    built.of_bytes, built.unit_bytes = True, unit
+    model.bytes = pyo.Var(domain=pyo.NonNegativeReals, doc=SENTENCES["bytes"])
+
+    def bytes_held(m: Any, number: int, j: int) -> Any:
+        weights = milp.in_units(stages[number].weight_bytes, unit)
+        each = milp.in_units(stages[number].microbatch * stages[number].activation_bytes, unit)
+        return m.bytes >= weights + each * built.held(number, j)
+
+    backward = [(number, j) for number, count in enumerate(graph.counts) for j in range(count)]
+    model.bytes_held = pyo.Constraint(backward, rule=bytes_held, doc=SENTENCES["bytes_held"])
+    model.objective = pyo.Objective(expr=model.bytes)
+
+
+def _add_turns(built: MilpModel) -> None:
+    """Starts imply them, but for HiGHS's tolerances; the quantities count pairs."""
+    first, model = built.backward_first, built.model
+    implied = [(f, b, *other) for f, b in first for other in ((f + 1, b), (f, b - 1)) if other in first]
+    model.in_turn = pyo.Constraint(
+        implied, rule=lambda _, f, b, *other: first[f, b] <= first[other], doc=SENTENCES["in_turn"]
+    )
 
 
 def _pairs(graph: PassGraph) -> list[tuple[int, int]]:
@@ -156,4 +217,4 @@ def _windows(graph: PassGraph) -> Chains:
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
     """The best schedule, with a bound some 1e-7 of it below."""
-    return solve_by(build, instance, limits, watch)
+    return solve_by(build_graph, instance, limits, watch)

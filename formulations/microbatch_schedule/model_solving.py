@@ -13,6 +13,7 @@ from formulations.microbatch_schedule.feasibility import figures, offer
 from formulations.microbatch_schedule.first_plan import first_plan
 from formulations.microbatch_schedule.memory import Decision, least_memory
 from formulations.microbatch_schedule.problem import TOLERANCE, SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.quantities import OrderQuantities
 from formulations.microbatch_schedule.units import order_only
 from formulations.modelled import WithoutSizes, prove
 from formulations.simulate_graph import GraphTrace, PassGraph, run
@@ -20,11 +21,15 @@ from instances.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 
-class ScheduleModel(WithoutSizes, ABC):
-    """A solver's model of a graph of passes, whose values give each stage an order; see `modelled.Model`."""
+class ScheduleModel(OrderQuantities, WithoutSizes, ABC):
+    """A solver's model of a graph of passes, whose values give each stage an order; see `modelled.Model`.
+
+    ``of_bytes``: it minimises what the fullest stage holds, in bytes, and not the seconds of the iteration.
+    """
 
     graph: PassGraph
     deadline_s: float | None
+    of_bytes: bool = False
 
     @abstractmethod
     def orders(self, values: Any) -> list[str]:
@@ -32,7 +37,7 @@ class ScheduleModel(WithoutSizes, ABC):
 
     @abstractmethod
     def lower_bound(self, bound: float) -> float:
-        """What a dual bound of the model proves, in seconds."""
+        """What a dual bound of the model proves, in seconds or bytes."""
 
     @abstractmethod
     def version(self) -> str:
@@ -46,24 +51,28 @@ class ScheduleModel(WithoutSizes, ABC):
 
     def decode(self, values: Any) -> SchedulePlan:
         """The plan of a solution: its orders, with the seconds as declared."""
-        return SchedulePlan(self._trace(values).passes)
+        graph = PassGraph(self.graph.instance) if self.of_bytes else self.graph  # which may be of orders alone
+        return SchedulePlan(run(graph, self.orders(values)).passes)
 
     def orders_of(self, plan: SchedulePlan) -> list[str]:
         """The order of each stage's passes in a plan."""
-        passes = sorted(plan.passes, key=lambda task: (task.start_s, task.stage))
-        return list(GraphTrace(tuple(passes)).orders(len(self.graph.counts)))
+        return orders_of(self.graph, plan)
 
     def run(
-        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
     ) -> Run:
         """Run the solver; rounding and tolerances let in schedules beyond the deadline, which are no solutions."""
 
         def report(values: Any) -> None:
-            if self._is_kept(values):
+            if on_solution is not None and self._is_kept(values):
                 on_solution(values)
 
-        found = self.run_solver(limits, watch, report, on_bound)
-        if found.bound is not None and self._is_late(self.lower_bound(found.bound)):
+        found = self.run_solver(limits, watch, report, on_bound or (lambda _: None))
+        if not self.of_bytes and found.bound is not None and self._is_late(self.lower_bound(found.bound)):
             return replace(found, stop=Stop.PROVED, values=None, bound=None, infeasible=True)
         return found if found.values is None or self._is_kept(found.values) else replace(found, values=None)
 
@@ -82,9 +91,36 @@ class Build(Protocol):
     """How a solver's model of a graph of passes is built."""
 
     def __call__(
-        self, graph: PassGraph, orders: list[str] | None = None, *, deadline_s: float | None, minimised: bool
+        self,
+        graph: PassGraph,
+        orders: list[str] | None = None,
+        *,
+        deadline_s: float | None,
+        minimised: bool,
+        of_bytes: bool = False,
     ) -> ScheduleModel:
-        """The model, to begin with a schedule; ``minimised``: the shortest iteration is wanted, or any schedule."""
+        """The model, to begin with a schedule; ``minimised``: the shortest iteration is wanted, or any schedule.
+
+        ``of_bytes``: the fewest bytes are.
+        """
+
+
+def opened(build: Build, instance: ScheduleInstance, watch: Watch | None, *, complete: bool) -> ScheduleModel:
+    """One model of an instance, whatever its objective; iterations longer than a known one's may be left out.
+
+    Those are left out where the seconds of the iteration are minimised and the watch has a plan, unless ``complete``.
+    """
+    posed, deadline_s = posed_as(instance, PassGraph(instance))
+    if instance.objective == "memory":
+        return build(posed, deadline_s=deadline_s, minimised=False, of_bytes=True)
+    known = None if complete or watch is None else watch.best_plan
+    return build(posed, None if known is None else orders_of(posed, known), deadline_s=deadline_s, minimised=True)
+
+
+def orders_of(graph: PassGraph, plan: SchedulePlan) -> list[str]:
+    """The order of each stage's passes in a plan."""
+    passes = sorted(plan.passes, key=lambda task: (task.start_s, task.stage))
+    return list(GraphTrace(tuple(passes)).orders(len(graph.counts)))
 
 
 def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
@@ -99,7 +135,7 @@ def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Wa
     graph = PassGraph(instance)
     greedy = run(graph)
     offer(instance, watch, greedy)
-    orders = None if greedy.stuck else list(greedy.orders(len(graph.counts)))
+    orders = None if greedy.stuck or instance.requirements else list(greedy.orders(len(graph.counts)))
     return shortest(build, instance, limits, watch, graph, orders, first=first)
 
 
@@ -115,11 +151,14 @@ def shortest(
 ) -> Answer[SchedulePlan]:
     """The shortest iteration, from a schedule on, and by whose means it is proved.
 
-    No longer iteration than that of ``orders`` is looked for; ``first`` is a hint.
+    No longer iteration than that of ``orders`` is looked for, or with requirements than that of a plan that meets them;
+    ``first`` is a hint.
     """
 
     def model() -> ScheduleModel:
-        posed, deadline_s = _posed(instance, graph)
+        if instance.requirements:
+            return opened(build, instance, watch, complete=False)
+        posed, deadline_s = posed_as(instance, graph)
         return build(posed, orders, deadline_s=deadline_s, minimised=True)
 
     late = "" if instance.deadline_s is None else " and the deadline"
@@ -137,7 +176,7 @@ def decided(
     by: str = Prover.SOLVER,
 ) -> Decision:
     """Whether the solver finds a schedule with some rooms that keeps the deadline; it is reported to the watch."""
-    posed, deadline_s = _posed(instance, graph)
+    posed, deadline_s = posed_as(instance, graph)
     model = build(posed, deadline_s=deadline_s, minimised=False)
 
     def keep(values: Any) -> None:
@@ -159,7 +198,7 @@ class _Kept(Exception):  # noqa: N818 - not an error: a schedule that keeps the 
         self.orders = orders
 
 
-def _posed(instance: ScheduleInstance, graph: PassGraph) -> tuple[PassGraph, float | None]:
+def posed_as(instance: ScheduleInstance, graph: PassGraph) -> tuple[PassGraph, float | None]:
     """The graph and the deadline that a model is built of: where only the order counts, the seconds are left out.
 
     It alone counts where passes wait in a circle, whatever they take, and for the least memory without a deadline.

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from formulations.family import Violation
+from formulations.microbatch_schedule.vocabulary import VOCABULARY
 from formulations.simulate_graph import Pass
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.microbatch_schedule import ScheduleInstance
 
 #: Times are compared up to this part of the iteration.
@@ -36,22 +38,21 @@ class SchedulePlan:
             found.setdefault(task.stage, []).append(task)
         return found
 
+    def peak_in_flight(self, stage: int) -> int:
+        """Most micro-batches of a stage between the start of their forward and the end of their backward pass.
 
-def peak_in_flight(plan: SchedulePlan, stage: int) -> int:
-    """Most micro-batches of a stage between the start of their forward and the end of their backward pass.
-
-    A stage runs one pass at a time, so the order of its passes decides.
-    """
-    held = most = 0
-    for task in plan.by_stage.get(stage, []):
-        held += 1 if task.is_forward else -1
-        most = max(most, held)
-    return most
+        A stage runs one pass at a time, so the order of its passes decides.
+        """
+        held = most = 0
+        for task in self.by_stage.get(stage, []):
+            held += 1 if task.is_forward else -1
+            most = max(most, held)
+        return most
 
 
 def peak_bytes(instance: ScheduleInstance, plan: SchedulePlan, stage: int) -> float:
     """Most bytes that a stage holds."""
-    return instance.stages[stage].bytes_held(peak_in_flight(plan, stage))
+    return instance.stages[stage].bytes_held(plan.peak_in_flight(stage))
 
 
 def evaluate(instance: ScheduleInstance, plan: SchedulePlan) -> float:
@@ -60,9 +61,9 @@ def evaluate(instance: ScheduleInstance, plan: SchedulePlan) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule.
+        If the plan breaks a rule other than ``required``.
     """
-    broken = violations(instance, plan)
+    broken = _passes(instance, plan) or _rules(instance, plan)
     if broken:
         raise ValueError("; ".join(map(str, broken[:5])))
     if instance.objective == "memory":
@@ -75,11 +76,14 @@ def violations(instance: ScheduleInstance, plan: SchedulePlan) -> tuple[Violatio
 
     ``passes`` (each once), ``start`` (not before 0), ``duration``, ``overlap`` (one at a time), ``order`` (forward
     passes in turn, and backward passes), ``precedence`` (forward before backward, and between stages), ``in-flight``,
-    ``memory``, ``deadline``.
+    ``memory``, ``deadline``, ``required`` (what the instance requires beyond).
     """
     missing = _passes(instance, plan)
-    if missing:
-        return tuple(missing)
+    return tuple(missing or [*_rules(instance, plan), *unmet(VOCABULARY, instance, plan)])
+
+
+def _rules(instance: ScheduleInstance, plan: SchedulePlan) -> list[Violation]:
+    """The rules of time and room that the passes break, each of which is there once."""
     slack = TOLERANCE * plan.iteration_s
     found = _times(instance, plan, slack)
     for stage in range(len(instance.stages)):
@@ -89,7 +93,7 @@ def violations(instance: ScheduleInstance, plan: SchedulePlan) -> tuple[Violatio
         found.append(
             Violation("deadline", f"the iteration takes {plan.iteration_s:.17g} s of {instance.deadline_s:.17g}")
         )
-    return tuple(found)
+    return found
 
 
 def _name(task: Pass) -> str:
@@ -143,7 +147,7 @@ def _one_at_a_time(plan: SchedulePlan, stage: int, slack: float) -> list[Violati
 
 
 def _held(instance: ScheduleInstance, plan: SchedulePlan, stage: int) -> list[Violation]:
-    found, own, peak = [], instance.stages[stage], peak_in_flight(plan, stage)
+    found, own, peak = [], instance.stages[stage], plan.peak_in_flight(stage)
     if own.in_flight is not None and peak * own.microbatch > own.in_flight:
         found.append(
             Violation("in-flight", f"stage {stage} has {peak * own.microbatch} samples in flight of {own.in_flight}")

@@ -122,7 +122,7 @@ def test_the_milp_agrees_with_brute_force(cases: int) -> None:
         best, graph = optimum(timed), PassGraph(timed)
         if best is None:
             continue
-        built = milp_model.build(graph)  # without heuristics and bounds before it
+        built = milp_model.build_graph(graph)  # without heuristics and bounds before it
         found = milp.run(built.model, LIMITS)
         assert found.bound is not None and best * (1 - 1e-6) <= built.lower_bound(found.bound) <= best
         assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
@@ -140,11 +140,11 @@ def test_the_milp_alone_keeps_deadlines_at_and_just_below_the_optimum(cases: int
         for factor, kept in ((1.0, True), (1 + 1e-7, True), (1 - 1e-5, False)):
             instance = replace(timed, deadline_s=best * factor)
             watch = Watch()
-            decision = decided(milp_model.build, instance, LIMITS, watch, graph)
+            decision = decided(milp_model.build_graph, instance, LIMITS, watch, graph)
             assert decision.kept is kept and (watch.best_plan is not None) is kept, (instance, factor)
             assert not kept or watch.best_objective == pytest.approx(best, rel=1e-6)
             watch, orders = Watch(), list(run(graph).orders(len(graph.counts)))
-            answer = shortest(milp_model.build, instance, LIMITS, watch, graph, orders)
+            answer = shortest(milp_model.build_graph, instance, LIMITS, watch, graph, orders)
             assert answer.infeasible is not kept and (watch.best_plan is not None) is kept, (instance, factor)
             assert not kept or watch.best_objective == pytest.approx(best, rel=1e-9)
     assert tried > cases // 10
@@ -158,7 +158,7 @@ def test_a_late_schedule_that_tolerances_let_in_is_no_solution(monkeypatch: pyte
     ran = milp.run
     monkeypatch.setattr(milp, "run", lambda *given, **_: replace(ran(*given), bound=None))
     watch = Watch()
-    answer = shortest(milp_model.build, instance, LIMITS, watch, graph, orders)
+    answer = shortest(milp_model.build_graph, instance, LIMITS, watch, graph, orders)
     assert (answer.plan, answer.bound, answer.infeasible) == (None, None, False)
 
 
@@ -185,13 +185,13 @@ def test_the_model_alone_agrees_with_brute_force(cases: int, resource: str, hint
         if best is None or (resource == "cumulative" and not whole):
             continue  # CP-SAT steps through all values where a unit is fine
         orders = list(run(graph).orders(len(instance.stages))) if hinted else None
-        built = cpsat_model.build(graph, orders, resource=resource)
+        built = cpsat_model.build_graph(graph, orders, resource=resource)
         found = cpsat.run(built.model, LIMITS)
         assert found.stop is Stop.PROVED and found.objective is not None
         assert best * (1 - 1e-6) <= built.units.seconds(found.objective) <= best
         assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
-        at = cpsat_model.build(graph, deadline_s=best, resource=resource)
-        below = cpsat_model.build(graph, deadline_s=best * (1 - 1e-5), resource=resource)
+        at = cpsat_model.build_graph(graph, deadline_s=best, resource=resource)
+        below = cpsat_model.build_graph(graph, deadline_s=best * (1 - 1e-5), resource=resource)
         assert cpsat.run(at.model, LIMITS).values is not None
         assert cpsat.run(below.model, LIMITS).infeasible
 

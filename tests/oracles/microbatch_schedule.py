@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 
@@ -23,8 +24,19 @@ def words(count: int, room: int) -> Iterator[str]:
     yield from grow("", 0, 0)
 
 
+def seconds(stage: ScheduleStage, kind: str) -> float:
+    """Of a forward (F) or a backward pass (B)."""
+    return stage.forward_s if kind == "F" else stage.backward_s
+
+
 def finish(instance: ScheduleInstance, orders: tuple[str, ...]) -> float | None:
     """When the iteration ends with these orders; ``None`` if it gets stuck."""
+    ends = pass_ends(instance, orders)
+    return None if ends is None else max(ends.values())
+
+
+def pass_ends(instance: ScheduleInstance, orders: tuple[str, ...]) -> dict[tuple[int, str, int], float] | None:
+    """When each pass ends with these orders, (stage, kind, number); ``None`` if they get stuck."""
     stages = instance.stages
     done: dict[tuple[int, str, int], float] = {}
     free = [0.0] * len(stages)
@@ -50,14 +62,14 @@ def finish(instance: ScheduleInstance, orders: tuple[str, ...]) -> float | None:
                 if any(task not in done for task, _ in waits):
                     break
                 start = max([free[s], *(done[task] + delay for task, delay in waits)])
-                free[s] = done[s, kind, j] = start + (stages[s].forward_s if kind == "F" else stages[s].backward_s)
+                free[s] = done[s, kind, j] = start + seconds(stages[s], kind)
                 turn[s] += 1
                 moved = True
-    return max(free) if all(turn[s] == len(order) for s, order in enumerate(orders)) else None
+    return done if all(turn[s] == len(order) for s, order in enumerate(orders)) else None
 
 
-def optimum(instance: ScheduleInstance) -> float | None:
-    """The least objective; ``None`` if no schedule keeps the rules."""
+def _all_orders(instance: ScheduleInstance) -> Iterator[tuple[str, ...]]:
+    """All orders of all stages that keep their rooms."""
     choices = []
     for stage in instance.stages:
         count = instance.minibatch // stage.microbatch
@@ -67,8 +79,22 @@ def optimum(instance: ScheduleInstance) -> float | None:
             while room and stage.weight_bytes + room * each > stage.memory_bytes:
                 room -= 1
         choices.append(list(words(count, room)))
+    return product(*choices)
+
+
+def plans(instance: ScheduleInstance) -> Iterator[dict[str, list[list[Any]]]]:
+    """The schedules of all orders that do not get stuck, every pass as early as they let it, in JSON form."""
+    for orders in _all_orders(instance):
+        ends = pass_ends(instance, orders)
+        if ends is not None:
+            took = {kind: [seconds(each, kind) for each in instance.stages] for kind in "FB"}
+            yield {"tasks": [[s, kind, j, end - took[kind][s], end] for (s, kind, j), end in ends.items()]}
+
+
+def optimum(instance: ScheduleInstance) -> float | None:
+    """The least objective; ``None`` if no schedule keeps the rules."""
     best = None
-    for orders in product(*choices):
+    for orders in _all_orders(instance):
         end = finish(instance, orders)
         if end is None or (instance.deadline_s is not None and end > instance.deadline_s * (1 + 1e-9)):
             continue
