@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.alarm import alarm
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.stage_graph import wide
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.problem import StagePlan, bottleneck_s
 from formulations.stage_graph.upsets import levels
 from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
+from formulations.stage_graph.vocabulary import NO_SIZE, at_required_sizes
 from instances.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
@@ -34,6 +35,9 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: st
 
     ``by``: what the result calls this proof; that of models of another structure is ``levels``'.
     """
+    if instance.requirements:  # which are about the size alone
+        allowed = at_required_sizes(instance)
+        return infeasible_by_counting(NO_SIZE) if allowed is None else solve_downsets(allowed, limits, watch, by=by)
     costs = Costs(instance)
     try:
         downsets = EqualBranches(costs, watch)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from formulations.family import Answer
+from formulations.family import Answer, infeasible_by_counting
 from formulations.stage_graph import cpsat, downsets, wide
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.models.devices import identical
 from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.upsets import levels
 from formulations.stage_graph.upsets.bounds import DOWNSETS, simple_bound
+from formulations.stage_graph.vocabulary import NO_SIZE, at_required_sizes
 from instances.stage_graph import StageGraph
 from solvers.outcome import Limits, Prover, Stop, Watch
 
@@ -24,6 +25,9 @@ _SMALL = 20
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum with one micro-batch size and 1F1B, by whichever method proves it first; ``proved_by`` names it."""
+    if instance.requirements:  # which are about the size alone
+        allowed = at_required_sizes(instance)
+        return infeasible_by_counting(NO_SIZE) if allowed is None else solve(allowed, limits, watch)
     watch.bound(simple_bound(Costs(identical(instance))), Prover.BOUNDS)
     start = Answer[StagePlan]() if instance.device_graph is not None else _compiled(instance, limits, watch)
     if start.stop is Stop.PROVED or watch.stopped():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formulations.vocabulary import Domain, Quantity
@@ -61,6 +62,15 @@ VOCABULARY = (
     Quantity("microbatch", "samples of a micro-batch; of the largest if stages have their own sizes", microbatch),
     Quantity("idle_devices", "devices that no stage has", idle_devices),
 )
+
+
+NO_SIZE = "no micro-batch size is as required"
+
+
+def at_required_sizes(instance: StageGraph) -> StageGraph | None:
+    """The instance with the micro-batch sizes that are required, and no other requirement; ``None``: there is none."""
+    sizes = required_sizes(instance)
+    return replace(instance, microbatches=sizes, requirements=()) if sizes else None
 
 
 def required_sizes(instance: StageGraph) -> tuple[int, ...]:

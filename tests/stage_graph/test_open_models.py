@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -99,6 +100,18 @@ def test_more_in_flight_than_there_must_be(method: str) -> None:
     assert found.status is Status.OPTIMAL
     assert found.plan is not None and found.plan["stages"][0]["in_flight"] == 8
     assert planner.solve(replace(asked, memory_bytes=7.0), method=method).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("method", ["exact", "downsets", "levels"])
+def test_searches_keep_to_the_required_size(method: str) -> None:
+    instance = random_graph(1, (4, 4), 3, series_parallel=True)
+    for size in instance.microbatch_sizes:
+        asked = replace(instance, requirements=(f"microbatch == {size}",))
+        found, best = planner.solve(asked, method=method), least_of_all(replace(instance, microbatches=(size,)))
+        assert (found.objective or math.inf) == pytest.approx(best, rel=1e-6)
+    assert (
+        planner.solve(replace(instance, requirements=("microbatch > 64",)), method=method).status is Status.INFEASIBLE
+    )
 
 
 def test_what_the_models_say_of_their_sizes() -> None:
