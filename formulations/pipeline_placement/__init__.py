@@ -7,6 +7,7 @@ from formulations.pipeline_placement.methods import METHODS, choose
 from formulations.pipeline_placement.plans import plan_from_json, plan_to_json
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
 from formulations.pipeline_placement.settings import JSON, OVERRIDES, describe, read
+from formulations.pipeline_placement.vocabulary import VOCABULARY
 from instances.pipeline_placement import PlacementInstance, check, to_json
 
 FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
@@ -22,6 +23,7 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     violations=violations,
     unit=lambda _: "s",
     methods=METHODS,
+    vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
     why_infeasible=lazy("formulations.pipeline_placement.phases:why_infeasible"),

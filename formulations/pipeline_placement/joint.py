@@ -1,35 +1,63 @@
 """Both phases as one CP-SAT model: where operators go, where stages go, and what then crosses which link.
 
-``holds[v, s]`` operator v is in stage s, with the rules of operator partitioning's own model; ``at[s, r, d]`` replica r
-of stage s is on device d; ``crosses[t, s, q]`` tensor t goes from stage s to stage q. A link has a level for every
-distinct bandwidth: ``slow[k]`` of a pair of stage replicas says that its link is no faster than level k, and then the
-seconds of what the pair exchanges are at least those at that level. So no volume is ever multiplied by a bandwidth that
-is not known.
+The partition has the rules of operator partitioning's own model. A link has a level for every distinct bandwidth; a
+literal says that the link of a pair of stage replicas is no faster than level k, and then the seconds of what the pair
+exchanges are at least those at that level. So no volume is ever multiplied by a bandwidth that is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.problem import Mapping
+from formulations.device_mapping.problem import Mapping as Places
 from formulations.family import Answer, infeasible_by_counting
 from formulations.first_plan import First
-from formulations.modelled import prove
+from formulations.modelled import prove, require
 from formulations.operator_partitioning.models.partition import Partition
 from formulations.operator_partitioning.shapes import shortage
 from formulations.pipeline_placement.phases import compute_bound, decoupled
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
 from formulations.pipeline_placement.simulate import simulate_plan
+from formulations.pipeline_placement.vocabulary import VOCABULARY
 from instances.pipeline_placement import PlacementInstance
 from solvers import cpsat
 from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
+
+_SENTENCES = {
+    "slowest": "time of the slowest stage replica, in whole units [Parmesan, Equation 5]",
+    "at": "at[s,r,d]: replica r of stage s is on device d",
+    "placed": "every stage replica has a device: sum over d of at[s,r,d] = 1",
+    "one_node": "every device has a stage replica: sum over s, r of at[s,r,d] = 1",
+    "in_order": "replicas that can be numbered otherwise are in the order of their devices",
+    "crosses": "crosses[t,s,q]: tensor t goes from stage s to stage q",
+    "crossing": "it does if its source is in the first and one of its targets in the second",
+    "sent": "sent[s,q,r]: time in which replica r sends from stage s to stage q",
+    "allreduce": "allreduce[s]: time of the all-reduce of stage s",
+    "ring": "ring[s,r]: time of the all-reduce on the link of replica r to the next one",
+    "slowest_link": "the slowest link of a ring decides: allreduce[s] >= ring[s,r] [Parmesan, Equation 7]",
+    **{
+        f"{name}_{part}": text
+        for name, what in (("sent", "what is sent"), ("ring", "the all-reduce"))
+        for part, text in (
+            (
+                "slow",
+                f"{name}_slow[.,k]: the link is no faster than level k of the distinct bandwidths, fastest first",
+            ),
+            ("time", f"{what} takes as long as at level k if the link is no faster [Parmesan, Equations 6 and 7]"),
+            ("levels", "a link that is no faster than a level is no faster than the levels before"),
+            ("level", "a link is as slow as the devices that its ends are on have it"),
+        )
+    },
+    "stage_time": "the slowest one takes as long as every stage replica: it computes, exchanges tensors and reduces "
+    "its gradients [Parmesan, Equations 6 and 7]",
+}
 
 
 @dataclass
@@ -46,6 +74,8 @@ class Joint(cpsat.Runnable):
     def __post_init__(self) -> None:
         self.model = cpsat.SpokenModel()
         self.partition = Partition(self.instance.operators, self.model)
+        for name, text in _SENTENCES.items():
+            self.model.says(name, text)
         self.slowest = self.model.new_int_var(0, self.top - 1, "slowest")
         stages, replicas = self.instance.num_stages, self.instance.operators.replicas
         places = product(range(stages), range(replicas), range(self.instance.num_devices))
@@ -56,13 +86,24 @@ class Joint(cpsat.Runnable):
         device = {(s, r): d for (s, r, d), variable in self.at.items() if values[variable]}
         stages, replicas = self.instance.num_stages, self.instance.operators.replicas
         places = tuple(tuple(device[s, r] for r in range(replicas)) for s in range(stages))
-        return PlacementPlan(self.partition.decode(values), Mapping(places))
+        return PlacementPlan(self.partition.decode(values), Places(places))
 
     def values_of(self, plan: PlacementPlan) -> Iterator[tuple[Any, int]]:
         """The values of the partition and of all places in a plan."""
         yield from self.partition.values_of(plan.partition)
         for (s, r, d), variable in self.at.items():
             yield variable, int(plan.mapping.devices[s][r] == d)
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a placement, as sums over both phases."""
+        stages, at = range(self.instance.num_stages), self.at
+        replicas, partition = range(self.instance.operators.replicas), self.partition.quantities()
+        return {
+            "stage_of": partition["stage_of"],
+            "same_stage": partition["same_stage"],
+            "runs": lambda device, stage: sum(at[stage, r, device] for r in replicas),
+            "stage_on": lambda device: sum(s * at[s, r, device] for s in stages for r in replicas),
+        }
 
     def units(self, seconds: float) -> int:
         """Seconds in units, rounded down; beyond ``top`` no more needs to be known, and sums stay small."""
@@ -77,18 +118,23 @@ class Joint(cpsat.Runnable):
         return max(0.0, self.scale.restore(cpsat.whole(bound)) * (1 - 1e-14))
 
 
-def build(instance: PlacementInstance, lower: float, upper: float | None = None) -> Joint:
-    """The model; ``lower`` is a bound, for the units alone, and ``upper`` the time of a plan, in seconds, if any."""
+def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: bool = False) -> Joint:
+    """The model. Plans slower than the best one that the watch knows are left out, unless ``complete``.
+
+    So are plans that only number the replicas of a stage otherwise, which no requirement can tell apart.
+    """
     graph = instance.operators
+    upper = None if complete or watch is None else watch.best_objective
     top = _largest(instance) if upper is None else upper * (1 + 1e-9)
     terms = len(graph.operators) + 2 * len(graph.tensors) * instance.num_stages
     # Every variable of seconds and every term of a sum may be as large as the slowest stage.
-    scale = cost_scale(lower, 2 * terms, top * (terms + 2 * instance.num_devices * (instance.num_stages + 2)))
+    scale = cost_scale(
+        compute_bound(instance), 2 * terms, top * (terms + 2 * instance.num_devices * (instance.num_stages + 2))
+    )
     built = Joint(instance, scale, scale.ceil(top) + 1)
-    _place(built)
+    _place(built, in_order=not complete)
     sent = _sent(built, _crossings(built) if instance.objective != "allreduce" else {})
     rings = _rings(built) if instance.objective != "p2p" else {}
-    # A stage computes, exchanges tensors and reduces its gradients (Equations 6 and 7).
     compute = [built.units(each.compute_s) for each in graph.operators]
     for s in range(instance.num_stages):
         work = _sum([built.partition.holds[v, s] for v in range(len(graph.operators))], compute)
@@ -96,6 +142,7 @@ def build(instance: PlacementInstance, lower: float, upper: float | None = None)
             seconds = sum([work, *sent.get((s, r), []), *([rings[s]] if s in rings else [])])
             built.model.add(seconds <= built.slowest).with_name(f"stage_time[{s},{r}]")
     built.model.minimize(built.slowest)
+    require(built, VOCABULARY, instance)
     return built
 
 
@@ -117,19 +164,19 @@ def _sum(variables: list[Any], factors: list[int]) -> Any:
     return cp_model.LinearExpr.weighted_sum(variables, factors)
 
 
-def _place(built: Joint) -> None:
-    """One device for every stage replica and the other way round; replicas that can be renamed are in order."""
+def _place(built: Joint, *, in_order: bool) -> None:
+    """One device for every stage replica and the other way round; ``in_order``: as are replicas that can be renamed."""
     instance, model = built.instance, built.model
     stages, replicas, devices = range(instance.num_stages), instance.operators.replicas, range(instance.num_devices)
-    # Every stage replica has a device.
     for s in stages:
         for r in range(replicas):
             model.add_exactly_one([built.at[s, r, d] for d in devices]).with_name(f"placed[{s},{r}]")
 
-    # Every device has a stage replica.
     for d in devices:
-        model.add_exactly_one([built.at[s, r, d] for s in stages for r in range(replicas)]).with_name(f"used[{d}]")
+        model.add_exactly_one([built.at[s, r, d] for s in stages for r in range(replicas)]).with_name(f"one_node[{d}]")
 
+    if not in_order:
+        return
     # Rings by number only keep their neighbours under a rotation; without them replicas may be renamed at will.
     number = {
         (s, r): _sum([built.at[s, r, d] for d in devices], list(devices)) for s in stages for r in range(replicas)
@@ -152,7 +199,6 @@ def _crossings(built: Joint) -> dict[tuple[int, int], list[tuple[Any, float]]]:
         for s in range(stages):
             for q in range(s + 1, stages):
                 crosses = model.new_bool_var(f"crosses[{t},{s},{q}]")
-                # It does if its source is in the first and one of its targets in the second.
                 for target in tensor.targets:
                     ends = holds[tensor.source, s].negated(), holds[target, q].negated()
                     model.add_bool_or([crosses, *ends]).with_name(f"crossing[{t},{target},{s},{q}]")
@@ -200,16 +246,13 @@ def _at_level(
     seconds = model.new_int_var(0, built.top, f"{name}[{of}]")
     slow = [None, *(model.new_bool_var(f"{name}_slow[{of},{k}]") for k in range(1, len(levels)))]
     for k, bandwidth in enumerate(levels):
-        # What is exchanged takes as long as at level k, if the link is no faster than that.
         row = seconds >= _sum([variable for variable, _ in volumes], [built.units(v / bandwidth) for _, v in volumes])
         added = model.add(row).with_name(f"{name}_time[{of},{k}]")
         if slow[k] is not None:
             added.only_enforce_if(slow[k])
-        # Then it is no faster than the levels before.
         if k > 1:
             model.add_implication(slow[k], slow[k - 1]).with_name(f"{name}_levels[{of},{k}]")
     for k, pairs in _pairs_by_level(built.instance, levels):
-        # A link is as slow as the devices that its ends are on have it.
         for d, e in pairs if k else []:
             ends = built.at[(*one, d)].negated(), built.at[(*other, e)].negated()
             model.add_bool_or([slow[k], *ends]).with_name(f"{name}_level[{of},{d},{e}]")
@@ -235,12 +278,13 @@ def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[P
     watch.bound(lower, Prover.BOUNDS)
     found = prove(
         instance,
-        lambda: build(instance, lower, watch.best_objective),
+        lambda: build(instance, watch),
         evaluate,
         violations,
         limits,
         watch,
         reason="no partition fits",
+        to_scale=bool(instance.requirements),
         first=First("decoupled", lambda part: decoupled(instance, limits, part)),
     )
     stats = dict(found.stats)

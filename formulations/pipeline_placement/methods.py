@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
 from formulations.pipeline_placement.problem import PlacementPlan
+from formulations.pipeline_placement.vocabulary import VOCABULARY
+from formulations.vocabulary import names
 from instances.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits
 
@@ -67,6 +69,8 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         claim=Claim.EXACT,
         source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
         solve=lazy(f"{_ROOM}.joint:solve"),
+        build=lazy(f"{_ROOM}.joint:build"),
+        honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,
         effort=lambda instance: 1e4 * joint_size(instance),

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 
 from formulations.device_mapping import problem as mapping_problem
 from formulations.device_mapping.problem import Mapping
-from formulations.family import Violation
 from formulations.operator_partitioning import problem as partition_problem
 from formulations.operator_partitioning.problem import OperatorPlan
 from formulations.pipeline_placement.stages import mapping_of
+from formulations.pipeline_placement.vocabulary import VOCABULARY
+from formulations.violation import Violation
+from formulations.vocabulary import unmet
 from instances.device_mapping import DeviceMapping
 from instances.pipeline_placement import PlacementInstance
 
@@ -40,16 +42,24 @@ def evaluate(instance: PlacementInstance, plan: PlacementPlan) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule.
+        If the plan breaks a rule other than ``required``.
     """
-    broken = violations(instance, plan)
+    broken = _structure(instance, plan)
     if broken:
         raise ValueError("; ".join(map(str, broken)))
     return mapping_problem.evaluate(second_phase(instance, plan.partition), plan.mapping)
 
 
 def violations(instance: PlacementInstance, plan: PlacementPlan) -> tuple[Violation, ...]:
-    """The rules of the partition that the plan breaks; if there are none, those of the mapping."""
+    """The rules of the partition that the plan breaks; if there are none, those of the mapping.
+
+    If there are none of either, ``required``: what the instance requires beyond.
+    """
+    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
+
+
+def _structure(instance: PlacementInstance, plan: PlacementPlan) -> tuple[Violation, ...]:
+    """What keeps a plan from being a placement."""
     found = partition_problem.violations(instance.operators, plan.partition)
     if found:
         return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise, permutations, product
+from typing import Any
 
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
 from instances.pipeline_placement import PlacementInstance, placed
@@ -60,3 +62,15 @@ def optimum(instance: PlacementInstance) -> float:
         for devices in permutations(range(len(nodes))):
             best = min(best, price(instance, home, dict(zip(nodes, devices, strict=True))))
     return best
+
+
+def plans(instance: PlacementInstance) -> Iterator[dict[str, Any]]:
+    """Every partition with every mapping, in JSON form."""
+    graph, stages, replicas = instance.operators, instance.num_stages, instance.operators.replicas
+    for home in product(range(stages), repeat=len(graph.operators)):
+        if len(set(home)) < stages or any(home[t.source] > home[v] for t in graph.tensors for v in t.targets):
+            continue
+        members = [[o.id for v, o in enumerate(graph.operators) if home[v] == s] for s in range(stages)]
+        for devices in permutations(range(stages * replicas)):
+            rows = [list(devices[s * replicas : (s + 1) * replicas]) for s in range(stages)]
+            yield {"partition": {"stages": members, "replicas": [replicas] * stages}, "mapping": {"devices": rows}}

@@ -76,7 +76,7 @@ def test_replicas_need_not_be_in_the_order_of_devices(
     speed = {True: 4.0, False: 1.0}
     matrix = tuple(tuple(0.0 if d == e else speed[(min(d, e), max(d, e)) in fast] for e in range(4)) for d in range(4))
     instance = placed(graph, matrix, objective=objective)
-    built = joint.build(instance, 1.0)
+    built = joint.build(instance)
     run = cpsat.run(built.model, Limits(time_s=20), Watch())
     assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
 
