@@ -181,8 +181,10 @@ class OpenModel:
         found: Sizes = self._built.inspected()
         return found
 
-    def root(self, time_limit: float | None = None) -> Relaxation:
+    def root(self, time_limit: float | None = None, limits: Limits | None = None) -> Relaxation:
         """The linear relaxation: its bound in the instance's unit, seconds, fractional variables, duals.
+
+        Of a CP-SAT model that of its linear part; ``left_out`` names the rest. ``limits`` choose a solver for a MILP's.
 
         Raises
         ------
@@ -190,8 +192,10 @@ class OpenModel:
             If the model has no relaxation to solve.
         """
         if not hasattr(self._built, "relaxation"):
-            raise UsageError(f"{self._method.name} has no linear relaxation; expected a MILP")
-        found: Relaxation = self._built.relaxation(time_limit)
+            raise UsageError(f"{self._method.name} has no linear relaxation")
+        limits = limits or Limits(time_s=time_limit)
+        examined([self._method], limits)
+        found: Relaxation = self._built.relaxation(limits)
         return found if found.bound is None else replace(found, bound=self._built.lower_bound(found.bound))
 
     def duals(self) -> Mapping[str, float]:
@@ -229,25 +233,31 @@ class OpenModel:
         """
         content = self._text(path)
         write_atomically(path, content)
-        write_atomically(f"{path}.json", json.dumps(self.sidecar(), indent=1) + "\n")
+        write_atomically(f"{path}.json", json.dumps(self.sidecar(_suffix(path)), indent=1) + "\n")
 
     def _text(self, path: str) -> str:
-        suffix = ".pb.txt" if str(path).endswith(".pb.txt") else "." + str(path).rpartition(".")[2]
         try:
-            return str(self._built.text(suffix))
+            return str(self._built.text(_suffix(path)))
         except ValueError as rule:
             raise UsageError.at("FILE", path, f"a name that ends in {rule}, which this model has") from None
 
-    def sidecar(self) -> dict[str, Any]:
-        """What a file of the model does not say: the instance, the unit, the bound of an objective of 0 and of 1."""
+    def sidecar(self, suffix: str = ".lp") -> dict[str, Any]:
+        """What a file of the model does not say: the instance, the names of its variables in their order, units.
+
+        An objective of the file, times ``scale`` and plus ``offset``, is one of the instance in its ``unit``, but for
+        what the model rounds; both are null where the model's objective stands for something else.
+        """
+        scale, offset = self._built.objective_unit() or (None, None)
         return {
             "problem": self._family.name,
             "schema_version": 1,
             "method": self._method.name,
             "complete": self.complete,
             "unit": self.unit,
+            "scale": scale,
+            "offset": offset,
             "instance": self._family.to_json(self.instance),
-            "variables": list(self._built.variables()),
+            "variables": self._built.file_order(suffix),
         }
 
     def read_solution(self, path: str) -> Result:
@@ -304,6 +314,10 @@ class OpenModel:
     def _repr_html_(self) -> str:
         """A table of its groups for notebooks."""
         return html_table([vars(group) for group in self.sizes().groups])
+
+
+def _suffix(path: str) -> str:
+    return ".pb.txt" if str(path).endswith(".pb.txt") else "." + str(path).rpartition(".")[2]
 
 
 def _requirement(stated: Stated) -> Requirement:

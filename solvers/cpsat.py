@@ -21,7 +21,7 @@ from ortools.sat import sat_parameters_pb2
 from ortools.sat.python import cp_model
 
 from solvers import exam, logs
-from solvers.inspection import REQUIRED, Sizes
+from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import BackendError, demand
 from solvers.relay import Relay
@@ -182,11 +182,27 @@ class Runnable(Hinted):
 
         return cpsat_inspection.sizes(self.model, {"required": REQUIRED, **getattr(self.model, "sentences", {})})
 
+    def relaxation(self, limits: Limits) -> Relaxation:
+        """The linear relaxation of its linear part, solved by HiGHS."""
+        from solvers import cpsat_inspection
+
+        return cpsat_inspection.relaxation(self.model, limits.time_s)
+
     def text(self, suffix: str) -> str:
         """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
         from solvers import cpsat_inspection
 
         return cpsat_inspection.text(self.model, suffix)
+
+    def file_order(self, suffix: str) -> list[str]:
+        """The names of the variables in the order of a file with this suffix."""
+        from solvers import cpsat_inspection
+
+        return cpsat_inspection.file_order(self.model, suffix)
+
+    def objective_unit(self) -> tuple[float, float] | None:
+        """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""
+        return unit_of(self.lower_bound)  # type: ignore[attr-defined]  # a `formulations.modelled.Model`
 
     def variables(self) -> Mapping[str, Any]:
         """The variables by their names in such files."""
@@ -196,7 +212,10 @@ class Runnable(Hinted):
 
     def solution_of(self, values: Mapping[str, float]) -> Values:
         """A solution, from the values of variables by such names; others are 0."""
-        return Values(lambda variable: round(values.get(variable.name, 0.0)))
+        from solvers.inspection import plain
+
+        by_name = {plain(name): round(value) for name, value in values.items()}
+        return Values(lambda variable: by_name.get(plain(variable.name), 0))
 
     def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
         """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount."""

@@ -1,4 +1,4 @@
-"""A CP-SAT model seen from outside: its size, and files that CP-SAT reads."""
+"""A CP-SAT model seen from outside: its size, its linear relaxation, and files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import json_format, text_format
+from ortools.sat import cp_model_pb2
 from ortools.sat.python import cp_model
 
-from solvers.inspection import Group, Range, Sizes, group_of, sentence
+from solvers.inspection import Group, Range, Relaxation, Sizes, group_of, plain, sentence
+from solvers.linearisation import linear
 
-#: Suffixes of files that a model can be written to: protocol buffers as text.
-FORMATS = (".pb.txt",)
+#: Suffixes of files that a model can be written to: protocol buffers as text and as JSON, and, where its linear part is
+#: all of it, what solvers of MILPs read.
+FORMATS = (".pb.txt", ".json", ".lp", ".mps")
 
 
 def sizes(model: cp_model.CpModel, says: Mapping[str, str]) -> Sizes:
@@ -22,7 +26,7 @@ def sizes(model: cp_model.CpModel, says: Mapping[str, str]) -> Sizes:
     domains = [list(variable.domain) for variable in proto.variables]
     free = [domain for domain in domains if len(set(domain)) > 1]  # others are constants of CP-SAT's own making
     rows = [each.linear for each in proto.constraints if each.has_linear()]
-    extremes = [side for row in rows for side in (row.domain[0], row.domain[-1]) if abs(side) < 2**62]
+    extremes = [side for row in rows for side in row.domain if abs(side) < 2**62]
     return Sizes(
         binary=sum(domain == [0, 1] for domain in free),
         integer=sum(domain != [0, 1] for domain in free),
@@ -47,6 +51,28 @@ def text(model: cp_model.CpModel, suffix: str) -> str:
     """The model as files of this suffix (`FORMATS`) hold it; ``ValueError`` for any other."""
     if suffix not in FORMATS:
         raise ValueError(" or ".join(FORMATS))
+    if suffix in (".lp", ".mps"):
+        return _linear_text(model, suffix)
+    content = _proto_text(model)
+    if suffix == ".json":
+        proto = text_format.Parse(content, cp_model_pb2.CpModelProto())
+        return str(json_format.MessageToJson(proto, preserving_proto_field_name=True))
+    return content
+
+
+def _linear_text(model: cp_model.CpModel, suffix: str) -> str:
+    found = linear(model)
+    if found.left_out:
+        raise ValueError(f".pb.txt or .json: {', '.join(found.left_out)} of it cannot be said by linear rows")
+    return found.to_lp() if suffix == ".lp" else found.to_mps()
+
+
+def relaxation(model: cp_model.CpModel, time_s: float | None = None) -> Relaxation:
+    """The relaxation of its linear part (`solvers.linearisation`), solved by HiGHS within ``time_s`` seconds."""
+    return linear(model).relaxed(time_s)
+
+
+def _proto_text(model: cp_model.CpModel) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.txt")  # CP-SAT writes text where the name ends so
         if not model.export_to_file(str(path)):
@@ -54,11 +80,18 @@ def text(model: cp_model.CpModel, suffix: str) -> str:
         return path.read_text()
 
 
+def file_order(model: cp_model.CpModel, suffix: str) -> list[str]:
+    """The variables' names as a file of this suffix has them."""
+    named = [each.name for each in model.proto.variables if each.name]
+    return list(map(plain, named)) if suffix in (".lp", ".mps") else named
+
+
 def names(model: cp_model.CpModel) -> Mapping[str, Any]:
-    """The variables by name."""
+    """The variables by name, and by their names in files of linear models where these are others."""
     proto = model.proto
-    return {
+    found = {
         variable.name: model.get_int_var_from_proto_index(index)
         for index, variable in enumerate(proto.variables)
         if variable.name
     }
+    return {plain(name): variable for name, variable in found.items()} | found

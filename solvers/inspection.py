@@ -5,12 +5,16 @@ Standard library only; `solvers.cpsat_inspection` and `solvers.milp_inspection` 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 #: In brackets after a space: ``begun[j,l]`` is no source.
 _SOURCE = re.compile(r"\s+\[([^\[\]]*)\]$")
+
+#: An offset of no more than this many of a model's units is what rounding costs.
+_ROUNDING = 2.0
 
 #: The sentence of the group ``required``.
 REQUIRED = "what the instance requires beside the rules of its problem"
@@ -85,6 +89,39 @@ class Relaxation:
     fractional: Mapping[str, float] = field(default_factory=dict)
     duals: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+
+
+#: Objectives between which a model's unit is measured: above them no tolerance counts, below them floats are exact.
+_MEASURED = (2.0**24, 2.0**25, 2.0**26)
+
+
+def unit_of(lower_bound: Callable[[float], float], lost: float = 0.0) -> tuple[float, float] | None:
+    """Scale and offset that make an objective of a model one of the instance, from what its bounds prove.
+
+    Parameters
+    ----------
+    lower_bound
+        From a bound of the model to one of the instance (`formulations.modelled.Model`).
+    lost
+        The share of a bound that it gives up for the solver's tolerances.
+
+    Returns
+    -------
+    tuple
+        ``None`` where it is no line: then the model's objective stands for something else, such as a number of devices.
+    """
+    low, middle, high = map(lower_bound, _MEASURED)
+    scale = (high - middle) / (_MEASURED[2] - _MEASURED[1])
+    if scale <= 0 or not math.isclose((middle - low) / (_MEASURED[1] - _MEASURED[0]), scale, rel_tol=1e-6):
+        return None
+    offset = low - scale * _MEASURED[0]
+    scale /= 1.0 - lost
+    return scale, offset if abs(offset) > scale * _ROUNDING else 0.0
+
+
+def plain(name: str) -> str:
+    """A name as files have it: ``holds(5,2)`` for ``holds[5,2]``, as LP files take no square brackets."""
+    return name.replace("[", "(").replace("]", ")").replace(" ", "_")
 
 
 def group_of(name: str) -> str:

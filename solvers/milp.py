@@ -24,7 +24,7 @@ from pyomo.core.expr import LinearExpression
 
 from solvers import exam, logs
 from solvers.external import run as external
-from solvers.inspection import REQUIRED, Relaxation, Sizes
+from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import BackendError, demand
 from solvers.relay import Relay
@@ -275,17 +275,27 @@ class Runnable(Hinted):
 
         return milp_inspection.sizes(self.model)
 
-    def relaxation(self, time_s: float | None = None) -> Relaxation:
-        """The linear relaxation, solved within ``time_s`` seconds."""
+    def relaxation(self, limits: Limits) -> Relaxation:
+        """The linear relaxation, solved by HiGHS or ``limits.solver``."""
         from solvers import milp_inspection
 
-        return milp_inspection.relaxation(self.model, time_s)
+        return milp_inspection.relaxation(self.model, limits)
 
     def text(self, suffix: str) -> str:
         """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
         from solvers import milp_inspection
 
         return milp_inspection.text(self.model, suffix)
+
+    def file_order(self, suffix: str) -> list[str]:
+        """The names of the variables in the order of a file with this suffix."""
+        from solvers import milp_inspection
+
+        return milp_inspection.file_order(self.model, suffix)
+
+    def objective_unit(self) -> tuple[float, float] | None:
+        """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""
+        return unit_of(self.lower_bound, _RELATIVE)  # type: ignore[attr-defined]  # a `formulations.modelled.Model`
 
     def variables(self) -> Mapping[str, Any]:
         """The variables by their names in such files."""

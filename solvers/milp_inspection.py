@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -11,16 +12,18 @@ from typing import Any
 import highspy
 import numpy as np
 import pyomo.environ as pyo
+from pyomo.repn.plugins.nl_writer import NLWriter
 
-from solvers.inspection import Group, Range, Relaxation, Sizes, sentence
+from solvers.external import run as external
+from solvers.external.matrix import Matrix
+from solvers.inspection import Group, Range, Relaxation, Sizes, plain, sentence
+from solvers.linear import FRACTION, Linear, Row, Variable
 from solvers.milp import translate
+from solvers.outcome import DEFAULT_SOLVER, Limits, Run
 from solvers.silence import silent
 
 #: Suffixes of files that a model can be written to.
-FORMATS = (".lp", ".mps")
-
-#: A value this far from a whole number is fractional; a dual below this is 0.
-_FRACTION = 1e-6
+FORMATS = (".lp", ".mps", ".nl", ".json")
 
 _Status = highspy.HighsModelStatus
 
@@ -57,16 +60,22 @@ def _groups(model: pyo.ConcreteModel) -> Iterator[Group]:
                 yield Group(component.local_name, kind, len(component), *sentence(component.doc))
 
 
-def relaxation(model: pyo.ConcreteModel, time_s: float | None = None) -> Relaxation:
-    """The linear relaxation, solved by HiGHS within ``time_s`` seconds; its tolerances may lift the bound by 1e-6."""
+def relaxation(model: pyo.ConcreteModel, limits: Limits) -> Relaxation:
+    """The linear relaxation, solved by HiGHS or ``limits.solver``; tolerances may lift the bound by 1e-6.
+
+    Other solvers than HiGHS give no duals.
+    """
     began = time.perf_counter()
-    highs, columns, _, rows = translate(model)
+    highs, columns, has_objective, rows = translate(model)
+    if limits.solver != DEFAULT_SOLVER:
+        found = external.relaxed(highs.getLp(), columns, has_objective, limits)
+        return _elsewhere(model, found, time.perf_counter() - began)
     count = highs.getNumCol()
     highs.changeColsIntegrality(
         count, np.arange(count, dtype=np.int32), np.array([highspy.HighsVarType.kContinuous] * count)
     )
-    if time_s is not None:
-        highs.setOptionValue("time_limit", time_s)
+    if limits.time_s is not None:
+        highs.setOptionValue("time_limit", limits.time_s)
     with silent():
         highs.run()
     status, seconds = highs.getModelStatus(), time.perf_counter() - began
@@ -80,26 +89,74 @@ def relaxation(model: pyo.ConcreteModel, time_s: float | None = None) -> Relaxat
     return Relaxation(
         highs.getInfo().objective_function_value,
         seconds,
-        fractional={name: value for name, value in values.items() if abs(value - round(value)) > _FRACTION},
-        duals={name: dual for name, dual in duals.items() if abs(dual) > _FRACTION},
+        fractional={name: value for name, value in values.items() if abs(value - round(value)) > FRACTION},
+        duals={name: dual for name, dual in duals.items() if abs(dual) > FRACTION},
     )
+
+
+def _elsewhere(model: pyo.ConcreteModel, found: Run, seconds: float) -> Relaxation:
+    """What another solver than HiGHS found; it is solved only where the bound is stated."""
+    if found.values is None or found.bound is None:
+        said = found.reason or f"{found.solver}: {found.stop}"
+        return Relaxation(None, seconds, infeasible=found.infeasible, reason="" if found.infeasible else said)
+    values = {each.name: found.values[each] for each in variables(model) if not each.is_continuous()}
+    fractional = {name: value for name, value in values.items() if abs(value - round(value)) > FRACTION}
+    return Relaxation(found.bound, seconds, fractional=fractional)
 
 
 def text(model: pyo.ConcreteModel, suffix: str) -> str:
     """The model as files of this suffix (`FORMATS`) hold it, with `plain` names; ``ValueError`` for any other."""
     if suffix not in FORMATS:
         raise ValueError(" or ".join(FORMATS))
+    if suffix == ".json":
+        return linear(model).to_json()
+    if suffix == ".nl":
+        return _nl(model)[0]
     with tempfile.TemporaryDirectory() as folder:  # Pyomo writes files alone
         path = Path(folder, f"model{suffix}")
         model.write(str(path), io_options={"labeler": lambda part: plain(part.name)})
         return path.read_text()
 
 
+def file_order(model: pyo.ConcreteModel, suffix: str) -> list[str]:
+    """The variables' names; for ``.nl``, which has none, in the order of the file: solutions count by it."""
+    return _nl(model)[1] if suffix == ".nl" else list(names(model))
+
+
+def _nl(model: pyo.ConcreteModel) -> tuple[str, list[str]]:
+    """The model as AMPL's solvers read it, and its variables in the order that it has them."""
+    content = io.StringIO()
+    written = NLWriter().write(model, content, linear_presolve=False, scale_model=False, show_section_timing=False)
+    return content.getvalue(), [plain(each.name) for each in written.variables]
+
+
+def linear(model: pyo.ConcreteModel) -> Linear:
+    """The model as plain rows, with `plain` names."""
+    highs, columns, _, rows = translate(model)
+    matrix = Matrix.of(highs.getLp())
+    named = {columns[id(each)]: each for each in variables(model)}
+    kinds = {place: "continuous" if each.is_continuous() else "integer" for place, each in named.items()}
+    kinds |= {place: "binary" for place, each in named.items() if each.is_binary()}
+    row_names = {place: plain(row.name) for row, place in rows.items()}
+    return Linear(
+        variables=tuple(
+            Variable(plain(named[place].name), kinds[place], float(low), float(high))
+            for place, (low, high) in enumerate(zip(matrix.lower, matrix.upper, strict=True))
+        ),
+        rows=tuple(
+            Row(row_names[place], _terms(*matrix.row(place)), float(low), float(high))
+            for place, (low, high) in enumerate(zip(matrix.least, matrix.most, strict=True))
+        ),
+        costs=tuple((int(place), float(matrix.costs[place])) for place in np.flatnonzero(matrix.costs)),
+        offset=matrix.offset,
+        is_minimum=matrix.is_minimum,
+    )
+
+
+def _terms(columns: Any, factors: Any) -> tuple[tuple[int, float], ...]:
+    return tuple(zip(columns.tolist(), factors.tolist(), strict=True))
+
+
 def names(model: pyo.ConcreteModel) -> Mapping[str, Any]:
     """The variables by their names in files."""
     return {plain(each.name): each for each in variables(model)}
-
-
-def plain(name: str) -> str:
-    """A name as files have it: ``holds(5,2)`` for ``holds[5,2]``, as LP files take no square brackets."""
-    return name.replace("[", "(").replace("]", ")").replace(" ", "_")

@@ -73,7 +73,7 @@ def bench_command(
     from planner.bench.calibrate import calibrated
     from planner.bench.measure import measure, show_rows, with_losses
     from planner.bench.suites import cases
-    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.destinations import refuse_outputs, refuse_overwriting
     from planner.inputs.files import write_all, write_atomically
     from planner.show.progress import note
     from planner.show.tables import as_json, print_json
@@ -86,6 +86,7 @@ def bench_command(
     if calibrate is not None:
         print_json(calibrated(folders.rows_of(calibrate), inputs))
         return
+    refuse_outputs({"--solver-log": solver_log}, *(instances or []), *([suite] if suite else []))
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
     wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Inputs, Instance, Json, Quiet, warn
+from planner.cli.common import Inputs, Instance, Json, Quiet, Solver, SolverLog, SolverOption, limits_of, warn
+from planner.errors import UsageError
+from solvers.outcome import DEFAULT_SOLVER
 
 if TYPE_CHECKING:
     from planner.open_model import OpenModel
@@ -26,12 +28,16 @@ def model_command(
     ] = False,
     root: Annotated[bool, typer.Option("--root", metavar="", help="solve the linear relaxation")] = False,
     write: Annotated[
-        str | None, typer.Option(metavar="FILE", help="write the model (.lp, .mps, .pb.txt), and FILE.json beside it")
+        str | None,
+        typer.Option(metavar="FILE", help="write the model (.lp, .mps, .nl, .json, .pb.txt), and FILE.json beside it"),
     ] = None,
     read: Annotated[
         str | None, typer.Option(metavar="FILE.sol", help="judge a solution that another solver found")
     ] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="of the relaxation")] = None,
+    solver: Solver = DEFAULT_SOLVER,
+    solver_option: SolverOption = None,
+    solver_log: SolverLog = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -46,7 +52,11 @@ def model_command(
     from planner.show.tables import print_json
     from planner.signals import held
 
-    refuse_outputs({"--write": write}, instance, *([] if read is None else [read]))
+    refuse_outputs({"--write": write, "--solver-log": solver_log}, instance, *([] if read is None else [read]))
+    if not root and (solver != DEFAULT_SOLVER or solver_option or solver_log):
+        raise UsageError(
+            "--solver, --solver-option and --solver-log are for the relaxation; expected --root beside them"
+        )
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     with held():
@@ -55,9 +65,11 @@ def model_command(
             _judge(found, read, json)
         shown = found.to_json()
         if root:
-            relaxed = found.root(time_limit)
+            limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
+            relaxed = found.root(limits=limits)
             shown |= {"root_bound": relaxed.bound, "root_seconds": relaxed.seconds, "root_reason": relaxed.reason}
             shown |= {"root_infeasible": relaxed.infeasible, "fractional": len(relaxed.fractional)}
+            shown["root_left_out"] = list(relaxed.left_out)
         if write is not None:
             found.write(write)
             shown["files"] = [write, f"{write}.json"]

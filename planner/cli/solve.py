@@ -102,9 +102,10 @@ def solve_command(
     from planner.studies.orders import best_order, solve_orders
     from planner.studies.sweep import Row, parse_counts, sweep
 
-    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace, "--certificate": certificate}
+    wanted |= {"--solver-log": solver_log}
     refuse_outputs(wanted, instance, *([] if topology is None else [topology]))
+    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     overrides, given = split(settings)
     beside = {"--compare": "given" if compare else None, "--plan": plan[0] if plan else None}
     by_order: dict[str, Any] = {}
@@ -295,8 +296,8 @@ def crosscheck_command(
     from planner.show.tables import print_json, show_report
     from planner.signals import held
 
+    refuse_outputs({"--plot": plot, "--events": events, "--solver-log": solver_log}, instance)
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
-    refuse_outputs({"--plot": plot, "--events": events}, instance)
     if plot is not None:
         require(plot)
     overrides, given = split(settings)

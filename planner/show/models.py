@@ -30,6 +30,8 @@ def show_model(found: Mapping[str, Any]) -> None:
         facts.add_row("required", requirement)
     if "root_bound" in found:
         facts.add_row("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}")
+    if found.get("root_left_out"):
+        facts.add_row("left out of it", ", ".join(found["root_left_out"]))
     for path in found.get("files", ()):
         facts.add_row("written", path)
     out.print(facts)

@@ -134,8 +134,12 @@ def test_cpsat_models_are_written_and_read(tmp_path: Path) -> None:
     begun = [f"begun[1,{layer}] 1" for layer in range(2, 6)] + [f"begun[2,{layer}] 1" for layer in range(5, 7)]
     (tmp_path / "a.sol").write_text("\n".join(begun))
     assert model.read_solution(str(tmp_path / "a.sol")).plan == {"lengths": [2, 3, 3]}
+    model.write(str(tmp_path / "model.json"))
+    assert json.loads((tmp_path / "model.json").read_text())["variables"][0]["name"] == "begun[1,1]"
+    model.write(str(tmp_path / "model.lp"))  # nothing of it is left out
+    assert model.read_solution(str(solved_elsewhere(tmp_path / "model.lp"))).objective == model.solve().objective
     with pytest.raises(UsageError, match=r"\.pb\.txt"):
-        model.write(str(tmp_path / "model.lp"))
+        model.write(str(tmp_path / "model.nl"))
 
 
 def test_methods_without_a_model() -> None:

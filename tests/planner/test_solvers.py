@@ -93,6 +93,28 @@ def test_what_does_not_fit_is_one_line(
     assert out == "" and len(err.splitlines()) == 1 and words in err
 
 
+@pytest.mark.parametrize("command", ["solve", "crosscheck", "bench", "model"])
+def test_a_log_does_not_replace_the_instance(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "layers.json"
+    assert main(["make", *LAYERS, "--out", str(path)]) == 0
+    before = path.read_text()
+    given = {"model": ["--root"], "bench": ["--methods", "milp"], "solve": ["--method", "milp"]}.get(command, [])
+    assert main([command, str(path), *given, "--solver-log", str(path)]) == 2
+    assert path.read_text() == before and "--solver-log" in capsys.readouterr().err
+
+
+def test_a_root_by_another_solver(capsys: pytest.CaptureFixture[str]) -> None:
+    roots = []
+    for given in ([], GSCIP, ["--solver", "mathopt:highs"]):
+        assert main(["model", *LAYERS, "--method", "milp", "--root", *given, "--json"]) == 0
+        roots.append(json.loads(capsys.readouterr().out))
+    assert roots[1]["root_bound"] == pytest.approx(roots[0]["root_bound"], rel=1e-6)
+    assert roots[2]["root_bound"] == pytest.approx(roots[0]["root_bound"], rel=1e-6)
+    assert main(["model", *LAYERS, "--method", "milp", *GSCIP]) == 2
+    assert main(["model", *LAYERS, "--method", "cpsat", "--root", *GSCIP]) == 2
+    assert "expected a method that is a MILP" in capsys.readouterr().err
+
+
 def test_an_open_model_refuses_what_its_method_does_not_take() -> None:
     model = planner.model(planner.load("layers", layers=8, stages=3), "cpsat")
     with pytest.raises(UsageError, match="a MILP"):

@@ -1,0 +1,107 @@
+"""Files of models, of one family after the other: solved by HiGHS and by SCIP, judged, and in the instance's unit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import highspy
+import pytest
+from ortools.linear_solver.python import model_builder
+from small_instances import random_case
+
+import planner
+from formulations import FAMILIES
+from planner.errors import UsageError
+from planner.open_model import OpenModel, declarative
+from solvers.outcome import Status
+
+MODELS = [(family.name, method) for family in FAMILIES for method in declarative(family)]
+MILPS = [(family, method) for family, method in MODELS if method.startswith("milp")]
+
+
+#: Random instances of a family that are tried until one has a plan and a model of it.
+_TRIED = 20
+
+
+@cache
+def opened(family: str, method: str) -> tuple[OpenModel, float]:
+    """The complete model of a small instance that has a plan, and the optimum."""
+    for number in range(_TRIED):
+        instance = random_case(family, 3, number)
+        try:
+            model = planner.model(instance, method, complete=True)
+        except UsageError:
+            continue
+        found = planner.solve(instance, exact=True, limits=planner.Limits(time_s=20))
+        if found.objective and found.status is Status.OPTIMAL and model.sizes().variables < 2_000:
+            return model, found.objective
+    raise AssertionError(f"no small instance of {family} for {method}")
+
+
+def by_highs(path: Path) -> tuple[float, str]:
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
+    highs.run()
+    solution = path.with_suffix(".highs.sol")
+    highs.writeSolution(str(solution), 0)
+    return float(highs.getInfo().objective_function_value), str(solution)
+
+
+def by_ortools_scip(path: Path) -> tuple[float, str]:
+    model = model_builder.Model()
+    assert model.import_from_mps_file(str(path))
+    solver = model_builder.Solver("scip")
+    assert solver.solve(model) == model_builder.SolveStatus.OPTIMAL
+    solution = path.with_suffix(".scip.sol")
+    variables = [model.var_from_index(place) for place in range(model.num_variables)]
+    solution.write_text("".join(f"{each.name} {solver.value(each)!r}\n" for each in variables))
+    return float(solver.objective_value), str(solution)
+
+
+def by_pyscipopt(path: Path) -> tuple[float, str]:
+    """In a process of its own, beside no other solver's library."""
+    solution = path.with_suffix(".pyscipopt.sol")
+    script = (
+        "import sys, pyscipopt\n"
+        "model = pyscipopt.Model()\n"
+        "model.hideOutput()\n"
+        f"model.readProblem({str(path)!r})\n"
+        "model.optimize()\n"
+        f"model.writeBestSol({str(solution)!r})\n"
+        "print(model.getObjVal())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return float(done.stdout.split()[-1]), str(solution)
+
+
+@pytest.mark.parametrize(("family", "method"), MILPS)
+def test_scip_and_highs_agree_on_the_file_of_a_milp(family: str, method: str, tmp_path: Path) -> None:
+    model, optimum = opened(family, method)
+    solvers: list[Any] = [(by_highs, ".lp"), (by_highs, ".mps"), (by_ortools_scip, ".mps")]
+    solvers += [(by_pyscipopt, ".lp")] if find_spec("pyscipopt") else []
+    for solved, suffix in solvers:
+        path = tmp_path / f"model{suffix}"
+        model.write(str(path))
+        objective, solution = solved(path)
+        judged = model.read_solution(solution)
+        assert judged.verified and judged.objective == pytest.approx(optimum, rel=1e-5), (solved, suffix)
+        beside = json.loads(Path(f"{path}.json").read_text())
+        if beside["scale"] is not None:
+            assert objective * beside["scale"] + beside["offset"] == pytest.approx(optimum, rel=1e-5), (solved, suffix)
+
+
+@pytest.mark.parametrize(("family", "method"), MODELS)
+def test_relaxations_are_below_the_optimum(family: str, method: str) -> None:
+    model, optimum = opened(family, method)
+    root = model.root(10)
+    assert root.reason or root.bound is not None
+    assert root.bound is None or root.bound <= optimum * (1 + 1e-6)
+    groups = {group.name for group in model.sizes().groups}
+    assert set(root.left_out) <= groups | {"row", "domain"}
