@@ -210,6 +210,12 @@ class Runnable(Hinted):
 
         return cpsat_inspection.names(self.model)
 
+    def objective_of(self, values: Mapping[str, float]) -> float:
+        """The model's own objective of such a solution."""
+        from solvers.linearisation import linear
+
+        return linear(self.model).objective_of(values)
+
     def solution_of(self, values: Mapping[str, float]) -> Values:
         """A solution, from the values of variables by such names; others are 0."""
         from solvers.inspection import plain

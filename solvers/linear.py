@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import highspy
 import numpy as np
 
-from solvers.inspection import Relaxation
+from solvers.inspection import Relaxation, plain
 from solvers.pinned import demand
 from solvers.silence import silent
 
@@ -63,6 +63,11 @@ class Linear:
     offset: float = 0.0
     is_minimum: bool = True
     left_out: tuple[str, ...] = ()
+
+    def objective_of(self, values: Mapping[str, float]) -> float:
+        """The objective of a solution by names as files have them, or as the model has them; what is missing is 0."""
+        known = {plain(name): value for name, value in values.items()}
+        return self.offset + math.fsum(cost * known.get(self.variables[place].name, 0.0) for place, cost in self.costs)
 
     def to_json(self) -> str:
         """All of it (docs/interface.md); infinite sides are null."""

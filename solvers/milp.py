@@ -303,6 +303,12 @@ class Runnable(Hinted):
 
         return milp_inspection.names(self.model)
 
+    def objective_of(self, values: Mapping[str, float]) -> float:
+        """The model's own objective of such a solution."""
+        from solvers import milp_inspection
+
+        return milp_inspection.linear(self.model).objective_of(values)
+
     def solution_of(self, values: Mapping[str, float]) -> Values:
         """A solution, from the values of variables by such names; others are 0."""
         named = self.variables()

@@ -85,38 +85,6 @@ def test_solutions_of_files_are_judged(tmp_path: Path, suffix: str) -> None:
     assert not judged.verified and "required: layers(0) >= 5; it is 4" in judged.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("", "lines of a name and a value"),
-        ("nothing here\n", "lines of a name and a value"),
-        ("carries(0,0,4) nan\n", "finite number"),
-        ("carries(0,0,4) 0.5\n", "whole number"),
-        ("carries(0,0,99) 1\n", "one of this model"),
-        ("degrees(0,1) 1\n", "one of this model"),
-        ('<variable name="carries(0,0,4)" index="0" value="x"/>\n', "finite number"),
-    ],
-)
-def test_files_that_are_no_solution(tmp_path: Path, text: str, rule: str) -> None:
-    (tmp_path / "a.sol").write_text(text)
-    with pytest.raises(ValueError, match=rule):
-        opened(complete=True).read_solution(str(tmp_path / "a.sol"))
-
-
-def test_solutions_in_the_words_of_other_solvers(tmp_path: Path) -> None:
-    """SCIP, CBC, Gurobi and CPLEX: one assignment, 2 + 3 + 3 layers."""
-    names = ["carries(0,0,2)", "carries(1,2,5)", "carries(2,5,8)"]
-    texts = [
-        "solution status: optimal\nobjective value: 3\n" + "".join(f"{name}   1 \t(obj:0)\n" for name in names),
-        "Optimal - objective value 3\n" + "".join(f"   {n} {name}   1   0\n" for n, name in enumerate(names)),
-        "# Objective value = 3\n" + "".join(f"{name} 1\n" for name in names),
-        "<?xml version='1.0'?>\n" + "".join(f'<variable name="{name}" index="0" value="1"/>\n' for name in names),
-    ]
-    for text in texts:
-        (tmp_path / "a.sol").write_text(text)
-        assert opened(complete=True).read_solution(str(tmp_path / "a.sol")).plan == {"lengths": [2, 3, 3]}
-
-
 def test_what_is_added_by_hand_proves_nothing_of_the_instance() -> None:
     model = opened(complete=True)
     best = model.solve().objective

@@ -81,7 +81,7 @@ def test_bench_keeps_rows_of_solvers_apart(capsys: pytest.CaptureFixture[str], t
         (["solve", "--method", "milp", "--solver-option", "presolve"], "KEY=VALUE"),
         (["solve", "--method", "milp", "--solver-option", "a=1", "--solver-option", "a=2"], "each name once"),
         (["solve", "--method", "exact", "--solver-log", "solver.log"], "a method that is a model"),
-        (["solve", "--method", "milp", "--solver-log", "no/such/folder/a.log"], "a file that can be written"),
+        (["solve", "--method", "milp", "--solver-log", "no/such/folder/a.log"], "a folder that exists"),
     ],
 )
 def test_what_does_not_fit_is_one_line(
