@@ -74,6 +74,8 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     ("required", "time"),
     [
         (["num_devices <= 1"], 3.0),
+        (["num_stages == 3", "dp_degree_of(a) >= 3"], None),  # degrees sum to at most 4
+        (["num_stages <= 2", "dp_degree_of(a) <= 1", "dp_degree_of(b) <= 1", "dp_degree_of(c) <= 1"], 2.0),
         (["tp_degree_of(a) == 2"], 2.5),  # two replicas of a, on the four devices that b and c leave
         (["tp_degree_of(b) >= 2", "num_stages == 1"], 5.0),  # three replicas of all
         (["same_stage(a, b)", "not same_stage(b, c)"], 1.0),
