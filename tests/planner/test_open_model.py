@@ -85,6 +85,20 @@ def test_solutions_of_files_are_judged(tmp_path: Path, suffix: str) -> None:
     assert not judged.verified and "required: layers(0) >= 5; it is 4" in judged.reason
 
 
+def test_rows_and_nl_files(tmp_path: Path) -> None:
+    model = opened(complete=True)
+    model.write(str(tmp_path / "m.json"))
+    rows = json.loads((tmp_path / "m.json").read_text())
+    model.write(str(tmp_path / "m.nl"))
+    lines = (tmp_path / "m.nl").read_text().splitlines()
+    variables, constraints = map(int, lines[1].split()[:2])
+    assert lines[0].startswith("g3") and constraints == len(rows["constraints"])
+    in_order = json.loads((tmp_path / "m.nl.json").read_text())["variables"]
+    assert sorted(in_order) == sorted(each["name"] for each in rows["variables"]) and len(in_order) == variables
+    # Continuous variables come before whole ones there.
+    assert in_order[:2] == ["waiting", "all_reduce"]
+
+
 def test_what_is_added_by_hand_proves_nothing_of_the_instance() -> None:
     model = opened(complete=True)
     best = model.solve().objective
