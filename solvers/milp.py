@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import highspy
-import numpy as np
 import pyomo
 import pyomo.environ as pyo
 from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.core.expr import LinearExpression
 
-from solvers import exam, logs
+from solvers import exam
 from solvers.external import run as external
+from solvers.highs_settings import configure, hinted
+from solvers.highs_settings import knows as knows
 from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
-from solvers.pinned import BackendError, demand
+from solvers.pinned import demand
 from solvers.relay import Relay
 from solvers.silence import silent
 from solvers.twice import agreed, alone, reordered, weaker
@@ -58,13 +59,6 @@ _SOLVED = (_Status.kOptimal, _Status.kModelEmpty)
 
 #: HiGHS has failed: neither a limit nor the model is the reason.
 _FAILED = (_Status.kSolveError, _Status.kPresolveError, _Status.kPostsolveError, _Status.kUnknown, _Status.kMemoryLimit)
-
-#: Options of HiGHS that limits and logs set, beside those of `_configure`.
-_OURS = ("presolve", "time_limit", "output_flag", "log_to_console", "log_file")
-_RULE = "an option of its own that limits and logs do not set, and a value of its kind"
-
-#: The number of threads that HiGHS's process-wide scheduler was started with.
-_scheduler_threads: int | None = None
 
 
 def version() -> str:
@@ -171,8 +165,8 @@ def run(
     known = {columns[id(variable)]: value for variable, value in hint}
     if limits.solver != DEFAULT_SOLVER:
         return external.run(highs.getLp(), columns, has_objective, limits, watch, on_solution, on_bound, known)
-    _configure(highs, limits, options or {})
-    _hint(highs, known)
+    configure(highs, limits, options or {})
+    hinted(highs, known)
     if not _has_integers(highs):
         return _once(highs, columns, has_objective, limits, watch, on_solution, on_bound)
     is_minimum = highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize
@@ -182,7 +176,7 @@ def run(
         return _reported(alone(first, is_minimum=is_minimum), on_bound)
     again, moved = _reordered(highs, limits, options or {})
     found = dict(enumerate(highs.getSolution().col_value)) if first.values is not None else known
-    _hint(again, {moved[column]: value for column, value in found.items()})
+    hinted(again, {moved[column]: value for column, value in found.items()})
     place = {variable: moved[column] for variable, column in columns.items()}
     report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
     second = _once(again, place, has_objective, limits, watch, on_solution, report, presolve="off")
@@ -219,7 +213,7 @@ def _reordered(
     again.setOptionValue("output_flag", False)
     lp, moved = reordered(highs.getLp(), limits.seed)
     again.passModel(lp)
-    _configure(again, limits, options)
+    configure(again, limits, options)
     return again, moved
 
 
@@ -349,58 +343,6 @@ def translate(
     if not has_objective:
         translator.set_objective(None)
     return highs, columns, has_objective, translator._pyomo_con_to_solver_con_map
-
-
-def _configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float | int | str | bool]) -> None:
-    global _scheduler_threads
-    if _scheduler_threads not in (None, limits.threads):
-        highspy.Highs.resetGlobalScheduler(True)  # else HiGHS refuses the new number of threads
-    _scheduler_threads = limits.threads
-    ours: dict[str, float | int | str | bool] = {
-        "threads": limits.threads,
-        "random_seed": limits.seed,
-        "mip_rel_gap": limits.gap if limits.gap > OPTIMAL_GAP else 0.0,
-        "mip_abs_gap": 0.0,
-        # 1.12's orbital fixing in strong branching loses optima (tests/mesh_tiling/test_mesh_tiling.py).
-        "mip_detect_symmetry": False,
-    }
-    for name, value in {**ours, **options}.items():
-        if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-            raise ValueError(f"HiGHS option {name} is {value!r}; expected a name and a value that HiGHS knows")
-    for name, text in limits.solver_options:
-        refused = name in (*ours, *_OURS) or not knows(name)
-        if refused or highs.setOptionValue(name, _typed(highs, name, text)) != highspy.HighsStatus.kOk:
-            raise BackendError(f"option {name} of HiGHS is {text!r}; expected {_RULE}")
-    if limits.solver_log is not None:
-        log = limits.solver_log
-        highs.setOptionValue("output_flag", True)
-        highs.setOptionValue("log_to_console", True)  # without it HiGHS makes no lines; what it prints is `silent`
-        highs.cbLogging.subscribe(lambda event: logs.append(log, event.message))
-
-
-def knows(name: str) -> bool:
-    """Whether HiGHS has an option of this name."""
-    with silent():  # HiGHS prints that it does not
-        return bool(highspy.Highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
-
-
-def _typed(highs: highspy.Highs, name: str, text: str) -> Any:
-    """An option's value as HiGHS takes it; the text itself where it is none."""
-    kind = highs.getOptionType(name)[1]
-    try:
-        if kind == highspy.HighsOptionType.kBool:
-            return {"true": True, "false": False}[text.lower()]
-        if kind == highspy.HighsOptionType.kInt:
-            return int(text)
-        return float(text) if kind == highspy.HighsOptionType.kDouble else text
-    except (KeyError, ValueError):
-        return text
-
-
-def _hint(highs: highspy.Highs, known: Mapping[int, float]) -> None:
-    if known:
-        indices, numbers = np.array(list(known), dtype=np.int32), np.array(list(known.values()), dtype=np.double)
-        highs.setSolution(len(known), indices, numbers)
 
 
 def _listen(
