@@ -43,7 +43,8 @@ class Process:
         self._rest = b""  # a line that is not whole yet
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-P", str(_RUNNER), str(theirs), str(answers)],
+                # unbuffered; nothing of the working folder is imported; no bytecode, which may be older than the file
+                [sys.executable, "-u", "-P", "-B", str(_RUNNER), str(theirs), str(answers)],
                 stdin=subprocess.DEVNULL,
                 stdout=_errors(),
                 stderr=_errors(),

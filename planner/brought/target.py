@@ -75,10 +75,14 @@ class Target:
 
 
 def _imported(file: str) -> Any:
-    """The module in a file; beside the file it may import what lies in its folder."""
+    """The module in a file; beside the file it may import what lies in its folder.
+
+    It has its usual name where no other module has that, so that processes which it starts can import it as well.
+    """
     path = Path(file)
     sys.path.insert(0, str(path.parent))
-    name = f"brought_{path.stem}"
+    is_usual = path.stem.isidentifier() and path.stem not in sys.modules
+    name = path.stem if is_usual else f"brought_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("no file FILE.py")

@@ -109,8 +109,20 @@ def test_a_function_that_hangs_is_ended_at_the_limit_with_all_that_it_started(br
 
 
 def test_a_fork_that_returns_as_well_returns_nothing(bring: Bring) -> None:
-    found = planner.solve(FOUR, method=bring("import os; os.fork(); return {'picked': [1, 2]}"))
-    assert found.objective == 2.0
+    body = """
+        import os, time
+        if os.fork() == 0:
+            return {'picked': [0, 1, 2, 3]}
+        time.sleep(0.3)
+        return {'picked': [1, 2]}
+    """
+    assert planner.solve(FOUR, method=bring(body)).objective == 2.0
+
+
+def test_importing_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(1.1)\ndef solve(instance): return {'picked': [1, 2]}")
+    found = planner.solve(FOUR, method=f"{tmp_path}/slow.py:solve", limits=Limits(time_s=1.0))
+    assert found.objective == 2.0 and found.seconds < 1.0 and found.stats["compile_seconds"] > 1.0
 
 
 def test_what_it_prints_goes_to_standard_error(bring: Bring, problem: Any, capfd: pytest.CaptureFixture[str]) -> None:
@@ -285,6 +297,42 @@ def test_a_changed_file_is_read_again_and_imports_what_lies_beside_it(bring: Bri
     assert planner.solve(FOUR, method=bring("return {'picked': [0, 1, 2]}")).objective == 3.0
 
 
+def test_a_file_of_the_same_size_and_time_is_read_again_and_leaves_no_bytecode(
+    bring: Bring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    for picked, objective in (("[0, 1, 2]", 3.0), ("[1, 2   ]", 2.0), ("[0, 1, 2]", 3.0)):
+        method = bring(f"return {{'picked': {picked}}}")
+        os.utime(tmp_path / "mine.py", (1e9, 1e9))
+        assert planner.solve(FOUR, method=method).objective == objective
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_a_function_may_start_processes_that_import_its_file(bring: Bring) -> None:
+    body = """
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+        if instance is None:
+            return {'picked': [1, 2]}
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+            return processes.submit(solve, None).result()
+    """
+    assert planner.solve(FOUR, method=bring(body)).objective == 2.0
+
+
+def test_a_plan_must_keep_the_requirements(bring: Bring) -> None:
+    method = bring("import planner; return planner.solve(planner.load('chain8'), method='equi')")
+    assert planner.solve(planner.load("chain8"), method=method).verified
+    required = planner.load("chain8", require="num_stages >= 8")
+    found = planner.solve(required, method=method)
+    assert found.plan is None and "returned a plan that breaks required" in found.reason
+
+
+def test_no_time_at_all_is_a_result(bring: Bring) -> None:
+    found = planner.solve(FOUR, method=bring("return {'picked': [1, 2]}"), limits=Limits(time_s=0.0))
+    assert (found.status, found.stop) == (Status.UNKNOWN, Stop.TIME_LIMIT)
+
+
 def test_rows_go_on_after_failures_and_plans_from_elsewhere_are_rows(
     run: Run, problem: Any, bring: Bring, tmp_path: Path
 ) -> None:
@@ -330,6 +378,28 @@ def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, problem: Any,
     found = json.loads(out)
     assert process.returncode == 130 and found["stop"] == "interrupted"
     assert found["plan"] is not None, found["reason"]
+
+
+def test_ctrl_c_lets_a_function_with_a_watch_return(bring: Bring, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    body = f"""
+        import pathlib, time
+        pathlib.Path({str(begun)!r}).touch()
+        while not watch.stopped():
+            time.sleep(0.01)
+        import planner
+        return {{'stages': [{{'nodes': list(range(8)), 'dp_degree': 1, 'tp_degree': 1,
+                             'tmpcs': {{str(n): 'keep' for n in range(8)}}}}]}}
+    """
+    method = bring(body, "instance, watch")
+    command = [sys.executable, "-m", "planner", "solve", "chain8", "--memory", "1GB", "--method", method, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while not begun.exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130 and json.loads(out)["plan"] is not None
 
 
 def test_the_process_ends_with_the_planner(bring: Bring, tmp_path: Path) -> None:
