@@ -135,7 +135,7 @@ def solve_by(build: Build, instance: ScheduleInstance, limits: Limits, watch: Wa
     graph = PassGraph(instance)
     greedy = run(graph)
     offer(instance, watch, greedy)
-    orders = None if greedy.stuck or instance.requirements else list(greedy.orders(len(graph.counts)))
+    orders = None if greedy.stuck else list(greedy.orders(len(graph.counts)))
     return shortest(build, instance, limits, watch, graph, orders, first=first)
 
 
