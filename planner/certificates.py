@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from formulations.family import Certificates, Family, UncertifiedError, resolve
 from formulations.size import SizeError
 from instances.errors import InstanceError
 from planner.errors import UsageError
-from planner.inputs.files import plain
+from planner.inputs.destinations import writable
+from planner.inputs.files import plain, write_atomically
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.reading import parse_json, read_named
 from planner.inputs.settings import expect_types
@@ -21,6 +24,9 @@ from planner.run import silent, solve
 from planner.types import Instance, JsonObject
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Status, Watch
+
+#: What the reason of a result without a certificate begins or goes on with.
+_UNCERTIFIED = "uncertified: "
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def certify(
     try:
         content, seconds = _written(family, instance, result, limits or Limits())
     except (UncertifiedError, SizeError, MemoryError) as error:
-        reasons = (result.reason, f"uncertified: {error or 'memory ran out'}")
+        reasons = (result.reason, f"{_UNCERTIFIED}{error or 'memory ran out'}")
         return Certification(replace(result, reason="; ".join(filter(None, reasons))), None)
     figures = {"kind": content["proof"]["kind"], "bytes": len(_text(content).encode()), "seconds": seconds}
     return Certification(replace(result, certificate=figures), content)
@@ -104,14 +110,10 @@ def certify(
 
 def _written(family: Family[Any, Any], instance: Any, result: Result, limits: Limits) -> tuple[dict[str, Any], float]:
     """The content of a certificate, and the seconds it took; `UncertifiedError`."""
-    certificates = family.certificates
-    if certificates is None:
-        raise UncertifiedError(f"{family.name} has no certificates yet")
-    if getattr(instance, "requirements", ()):
-        raise UncertifiedError("what is required of a plan beyond the problem's rules is not certified yet")
-    bound = float("inf") if result.status is Status.INFEASIBLE else result.bound
-    if bound is None:
-        raise UncertifiedError("no bound was proved")
+    reason, certificates = uncertified(family, instance, result), family.certificates
+    if reason is not None or certificates is None:
+        raise UncertifiedError(reason)
+    bound = float("inf") if result.bound is None else result.bound
     watch = Watch(limits)
 
     def work() -> dict[str, Any]:
@@ -122,6 +124,48 @@ def _written(family: Family[Any, Any], instance: Any, result: Result, limits: Li
         if not attend(worker, watch, limits, received):
             raise UncertifiedError("the run was stopped")
     return worker.outcome, worker.seconds
+
+
+def uncertified(family: Family[Any, Any], instance: Any, result: Result) -> str | None:
+    """Why a result has no certificate, as far as that is known without writing one; ``None``: `certify` tries."""
+    if family.certificates is None:
+        return f"{family.name} has no certificates yet"
+    if getattr(instance, "requirements", ()):
+        return "what is required of a plan beyond the problem's rules is not certified yet"
+    if result.bound is None and result.status is not Status.INFEASIBLE:
+        return "no bound was proved"
+    return None
+
+
+def certified_into(
+    folder: str, instance: Instance, result: Result, *, limits: Limits | None = None, option: str = "--certify"
+) -> Result:
+    """The result with its certificate, which is written into a folder (made if need be), and its instance beside it.
+
+    ``certificate`` then names the ``file``; both names follow from what is in them, so what is written twice is there
+    once. Without one ``reason`` ends in ``uncertified:`` and why.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be written; ``option`` names the folder.
+    """
+    found = certify(instance, result, limits=limits)
+    if found.content is None or found.result.certificate is None:
+        return found.result
+    with writable(folder, option):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    content = json.dumps(plain(family_of(instance).to_json(instance)), allow_nan=False) + "\n"
+    stem = Path(folder) / f"{result.problem}-{_short(content)}"
+    path = f"{stem}-{_short(found.text)}.certificate.json"
+    write_atomically(f"{stem}.instance.json", content, option)
+    write_atomically(path, found.text, option)
+    return replace(found.result, certificate={**found.result.certificate, "file": path})
+
+
+def why_uncertified(result: Result) -> str:
+    """What `certify` said of a result that it has no certificate of; empty: it has one, or none was requested."""
+    return result.reason.partition(_UNCERTIFIED)[2]
 
 
 def verify(instance: Instance, certificate: JsonObject, *, where: str = "certificate") -> Verification:
@@ -163,6 +207,10 @@ def read_certificate(path: str) -> JsonObject:
             where, "content", json.dumps(content)[:60], "a certificate, as planner certify writes it"
         )
     return content
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _text(content: JsonObject) -> str:

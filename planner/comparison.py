@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from formulations.compilation import compiling
 from formulations.family import Family, Method
 from planner.backends import examined
 from planner.brought.registry import registered
+from planner.certificates import certified_into, uncertified, why_uncertified
 from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
@@ -40,6 +41,8 @@ class Report:
 
     ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``; every
     result has its ``loss`` to it, or to the best bound.
+    ``uncertified`` says by method why a proof has no certificate; a proof of another method either has one, or none was
+    requested and it can be tried.
     ``reproducer`` is the file written when they contradict each other.
     """
 
@@ -49,6 +52,7 @@ class Report:
     contradictions: tuple[str, ...]
     optimum: float | None
     reproducer: str | None = None
+    uncertified: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def agree(self) -> bool:
@@ -79,6 +83,7 @@ class Report:
             "optimum": self.optimum,
             "independent_proofs": self.independent_proofs,
             "contradictions": list(self.contradictions),
+            "uncertified": dict(self.uncertified),
             "reproducer": self.reproducer,
             "results": [result.to_json() for result in self.results],
         }
@@ -98,6 +103,7 @@ def crosscheck(
     limits: Limits | None = None,
     options: Mapping[str, Any] | None = None,
     reproducers: str | None = "reproducers",
+    certificates: str | None = None,
     listen: Listen | None = None,
     notice: Callable[[str], None] = silent,
     ended: Callable[[Result], None] = lambda _: None,
@@ -119,6 +125,8 @@ def crosscheck(
         Options of the methods; each takes its own.
     reproducers
         Folder for the file that reproduces a contradiction; ``None``: none is written.
+    certificates
+        Folder for the certificates of what is proved, and their instance; ``None``: none is made.
     listen, notice
         As for `planner.solve`.
     ended
@@ -131,9 +139,8 @@ def crosscheck(
     UsageError
         If a method or option is unknown, a method is named twice, or an argument is of another type.
     """
-    expect_types(
-        plans=plans, limits=limits, options=options, reproducers=reproducers, listen=listen, notice=notice, ended=ended
-    )
+    expect_types(plans=plans, limits=limits, options=options, reproducers=reproducers, certificates=certificates)
+    expect_types(listen=listen, notice=notice, ended=ended)
     if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
         raise UsageError.at("methods", methods, "a sequence of names, or None")
     if methods is not None and not methods:
@@ -152,7 +159,17 @@ def crosscheck(
         examined(chosen, limits)
         results, found = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
-    report = Report(family.name, instance.name, tuple(with_losses(results)), tuple(found), optimum(results))
+    if certificates is not None:
+        results = [certified_into(certificates, instance, r, limits=limits) if is_proved(r) else r for r in results]
+    without = {r.method: uncertified(family, instance, r) or why_uncertified(r) for r in results if is_proved(r)}
+    report = Report(
+        family.name,
+        instance.name,
+        tuple(with_losses(results)),
+        tuple(found),
+        optimum(results),
+        uncertified={method: why for method, why in without.items() if why},
+    )
     if found and reproducers is not None:
         evidence = {**report.to_json(), "instance": family.to_json(instance)}
         try:
@@ -231,6 +248,11 @@ def contradictions(results: Sequence[Result]) -> list[str]:
         elif claimant.bound is not None and exceeds(claimant.bound, witness.objective):
             found.append(f"{claimant.method} claims the lower bound {claimant.bound!r}, but {plan}")
     return found
+
+
+def is_proved(result: Result) -> bool:
+    """Whether the result's plan is optimal by its own bound, or it is proved that there is none."""
+    return result.stop is Stop.PROVED or result.status is Status.OPTIMAL
 
 
 def _proof(result: Result) -> str:

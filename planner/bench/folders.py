@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.bench.measure import Row, shown_losses, unplanned
+from planner.bench.measure import Row, certificates, shown_losses, unplanned
 from planner.errors import UsageError
 from planner.inputs.destinations import writable
 from planner.inputs.files import write_atomically
@@ -106,7 +106,20 @@ def write_table(folder: Path, rows: Sequence[Row]) -> None:
 
 def markdown(rows: Sequence[Row]) -> str:
     """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
-    head = ("instance", "settings", "method", "seed", "loss", "own gap", "objective", "bound", "seconds", "status")
+    head: tuple[str, ...] = (
+        "instance",
+        "settings",
+        "method",
+        "seed",
+        "loss",
+        "own gap",
+        "objective",
+        "bound",
+        "seconds",
+        "status",
+    )
+    certified = any(row.certificate for row in rows)
+    head += ("certificate",) * certified
     lines = [_line(head), _line(["---"] * len(head))]
     for row, loss in zip(rows, shown_losses(rows), strict=True):
         settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
@@ -114,7 +127,9 @@ def markdown(rows: Sequence[Row]) -> str:
         status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
         if row.stop == "proved" and row.proved_by:
             status += f" by {row.proved_by}"
-        lines.append(_line([row.instance, settings, row.method, str(row.seed), *figures, status]))
+        lines.append(
+            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *certificates(row, certified)])
+        )
     reasons = [f"- {_cell(line)}" for line in unplanned(rows)]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
 

@@ -10,15 +10,17 @@ from typing import Any
 from formulations.family import Method
 from planner.backends import chosen, examined, fitted
 from planner.bench.suites import EVERY, RELEASED, Case
-from planner.comparison import entered, sane
+from planner.certificates import certified_into, why_uncertified
+from planner.comparison import entered, is_proved, sane
 from planner.dispatch import pick
 from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
 from planner.inputs.settings import method_options
 from planner.losses import any_optimal, losses, shown
+from planner.result import Result
 from planner.run import run
-from planner.show.tables import as_json, number, percent
+from planner.show.tables import as_json, certificate_words, number, percent
 from planner.show.terminal import console
 from planner.signals import noted
 from planner.versions import machine, today, versions
@@ -33,8 +35,8 @@ class Row:
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
     ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`); ``solver``: the solver and its
     options where they were chosen; ``source``: of a method or plan that a user brought, with the hash of its file;
-    ``loss`` is to what all rows of the case prove (`with_losses`); ``reason``: why there is no plan. Older rows lack
-    these five.
+    ``loss`` is to what all rows of the case prove (`with_losses`); ``reason``: why there is no plan; ``certificate``:
+    of what is proved, if it was requested, or why there is none, under ``uncertified``. Older rows lack these six.
     """
 
     case: str
@@ -62,6 +64,7 @@ class Row:
     source: str | None = None
     loss: float | None = None
     reason: str | None = None
+    certificate: Mapping[str, Any] | None = None
     signal: int | None = None
 
     @property
@@ -92,7 +95,7 @@ class Row:
 
 
 #: Fields that older rows do not have.
-_LATE = ("proved_by", "solver", "source", "loss", "reason")
+_LATE = ("proved_by", "solver", "source", "loss", "reason", "certificate")
 _NUMBER = (int, float)
 #: The types of the fields that are not texts.
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -105,7 +108,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s", "loss"), (*_NUMBER, type(None))),
     "versions": (dict, type(None)),
     **dict.fromkeys(("proved_by", "source", "reason"), (str, type(None))),
-    "solver": (dict, type(None)),
+    **dict.fromkeys(("solver", "certificate"), (dict, type(None))),
 }
 
 
@@ -121,6 +124,7 @@ def measure(
     inputs: str | None,
     seeds: Sequence[int] | None = None,
     known: Collection[str] = (),
+    certificates: str | None = None,
 ) -> Iterator[Row]:
     """Rows, one after the other; a signal ends the measurement with the row it interrupted.
 
@@ -130,6 +134,8 @@ def measure(
         Every case is measured with each of them; default: the one of ``limits``.
     known
         Keys of rows that are there already and are not measured again.
+    certificates
+        Folder for certificates of what is proved; their seconds are not among those measured.
     """
     for case in found:
         if noted() is not None:  # before the instance is read
@@ -144,7 +150,7 @@ def measure(
                 planned = _Planned(case, method, instance, options, own)
                 if planned.key in known:
                     continue
-                row = planned.row(repeats)
+                row = planned.row(repeats, certificates)
                 yield row
                 if row.signal:
                     return
@@ -173,8 +179,8 @@ class _Planned:
         """Where a method or plan that a user brought comes from; ``None``: it is one of the family's."""
         return None if self.method in family_of(self.instance).methods else self.method.source
 
-    def row(self, repeats: int) -> Row:
-        """Measure it."""
+    def row(self, repeats: int, certificates: str | None = None) -> Row:
+        """Measure it, and certify what is proved into a folder."""
         results = []
         family = family_of(self.instance)
         given = method_options([self.method], self.options)[self.method.name]
@@ -210,8 +216,16 @@ class _Planned:
             solver=chosen(self.limits) or None,
             source=self.source,
             reason=None if last.plan is not None else last.reason,
+            certificate=None if certificates is None else self._certificate(certificates, last),
             signal=last.signal,
         )
+
+    def _certificate(self, folder: str, result: Result) -> Mapping[str, Any] | None:
+        """What is known of a proof's certificate, or why there is none; of no proof ``None``."""
+        if not is_proved(result):
+            return None
+        found = certified_into(folder, self.instance, result, limits=self.limits)
+        return found.certificate or {"uncertified": why_uncertified(found)}
 
 
 def _methods(case: Case, instance: Any, limits: Limits) -> list[Method[Any, Any]]:
@@ -254,17 +268,25 @@ def show_rows(rows: Sequence[Row]) -> None:
     if referred:
         table.add_column("reference s")
         table.add_column("speed-up")
+    certified = any(row.certificate for row in rows)
+    if certified:
+        table.add_column("certificate")
     for row, loss in zip(rows, shown_losses(rows), strict=True):
         settings = " ".join(
             f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
         )
         figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
         more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
-        table.add_row(row.instance, settings, row.method, *figures, row.status, *more)
+        table.add_row(row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified))
     out = console()
     out.print(table)
     for line in unplanned(rows):
         out.print(line)
+
+
+def certificates(row: Row, asked: bool) -> list[str]:
+    """The cell of a row's certificate, if there is a column for it."""
+    return [certificate_words(row.certificate) if row.certificate else "-"] if asked else []
 
 
 def unplanned(rows: Iterable[Row]) -> list[str]:

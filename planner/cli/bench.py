@@ -10,6 +10,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import (
+    Certify,
     Gap,
     Inputs,
     Json,
@@ -59,6 +60,7 @@ def bench_command(
         str | None,
         typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
     ] = None,
+    certify: Certify = None,
     calibrate: Annotated[
         str | None, typer.Option(metavar="DIR", help="print seconds per predicted step of what was measured there")
     ] = None,
@@ -97,7 +99,7 @@ def bench_command(
     rows = [] if folder is None else folders.kept(folder)
     writes: list[Callable[[], None]] = []
     with held():
-        for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}):
+        for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}, certify):
             note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
             rows.append(row)
             if folder is not None and not row.signal:

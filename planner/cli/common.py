@@ -40,6 +40,7 @@ SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver pri
 Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
 Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
 Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="for contradictions")]
+Certify = Annotated[str | None, typer.Option("--certify", metavar="DIR", help="write certificates of what is proved")]
 Methods = Annotated[
     str | None,
     typer.Option(

@@ -13,6 +13,7 @@ from planner.cli import completion
 from planner.cli.common import (
     CONTRADICTION,
     INFEASIBLE,
+    Certify,
     Events,
     Gap,
     Inputs,
@@ -277,6 +278,7 @@ def crosscheck_command(
     solver_option: SolverOption = None,
     solver_log: SolverLog = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
+    certify: Certify = None,
     events: Events = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -294,7 +296,7 @@ def crosscheck_command(
     from planner.show.plots.files import require
     from planner.show.progress import note, progress_line
     from planner.show.tables import print_json, show_report
-    from planner.signals import held
+    from planner.signals import held, noted
 
     refuse_outputs({"--plot": plot, "--events": events, "--solver-log": solver_log}, instance)
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
@@ -312,6 +314,7 @@ def crosscheck_command(
                 limits=limits,
                 options=given,
                 reproducers=reproducer_dir,
+                certificates=certify,
                 listen=log.listen,
                 notice=lambda line: note(quiet, line),
                 ended=log.end,
@@ -319,8 +322,9 @@ def crosscheck_command(
         print_json(report.to_json()) if json else show_report(report)
     pictures = [] if plot is None else [partial(draw_comparison, plot, loaded, report, log.events)]
     write_all(partial(complain, events, log), *pictures)
-    if report.signal:
-        raise typer.Exit(128 + report.signal)
+    signalled = report.signal or noted()
+    if signalled:
+        raise typer.Exit(128 + signalled)
     if not report.agree:
         raise typer.Exit(CONTRADICTION)
     infeasible = any(result.status is Status.INFEASIBLE for result in report.results)

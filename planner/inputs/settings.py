@@ -50,6 +50,7 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "listen": (Callable | None, "a function of an event, or None"),
     "notice": (Callable, "a function of a line"),
     "ended": (Callable, "a function of a result"),
+    "certificates": (str | os.PathLike | None, "a folder, or None"),
     "reproducers": (str | os.PathLike | None, "a folder, or None"),
     "where": (str, "a text"),
 }

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.comparison import Report, crosscheck, optimum
+from planner.certificates import Certification, certify, why_uncertified
+from planner.comparison import Report, crosscheck, is_proved, optimum
 from planner.errors import UsageError
 from planner.events import EventFile, Listen
 from planner.inputs.choices import split
@@ -24,7 +25,7 @@ from planner.show.pictures import losses_of
 from planner.show.plots.charts import gap_over_time
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
-from planner.show.tables import brief, facts, is_rows, number, percent, plan_file, unfolded, with_unit
+from planner.show.tables import brief, facts, is_rows, number, percent, plan_file, size, unfolded, with_unit
 from planner.show.terminal import printable
 from planner.versions import machine, today, versions
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
@@ -97,11 +98,31 @@ def page(
         ended=log.end,
     )
     commands = _commands(name, settings, limits, inputs, report, plans or {})
-    return _rendered(instance, report, log, left_out, limits, commands), report
+    proof = _certification(instance, report, limits)
+    checks = [] if proof is None else _checks(name, settings, limits, inputs, proof.result.method)
+    return _rendered(instance, report, log, left_out, limits, commands, proof, checks), report
+
+
+def _certification(instance: Any, report: Report, limits: Limits) -> Certification | None:
+    """The certificate of a proof, if there is one; of no proof `None`."""
+    proved = [result for result in report.results if is_proved(result)]
+    found = None
+    for result in sorted(proved, key=lambda result: result.method in report.uncertified):
+        found = certify(instance, result, limits=limits)
+        if found.content is not None:
+            break
+    return found
 
 
 def _rendered(
-    instance: Any, report: Report, log: EventFile, left_out: list[str], limits: Limits, commands: list[str]
+    instance: Any,
+    report: Report,
+    log: EventFile,
+    left_out: list[str],
+    limits: Limits,
+    commands: list[str],
+    proof: Certification | None,
+    checks: list[str],
 ) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -126,6 +147,8 @@ def _rendered(
         best=best,
         parts=[] if best is None else list(_parts(with_names(best.plan or {}, names_of_nodes(instance)))),
         plan="" if best is None else plan_file(best),
+        certificate=_certified(proof),
+        checks=checks if proof is not None and proof.content is not None else [],
         commands=commands,
         seed=limits.seed,
         threads=limits.threads,
@@ -164,6 +187,20 @@ def _verdict(report: Report, best: Result | None) -> str:
     if not bounds:
         return f"The best plan found takes {value}; no bound is known."
     return f"The best plan found takes {value}; no plan takes less than {with_unit(max(bounds), best.unit)}."
+
+
+def _certified(proof: Certification | None) -> str:
+    """What the page says of the certificate."""
+    if proof is None:
+        return "Nothing was proved, so there is nothing to certify."
+    if proof.content is None:
+        return f"Uncertified: {why_uncertified(proof.result)}."
+    figures: Mapping[str, Any] = proof.result.certificate or {}
+    return (
+        f"The proof of {proof.result.method} has a certificate of the kind {figures['kind']}, "
+        f"{size(figures['bytes'])}, made in {figures['seconds']:.2g} s. These commands write it, and "
+        "check it with exact numbers and no solver:"
+    )
 
 
 def _cells(result: Result, is_proved: bool) -> list[Cell]:
@@ -232,22 +269,43 @@ def _commands(
     report: Report,
     plans: Mapping[str, str],
 ) -> list[str]:
-    given: list[str] = []
-    for setting, value in settings.items():
-        if value is not None and value is not False:
-            given += [f"--{setting.replace('_', '-')}", *([] if value is True else [str(value)])]
-    more = ["--seed", str(limits.seed), "--threads", str(limits.threads)]
+    given, more = _words(settings), _limits(limits, inputs)
     if limits.gap != OPTIMAL_GAP:
         more += ["--gap", f"{limits.gap:g}"]
-    if inputs is not None:
-        more += ["--inputs", inputs]
-    if limits.time_s is not None:
-        more += ["--time-limit", f"{limits.time_s:g}"]
     methods = [result.method for result in report.results if result.method not in plans]
     entered = [word for plan, file in plans.items() for word in ("--plan", f"{plan}={file}")]
     head = ["planner", "crosscheck", name, *given, "--methods", ",".join(methods), *entered, *more]
     each = [["planner", "solve", name, *given, "--method", method, *more] for method in methods]
     return [shlex.join(command) for command in (head, *each)]
+
+
+def _checks(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, method: str) -> list[str]:
+    """The commands that write a certificate and check it."""
+    more = [*_limits(limits, inputs), "--out", "certificate.json"]
+    overrides, _ = split(settings)
+    where = [] if inputs is None else ["--inputs", inputs]
+    certifying = ["planner", "certify", name, *_words(settings), "--method", method, *more]
+    verifying = ["planner", "verify", name, "certificate.json", *_words(overrides), *where]
+    return [shlex.join(command) for command in (certifying, verifying)]
+
+
+def _words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed."""
+    given: list[str] = []
+    for setting, value in settings.items():
+        if value is not None and value is not False:
+            given += [f"--{setting.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return given
+
+
+def _limits(limits: Limits, inputs: str | None) -> list[str]:
+    """Limits and the folder of inputs as they are typed."""
+    more = ["--seed", str(limits.seed), "--threads", str(limits.threads)]
+    if inputs is not None:
+        more += ["--inputs", inputs]
+    if limits.time_s is not None:
+        more += ["--time-limit", f"{limits.time_s:g}"]
+    return more
 
 
 def page_path(out: str) -> Path:

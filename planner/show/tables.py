@@ -15,7 +15,7 @@ from formulations.amounts import printed
 from formulations.breakdown import Breakdown
 from planner.certificates import Verification
 from planner.checking import Verdict
-from planner.comparison import Report
+from planner.comparison import Report, is_proved
 from planner.inputs.files import plain
 from planner.losses import any_optimal, shown
 from planner.result import Result
@@ -35,7 +35,7 @@ _SHOWN_NODES = 6
 
 #: The columns of a comparison, and those of them that give way, one after the other, in a narrow terminal.
 _COMPARED = ("instance", "method", "loss", "own gap", "objective", "bound", "status", "stop", "seconds", "proved by")
-_GIVE_WAY = ("instance", "stop", "proved by", "seconds", "status", "own gap")
+_GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "own gap")
 _ENDLESS = 10_000
 
 
@@ -134,7 +134,9 @@ def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def show_report(report: Report) -> None:
     """Print a comparison: a row for each method, then what follows from it."""
     out = console()
-    show_results(report.results)
+    show_results(report.results, {result.method: certified(report, result) for result in report.results})
+    for sentence in reasons(report):
+        out.print(sentence)
     for sentence in report.contradictions:
         out.print(f"contradiction: {sentence}", style="bold red")
     if report.reproducer:
@@ -143,10 +145,34 @@ def show_report(report: Report) -> None:
         out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
 
 
-def show_results(results: Sequence[Result]) -> None:
-    """Print a row for each result, and why there is no plan where there is none."""
+def certified(report: Report, result: Result) -> str:
+    """Whether a proof can be checked by others: its certificate, ``possible`` (none was requested) or `uncertified`."""
+    if not is_proved(result):
+        return "-"
+    if result.certificate is not None:
+        return certificate_words(result.certificate)
+    return "uncertified" if result.method in report.uncertified else "possible"
+
+
+def certificate_words(certificate: Mapping[str, Any]) -> str:
+    """A certificate's kind, size and the seconds it took, or why there is none."""
+    if "uncertified" in certificate:
+        return f"uncertified: {certificate['uncertified']}"
+    return f"{certificate['kind']}, {size(certificate['bytes'])}, {certificate['seconds']:.2g} s"
+
+
+def reasons(report: Report) -> list[str]:
+    """Why proofs have no certificate, a sentence for each reason."""
+    return [
+        f"uncertified ({', '.join(method for method, own in report.uncertified.items() if own == why)}): {why}"
+        for why in dict.fromkeys(report.uncertified.values())
+    ]
+
+
+def show_results(results: Sequence[Result], certificates: Mapping[str, str] | None = None) -> None:
+    """Print a row for each result, and why there is no plan where there is none; ``certificates`` are by method."""
     out = console()
-    out.print(results_table(results, out))
+    out.print(results_table(results, out, certificates))
     for result in results:
         if result.reason and (result.plan is None or "failure" in result.stats):
             out.print(f"{result.method}: {result.reason}")
@@ -166,11 +192,15 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def results_table(results: Sequence[Result], out: Console) -> Table:
+def results_table(results: Sequence[Result], out: Console, certificates: Mapping[str, str] | None = None) -> Table:
     """A row for each result, with as many columns as fit: what is compared is never cut."""
-    is_proved = any_optimal(result.loss for result in results)
-    rows = [_compared(result, is_proved) for result in results]
-    headings = list(_COMPARED)
+    is_optimal = any_optimal(result.loss for result in results)
+    shown_certificates = certificates or {}
+    rows = [
+        _compared(result, is_optimal) | {"certificate": shown_certificates.get(result.method, "-")}
+        for result in results
+    ]
+    headings = [*_COMPARED, *(["certificate"] if certificates else [])]
     for given_up in (None, *_GIVE_WAY):
         headings = [heading for heading in headings if heading != given_up]
         table = _table(headings, rows)
