@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances.parameters import Setting
+from planner.certificates import certified_into, why_uncertified
 from planner.result import Result
 from planner.run import solve
+from planner.types import JsonObject
 from solvers.outcome import Limits, Status
 
 #: Called with a line about the progress.
@@ -55,7 +57,8 @@ class Claim:
 
     ``run(inputs, note, **options) -> Evidence``: ``inputs`` is the folder of published inputs as given (``None``: the
     environment decides; see `planner.inputs.loading.published_file`), ``note`` takes a line about the progress. It
-    raises `UsageError` for a folder without what the claim needs, and ``SystemExit`` if it is interrupted.
+    raises `UsageError` for a folder without what the claim needs, and ``SystemExit`` if it is interrupted. Where it
+    ``certifies``, it takes ``certify``, a folder for certificates of its optima, as an option.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Claim:
     summary: str
     run: Callable[..., Evidence]
     options: tuple[Setting, ...] = ()
+    certifies: bool = False
 
 
 def meets(found: float | None, printed: str | None) -> bool:
@@ -83,11 +87,18 @@ def objective(instance: Any, method: str, *, limits: Limits | None = None, **opt
 
 
 class Optima:
-    """Optima of instances; remembers those without a proof, so that every unproved value of a column is reported."""
+    """Optima of instances; remembers those without a proof, so that every unproved value of a column is reported.
 
-    def __init__(self) -> None:
+    With ``certify``, a folder, it writes a certificate of every optimum there (`planner.certificates.certified_into`),
+    or that there is no plan, and remembers those without one, and why.
+    """
+
+    def __init__(self, certify: str | None = None) -> None:
         self.found = 0
         self.unproved: list[str] = []
+        self.certificates: list[JsonObject] = []
+        self._certify = certify
+        self._uncertified: list[str] = []
 
     def of(self, instance: Any, what: str) -> float | None:
         """The optimum, ``None`` if there is no plan; the best known of either if it is not proved, kept as ``what``."""
@@ -99,7 +110,24 @@ class Optima:
         self.found += 1
         if result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
             self.unproved.append(what)
+        elif self._certify is not None:
+            result = certified_into(self._certify, instance, result, limits=limits)
+            if result.certificate is None:
+                self._uncertified.append(f"{what} ({why_uncertified(result)})")
+            else:
+                self.certificates.append({"of": what, **result.certificate})
         return result
+
+    def certified(self) -> tuple[str, ...]:
+        """How many are certified, and which of the proved ones are not; empty if none was to be."""
+        if self._certify is None:
+            return ()
+        left = f"; uncertified: {', '.join(self._uncertified)}" if self._uncertified else ""
+        return (f"certified in {self._certify}: {len(self.certificates)} of {self.found}{left}",)
+
+    def figures(self) -> dict[str, Any]:
+        """The certificates, as a further key of the JSON object; empty if none was to be."""
+        return {} if self._certify is None else {"certificates": self.certificates}
 
     def sentence(self) -> str:
         """How many are proved, and which are not."""

@@ -46,7 +46,9 @@ class Reproduction:
         }
 
 
-def reproduce(name: str, *, inputs: str | None = None, note: Note = silent, **options: Any) -> Reproduction:
+def reproduce(
+    name: str, *, inputs: str | None = None, certify: str | None = None, note: Note = silent, **options: Any
+) -> Reproduction:
     """Examine a claim.
 
     Parameters
@@ -56,6 +58,8 @@ def reproduce(name: str, *, inputs: str | None = None, note: Note = silent, **op
     inputs
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``. Without published inputs
         the catalog's analytic instances stand in, and the evidence says so.
+    certify
+        Folder for certificates of the optima that the claim's rows have; only of a claim that ``certifies``.
     note
         Called with a line about the progress.
     **options
@@ -70,8 +74,14 @@ def reproduce(name: str, *, inputs: str | None = None, note: Note = silent, **op
     if claim is None:
         raise UsageError.unknown("CLAIM", name, [claim.name for claim in CLAIMS])
     given = parse(claim.options, options, claim.name)
+    more = {key.replace("-", "_"): value for key, value in given.items()}
+    if certify is not None:
+        if not claim.certifies:
+            able = ", ".join(each.name for each in CLAIMS if each.certifies)
+            raise UsageError.at("--certify", certify, f"none: {claim.name} certifies no optima ({able} do)")
+        more["certify"] = certify
     started = time.perf_counter()
-    evidence = claim.run(inputs, note, **{key.replace("-", "_"): value for key, value in given.items()})
+    evidence = claim.run(inputs, note, **more)
     return Reproduction(claim, evidence, time.perf_counter() - started)
 
 

@@ -10,6 +10,7 @@ import typer
 from planner.cli import completion
 from planner.cli.common import (
     CONTRADICTION,
+    Certify,
     Gap,
     Inputs,
     Instance,
@@ -131,6 +132,7 @@ def reproduce_command(
         str | None, typer.Argument(metavar="CLAIM", help="a name from --list", autocompletion=completion.claims)
     ] = None,
     list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
+    certify: Certify = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -148,7 +150,7 @@ def reproduce_command(
     if claim is None:
         raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
-    found = reproduce(claim, inputs=inputs, note=lambda line: note(quiet, line), **given)
+    found = reproduce(claim, inputs=inputs, certify=certify, note=lambda line: note(quiet, line), **given)
     print_json(found.to_json()) if json else show_reproduction(found)
 
 

@@ -67,3 +67,21 @@ def test_the_command_needs_a_claim(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_printed_precision(found: float | None, printed: str | None, met: bool) -> None:
     assert meets(found, printed) is met
+
+
+def test_optima_of_a_claim_are_certified_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "proofs"
+    given = ["reproduce", "piper-fig-4", "--quiet", "--json"]
+    assert main([*given, "--certify", str(folder)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert f"certified in {folder}: 2 of 2" in found["notes"]
+    files = {each["file"] for each in found["certificates"]}
+    assert files == {str(path) for path in folder.glob("*.certificate.json")} and len(files) == 2
+    for file in files:
+        instance = file.rpartition("-")[0] + ".instance.json"
+        assert main(["verify", instance, file]) == 0
+
+
+def test_a_claim_without_optima_has_no_certificates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "piper-fig-3", "--certify", "proofs"]) == 2
+    assert "--certify is 'proofs'; expected none: piper-fig-3 certifies no optima" in capsys.readouterr().err

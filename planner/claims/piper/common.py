@@ -23,12 +23,14 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Table 1",
         "Piper and equi on GNMT and Resnet50, every printed digit, beside the optimum on the graph",
         lazy("planner.claims.piper.table_1:run"),
+        certifies=True,
     ),
     Claim(
         "piper-fig-1",
         f"{_PAPER}, Figure 1",
         "throughput of Piper and five baselines on BERT-32 relative to the optimum",
         lazy("planner.claims.piper.fig_1:run"),
+        certifies=True,
         options=(
             _DEVICES,
             Setting("microbatches", parse_count, "micro-batches of a batch", metavar="N", default="512"),
@@ -54,12 +56,14 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 4",
         "predicted time per sample of 16 hand-made configurations of BERT-32 on 64 devices",
         lazy("planner.claims.piper.fig_4:run"),
+        certifies=True,
     ),
     Claim(
         "piper-appendix-c",
         f"{_PAPER}, Appendix C",
         "the knapsack heuristic on all instances of a BERT-32 run, beside their optima",
         lazy("planner.claims.piper.appendix_c:run"),
+        certifies=True,
         options=(
             Setting("devices", parse_count, "number of devices, and of micro-batches", metavar="K", default="512"),
         ),

@@ -17,11 +17,16 @@ _RESTRICTIONS: dict[str, dict[str, Any]] = {
 
 
 def run(
-    inputs: str | None, note: Note, devices: int = DEVICES[-1], microbatches: int = 512, cost_model: str = "paper"
+    inputs: str | None,
+    note: Note,
+    devices: int = DEVICES[-1],
+    microbatches: int = 512,
+    cost_model: str = "paper",
+    certify: str | None = None,
 ) -> Evidence:
     """Rows for all device counts up to ``devices`` and all memories; the numbers of the figure are not printed."""
     require_some(devices, DEVICES)
-    optima = Optima()
+    optima = Optima(certify)
     rows = [
         row(inputs, note, optima, memory, count, microbatches, cost_model)
         for memory in MEMORY_GIB
@@ -37,8 +42,10 @@ def run(
             "throughput relative to the exact optimum (time per sample in s), 0 where nothing feasible is found",
             f"no_dp, no_tp and no_ar are the optima of the restricted instances; {cost_model} cost model",
             optima.sentence(),
+            *optima.certified(),
             f"Piper is below the optimum in {len(short)} of {len(known)} feasible settings",
         ),
+        figures=optima.figures(),
     )
 
 
