@@ -52,14 +52,12 @@ class Requirement:
         return value >= self.amount if self.relation == ">=" else value == self.amount
 
     def negated(self) -> Requirement:
-        """What holds of a whole number where this does not; ``ValueError`` for ``==``, unless it is of yes and no."""
+        """What holds of a whole number where this does not; ``ValueError`` for ``==``, whose opposite is two ranges."""
         if self.relation == "<=":
             return replace(self, relation=">=", amount=self.amount + 1)
         if self.relation == ">=":
             return replace(self, relation="<=", amount=self.amount - 1)
-        if self.amount in (0, 1):
-            return replace(self, amount=1 - self.amount)
-        raise ValueError(f"{self}: expected <= or >=, which can be negated")
+        raise ValueError(f"<= or >= where it is negated, or a quantity of yes and no alone, instead of {self}")
 
 
 def _called(quantity: str, arguments: tuple[Argument, ...]) -> str:
@@ -83,7 +81,8 @@ def parse(text: str) -> Requirement:
         quantity     NAME ["(" argument {"," argument} ")"]
         argument     whole number | NAME | "any text" | 'any text'
 
-    Without a relation the quantity, one of yes and no, must be yes.
+    Without a relation the quantity, one of yes and no, must be yes, and after ``not`` it must be no; ``==`` cannot be
+    negated.
 
     Raises
     ------

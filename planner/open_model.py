@@ -6,6 +6,7 @@ Source: this project.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +16,8 @@ from formulations.family import Claim, Family, Method
 from formulations.modelled import prove
 from formulations.size import SizeError
 from formulations.vocabulary import Quantity
-from instances.requirements import Argument, Requirement, parse, with_requirements
+from instances.errors import InstanceError
+from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_requirements
 from planner.backends import examined
 from planner.dispatch import named
 from planner.errors import UsageError
@@ -39,25 +41,23 @@ class Term:
     quantity: str
     arguments: tuple[Argument, ...] = ()
 
-    def requirement(self, relation: str = "==", amount: int = 1) -> Requirement:
-        """That the quantity is so; as it stands: that it holds."""
-        return Requirement(self.quantity, self.arguments, relation, amount)
+    def requirement(self, relation: str = "==", amount: object = 1) -> Requirement:
+        """That the quantity is so; as it stands: that it holds. `UsageError` for what is no whole number."""
+        return Requirement(self.quantity, self.arguments, relation, _whole(amount))
 
     def __le__(self, amount: int) -> Requirement:
         return self.requirement("<=", amount)
 
     def __lt__(self, amount: int) -> Requirement:
-        return self.requirement("<=", amount - 1)
+        return self.requirement("<=", _whole(amount) - 1)
 
     def __ge__(self, amount: int) -> Requirement:
         return self.requirement(">=", amount)
 
     def __gt__(self, amount: int) -> Requirement:
-        return self.requirement(">=", amount + 1)
+        return self.requirement(">=", _whole(amount) + 1)
 
     def __eq__(self, amount: object) -> Requirement:  # type: ignore[override]
-        if not isinstance(amount, int):
-            return NotImplemented
         return self.requirement("==", amount)
 
     __hash__ = None  # type: ignore[assignment]
@@ -140,10 +140,7 @@ class OpenModel:
 
     def forbid(self, *stated: Stated) -> OpenModel:
         """Require that these do not hold."""
-        try:
-            return self.require(*(_requirement(each).negated() for each in stated))
-        except ValueError as rule:
-            raise UsageError(str(rule)) from None
+        return self.require(*map(_opposite, stated))
 
     def fix(self, quantity: str, *arguments: Argument, value: int, **by_name: Argument) -> OpenModel:
         """Require a quantity to have a value: ``m.fix("tp_degree", stage=1, value=4)``."""
@@ -157,7 +154,7 @@ class OpenModel:
         assert self._method.build is not None
         try:
             return self._method.build(self.instance, Watch(), complete=self.complete)
-        except SizeError as error:
+        except (SizeError, InstanceError) as error:
             raise UsageError.at("method", self._method.name, f"one whose model can be built ({error})") from None
 
     @property
@@ -208,6 +205,7 @@ class OpenModel:
         Where `model` was handed out, whoever has it may have added to it: what is solved is that, and its bound is
         reported under ``stats`` alone, as it may hold for less than the instance.
         """
+        expect_types(limits=limits)
         limits, family = limits or Limits(), self._family
         examined([self._method], limits)
         if not self.__dict__.get("_is_shared"):
@@ -325,10 +323,40 @@ def _requirement(stated: Stated) -> Requirement:
         return stated
     if isinstance(stated, Term):
         return stated.requirement()
+    if not isinstance(stated, str):
+        raise UsageError.at("requirement", stated, GRAMMAR)
     try:
         return parse(stated)
     except ValueError as rule:
         raise UsageError.at("requirement", stated, str(rule)) from None
+
+
+def _opposite(stated: Stated) -> Requirement:
+    """What is required where this must not hold."""
+    if isinstance(stated, Term):
+        return stated.requirement(amount=0)
+    if isinstance(stated, str):
+        return _requirement(f"not {stated}")
+    try:
+        return _requirement(stated).negated()
+    except ValueError as rule:
+        raise UsageError.at("requirement", str(stated), str(rule)) from None
+
+
+def _whole(amount: object) -> int:
+    try:
+        return int(operator.index(amount))  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError.at("the amount of a requirement", amount, "a whole number") from None
+
+
+def _argument(given: object) -> Argument:
+    if isinstance(given, str):
+        return given
+    try:
+        return int(operator.index(given))  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError.at("an argument of a quantity", given, "a whole number or a name") from None
 
 
 def _ordered(
@@ -339,4 +367,4 @@ def _ordered(
     found = list(arguments) + [rest.pop(each.name) for each in quantity.domains[len(arguments) :] if each.name in rest]
     if rest or len(found) != len(quantity.domains):
         raise UsageError(f"{quantity.name} has other arguments; expected {quantity.signature}")
-    return tuple(found)
+    return tuple(map(_argument, found))

@@ -14,6 +14,7 @@ from formulations.family import Answer, infeasible_by_counting
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.modelled import begin_with
 from formulations.size import demand
+from instances.errors import expect
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Watch
 
@@ -124,8 +125,10 @@ def ceiling(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) 
 
     The objective of the best assignment that the watch knows (`balanced` is reported to it; ``None``: none, or
     ``complete``); what more expensive parts may as well cost; and that of `balanced`, whether or not it meets the
-    requirements: no assignment is better by more than a factor of S + 3.
+    requirements: no assignment is better by more than a factor of S + 3. `InstanceError` if there are fewer layers than
+    stages: such an instance has no assignment, and its models no costs.
     """
+    expect(shortage(instance) is None, instance.name, "layers", instance.num_layers, f">= {instance.num_stages} stages")
     first = balanced(instance)
     balanced_s = evaluate(instance, first)
     if complete:

@@ -107,8 +107,11 @@ def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Requirement]]
     """The settings but ``require``, and the requirements that it states; `UsageError` for one that cannot be read."""
     rest = dict(given)
     stated = rest.pop("require", None) or []
+    texts = [stated] if isinstance(stated, str | Requirement) else stated
+    if not isinstance(texts, list | tuple) or not all(isinstance(each, str | Requirement) for each in texts):
+        raise UsageError.at("require", stated, f"{requirements.GRAMMAR}, or a list of such")
     found = []
-    for each in [stated] if isinstance(stated, str | Requirement) else stated:
+    for each in texts:
         try:
             found.append(requirements.parse(each) if isinstance(each, str) else each)
         except ValueError as rule:

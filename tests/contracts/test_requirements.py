@@ -147,9 +147,12 @@ def test_texts_that_state_none(text: str) -> None:
 
 
 def test_requirements_are_negated_or_refused() -> None:
-    assert str(parse("f >= 3").negated()) == "f <= 2" and str(parse("f == 0").negated()) == "f == 1"
+    assert str(parse("f >= 3").negated()) == "f <= 2" and str(parse("not f")) == "f == 0"
+    for text in ("f == 3", "f == 1", "f == 0", "f"):  # f may be more than yes and no
+        with pytest.raises(ValueError, match="negated"):
+            parse(text).negated()
     with pytest.raises(ValueError, match="negated"):
-        parse("f == 3").negated()
+        parse("not f == 1")
 
 
 def test_methods_refuse_what_they_cannot_honour() -> None:

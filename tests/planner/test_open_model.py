@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import highspy
+import numpy as np
 import pytest
 
 import planner
@@ -45,6 +47,29 @@ def test_relaxation_bounds_the_optimum_and_names_what_is_fractional() -> None:
     assert 0.5 * best < root.bound < best
     assert any(name.startswith("carries[") and 0 < value < 1 for name, value in root.fractional.items())
     assert any(name.startswith("stage_time[") for name in root.duals) and model.duals() == root.duals
+
+
+def test_what_states_no_requirement() -> None:
+    model = opened()
+    stated: list[Callable[[], Any]] = [
+        *(lambda: model.layers(0) == 2.0, lambda: model.layers(0) <= 2.5, lambda: model.layers(0) > None),
+        *(lambda: model.layers([0]), lambda: model.layers(0.0), lambda: model.require(model.layers(0) != 2)),
+        *(lambda: model.require(3), lambda: model.require(None), lambda: model.fix("layers", 0, value="2")),
+        *(lambda: model.forbid(model.layers(0) == 1), lambda: model.forbid("not same_stage(1, 2)")),
+        *(lambda: model.root(-1), lambda: model.solve(3), lambda: planner.load("layers", require=3)),
+        *(lambda: planner.load("layers", require=[3]), lambda: planner.load("layers", require={"a": 1})),
+    ]
+    for call in stated:
+        with pytest.raises(UsageError, match="expected"):
+            call()
+    one = np.int64(1)
+    assert model.require(model.layers(one) <= one).instance.requirements == ("layers(1) <= 1",)
+
+
+def test_instances_too_small_for_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    for method in ("cpsat", "milp"):
+        assert main(["model", "layers", "--layers", "2", "--stages", "3", "--method", method]) == 2
+        assert "layers is 2; expected >= 3 stages" in capsys.readouterr().err
 
 
 def test_complete_models_leave_nothing_out() -> None:
