@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -105,12 +106,20 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+#: As ``-W`` takes it.
+_TRACKER = "ignore:resource_tracker:UserWarning"
+
+
 @contextmanager
 def _local(jobs: int) -> Iterator[Executor]:
     if jobs == 1:
         with ThreadPoolExecutor(1) as thread:
             yield thread
     else:  # fork would copy threads of numba and of the solvers
+        # Python's tracker of semaphores, a process that starts with these options, removes what a signal leaves behind;
+        # its warning about that is none of the user's.
+        if _TRACKER not in sys.warnoptions:
+            sys.warnoptions.append(_TRACKER)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_work) as processes:
             yield processes

@@ -25,6 +25,7 @@ from formulations.operator_partitioning.problem import (
     violations,
 )
 from formulations.operator_partitioning.shapes import shaped, shortage, step_bound, step_seconds_per_byte
+from formulations.size import SizeError
 from instances.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -43,9 +44,16 @@ def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[O
 
 
 def _fixed(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
-    bits = all_downsets(instance, MAX_DOWNSETS)
-    assert bits is not None, "supports() was not checked"
+    bits = _listed(instance)
     return Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits)
+
+
+def _listed(instance: OperatorInstance) -> Any:
+    """All downsets; `SizeError` if they are too many, where memory is shorter than when the method was chosen, too."""
+    bits = all_downsets(instance, MAX_DOWNSETS)
+    if bits is None:
+        raise SizeError(f"the graph has more than {MAX_DOWNSETS} downsets, or more than there is memory for")
+    return bits
 
 
 def _start(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
@@ -68,8 +76,7 @@ def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
 
 def _free(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
     """Every (S, R), the one of the least bound first; each only as far as it may beat the best."""
-    bits = all_downsets(instance, MAX_DOWNSETS)
-    assert bits is not None, "supports() was not checked"
+    bits = _listed(instance)
     every = shaped(instance)
     bounds = {shape: step_bound(instance, shape, load_bound(each)) for shape, each in every.items()}
     stats: dict[str, Any] = {"downsets": len(bits), "steps": 0, "tests": 0}

@@ -19,6 +19,7 @@ from formulations.operator_partitioning import FAMILY, cpsat, exact, milp
 from formulations.operator_partitioning.parmesan import paper
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, stage_seconds, violations
 from formulations.pipeline_placement.stages import mapping_of
+from formulations.size import SizeError
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
 from solvers.outcome import Limits, Stop, Watch, relative_gap
 
@@ -310,3 +311,11 @@ def test_a_free_number_of_stages_weighs_parameters_against_time(cases: int) -> N
         heavy = tuple(replace(each, parameter_bytes=rng.uniform(0, 60)) for each in instance.operators)
         free = replace(instance, operators=heavy, num_stages=None, replicas=1, num_devices=devices)
         check_exact(exact.solve, replace(free, step_microbatches=devices * rng.randint(1, 2)), 1e-8)
+
+
+def test_graphs_that_memory_is_short_for_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether all downsets fit is decided anew: another method may call this one, with less memory left."""
+    monkeypatch.setattr(exact, "all_downsets", lambda *_: None)
+    for stages in (2, None):
+        with pytest.raises(SizeError, match="downsets"):
+            exact.solve(replace(random_instance(random.Random(3)), num_stages=stages), Limits(), Watch())
