@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from formulations.family import Claim, Family, Method
-from formulations.modelled import prove
+from formulations.modelled import go_on, prove
 from formulations.size import SizeError
 from formulations.vocabulary import Quantity
 from instances.errors import InstanceError
@@ -111,9 +111,16 @@ class OpenModel:
     """
 
     def __init__(
-        self, family: Family[Any, Any], method: Method[Any, Any], instance: Any, *, complete: bool = False
+        self,
+        family: Family[Any, Any],
+        method: Method[Any, Any],
+        instance: Any,
+        *,
+        complete: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self._family, self._method, self.complete = family, method, complete
+        self._watch = watch or Watch()
         #: With all requirements; what is solved.
         self.instance = instance
 
@@ -153,7 +160,9 @@ class OpenModel:
     def _built(self) -> Any:
         assert self._method.build is not None
         try:
-            return self._method.build(self.instance, Watch(), complete=self.complete)
+            built = self._method.build(self.instance, self._watch, complete=self.complete)
+            go_on(self._watch)
+            return built
         except (SizeError, InstanceError) as error:
             raise UsageError.at("method", self._method.name, f"one whose model can be built ({error})") from None
 

@@ -120,8 +120,8 @@ def _to_try(
 
 
 def _gave_up(result: Result) -> bool:
-    """Whether a method ended without anything, as the instance is too large for it."""
-    return result.stop is Stop.SIZE_LIMIT and result.plan is None and result.bound is None and result.signal is None
+    """Whether a method ended without a plan, as the instance is too large for it."""
+    return result.stop is Stop.SIZE_LIMIT and result.plan is None and result.signal is None
 
 
 def _tried(before: list[Result], reason: str) -> str:

@@ -43,7 +43,7 @@ KNAPSACK = Setting(
 )
 
 #: What decides which stages a plan may have, but not what their numbers are.
-_OF_STAGES = frozenset({"num_stages", "num_devices", "same_stage", "tp_degree_of", "dp_degree_of"})
+HONOURED = frozenset({"num_stages", "num_devices", "same_stage", "tp_degree_of", "dp_degree_of"})
 
 METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
     Method(
@@ -73,7 +73,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:exact_supports"),
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=lazy(f"{_ROOM}.effort:exact_effort"),
-        honours=_OF_STAGES,
+        honours=HONOURED,
     ),
     Method(
         name="cpsat",

@@ -29,7 +29,7 @@ def formulations_command(
     from planner.show.plots.files import require
     from planner.show.progress import note
     from planner.show.tables import print_json
-    from planner.signals import held
+    from planner.signals import held, noted
     from planner.studies.formulations import formulations
 
     refuse_outputs({"--plot": plot}, instance)
@@ -42,6 +42,7 @@ def formulations_command(
         found = formulations(loaded, limits=limits, notice=lambda line: note(quiet, line))
         print_json(found.to_json()) if json else show_formulations(found)
     write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
-    if found.report.signal:
-        raise typer.Exit(128 + found.report.signal)
+    signal = found.report.signal or noted()
+    if signal:
+        raise typer.Exit(128 + signal)
     raise typer.Exit(0 if found.report.agree else CONTRADICTION)

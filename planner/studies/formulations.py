@@ -6,21 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from formulations.modelled import Stopped
 from planner.comparison import Report, crosscheck
 from planner.dispatch import pick
 from planner.errors import UsageError
 from planner.events import Event
 from planner.inputs.loading import admitted, family_of
-from planner.open_model import declarative, model
+from planner.open_model import OpenModel, declarative
 from planner.result import Result, html_table
 from planner.run import silent
-from solvers.outcome import Limits, Stop
+from planner.signals import noted
+from planner.worker import signals_stop
+from solvers.outcome import Limits, Stop, Watch
 
 #: Within so much of the optimum a plan is as good as one needs.
 NEAR = 0.01
 
 #: The default time limit of each model, in seconds; its relaxation has as much once more.
 DEFAULT_TIME_S = 60.0
+
+
+#: Of a model that was not looked at.
+_NOTHING = dict.fromkeys(("variables", "constraints", "nonzeros", "root_bound", "root_s"))
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def formulations(
 def _row(
     instance: Any, name: str, result: Result | None, events: Sequence[Event], optimum: float | None, limits: Limits
 ) -> Formulation:
-    sizes, unbuilt = _looked_at(instance, name, limits)
+    sizes, unbuilt = _looked_at(instance, name, limits) if noted() is None else (dict(_NOTHING), "interrupted")
     root = sizes["root_bound"]
     own = [event for event in events if event.method == name and event.objective is not None]
     near = [] if optimum is None else [each for each in own if _is_near(each.objective, optimum)]
@@ -142,10 +149,14 @@ def _is_near(objective: float | None, optimum: float) -> bool:
 
 def _looked_at(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any], str]:
     """Sizes and relaxation of a model, ``None`` each where it is too large to build; and what is missing, in words."""
-    found: dict[str, Any] = dict.fromkeys(("variables", "constraints", "nonzeros", "root_bound", "root_s"))
-    opened = model(instance, name)
+    found: dict[str, Any] = dict(_NOTHING)
+    family, watch = family_of(instance), Watch(limits)
+    opened = OpenModel(family, family.method(name), instance, watch=watch)
     try:
-        sizes = opened.sizes()
+        with signals_stop(watch):
+            sizes = opened.sizes()
+    except Stopped:
+        return found, f"the model was not built ({watch.why().value})"
     except (UsageError, MemoryError) as error:
         return found, f"the model cannot be built: {error}"
     found |= {"variables": sizes.variables, "constraints": sizes.constraints, "nonzeros": sizes.nonzeros}

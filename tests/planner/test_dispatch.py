@@ -87,6 +87,9 @@ def test_where_one_gives_up_for_its_size_the_next_has_its_turn(monkeypatch: pyte
         and "first: it is the first; the tables do not fit" in found.reason
     )
     assert planner.solve(FEW, method="first").stop is Stop.SIZE_LIMIT
+    bounded = family(method("first", solve=lambda *_: replace(too_large(), bound=1.0)), method("second"))
+    monkeypatch.setattr(formulations, "FAMILIES", (bounded,))
+    assert planner.solve(FEW).method == "second"
     monkeypatch.setattr(formulations, "FAMILIES", (family(method("first", solve=too_large)),))
     assert planner.solve(FEW).stop is Stop.SIZE_LIMIT
 
@@ -107,6 +110,14 @@ def test_no_instance_is_refused_that_some_method_takes() -> None:
     found = planner.solve(on_machines(flat, 2, 2, 1e9, 1e8), exact=True, limits=Limits(time_s=1))
     assert found.method == "cpsat" and found.plan is not None
     assert "piper-hierarchical does not take the instance" in found.reason
+
+
+def test_a_stage_number_is_no_node() -> None:
+    """Choosing asks the exact search, which honours nothing about stages by number."""
+    layers = tuple(Layer(f"node {v}", {1: (Tmpc("only", 1.0, 0.0, 0.0, 0.0),)}) for v in range(3))
+    instance = StageInstance("named", layers, (), 2, 1e9, 1e9, 2, requirements=("nodes(0) <= 1",))
+    assert "exact does not take the instance" in pick(formulations.FAMILIES[0], instance, Limits())[1]
+    assert planner.solve(instance, exact=True).plan is not None
 
 
 def test_every_rate_is_of_a_method() -> None:

@@ -34,6 +34,11 @@ def test_a_limit_before_a_proof_leaves_its_seconds_out() -> None:
     assert any(row.proof_s is None for row in found.rows)
 
 
+def test_building_is_limited_as_well() -> None:
+    found = formulations(planner.load("bert32", first=20, devices=32), limits=Limits(time_s=0.2))
+    assert any("not built" in row.reason and row.variables is None for row in found.rows)
+
+
 def test_instances_that_no_model_takes() -> None:
     with pytest.raises(planner.UsageError, match="no declarative method takes the instance"):
         formulations(planner.load("layers", layers=3000, stages=40))

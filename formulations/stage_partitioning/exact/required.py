@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.size import demand
+from formulations.stage_partitioning.methods import HONOURED
 from formulations.stage_partitioning.problem import allowed_dp_degrees
 from formulations.stage_partitioning.tables import Lattice, Profile, Words
 from formulations.stage_partitioning.vocabulary import VOCABULARY
-from formulations.vocabulary import meant
+from formulations.vocabulary import meant, unknown_to
 from instances.requirements import Requirement, requirements_of
 from instances.stage_partitioning import Layer, StageInstance
 
@@ -105,7 +106,7 @@ class Required:
 
 
 def required(instance: StageInstance) -> Required:
-    """What the requirements leave; those about devices are upper bounds (`refusal`)."""
+    """What the requirements leave; all are of `HONOURED`, and those about devices are upper bounds (`refusal`)."""
     found = Required(replace(instance, requirements=()))
     # The fewer devices, the fewer stages there can be: what counts stages comes last.
     for requirement in sorted(requirements_of(instance), key=lambda each: each.quantity == "num_stages"):
@@ -153,6 +154,9 @@ def most_stages(instance: StageInstance) -> int:
 
 def refusal(instance: StageInstance, num_downsets: int) -> str | None:
     """Which requirement the search cannot honour, and why; ``None``: it honours all."""
+    unknown = unknown_to(HONOURED, instance)
+    if unknown is not None:
+        return unknown
     for requirement in requirements_of(instance):
         if requirement.quantity == "num_devices" and requirement.relation != "<=":
             return f"it cannot honour the requirement {requirement}: its labels have the fewest devices"
