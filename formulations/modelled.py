@@ -194,7 +194,7 @@ def prove(
         proved_by=by if run.infeasible else "",
         stop=stop,
         solver=run.solver,
-        reason=reason if run.infeasible else run.reason or _unclosed(run, stop),
+        reason=reason if run.infeasible else run.reason,
         stats={**run.stats, "rounds": rounds},
     )
 
@@ -209,12 +209,6 @@ def _hinted(build: Callable[[], Any], watch: Watch) -> Callable[[], Any]:
         return model
 
     return built
-
-
-def _unclosed(run: Run, stop: Stop) -> str:
-    """What keeps a search that has ended from being a proof; empty where nothing does."""
-    ended = run.stop in (Stop.PROVED, Stop.COMPLETED) and stop is Stop.COMPLETED and run.values is not None
-    return "the search has ended, but its tolerances leave a gap" if ended else ""
 
 
 def _is_far_better(found: float | None, known: float | None) -> bool:

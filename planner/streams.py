@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 #: What a command prints with ``--json`` if it is interrupted before it has anything: a result that holds nothing.
 INTERRUPTED = (
     '{"problem": "", "instance": "", "method": "", "claim": "", "status": "unknown", "stop": "interrupted", '
-    '"objective": null, "bound": null, "gap": null, "loss": null, "unit": "", "seconds": 0.0, "proved_by": null, '
+    '"objective": null, "bound": null, "gap": null, "unit": "", "seconds": 0.0, "proved_by": null, '
     '"reason": "interrupted before anything was known", "solver": "", "seed": 0, "threads": 1, "options": {}, '
-    '"stats": {}, "verified": false, "plan": null}\n'
+    '"stats": {}, "verified": false, "plan": null, "certificate": null, "loss": null}\n'
 )
 BAD_INPUT = 2
 BROKEN_PIPE = 128 + 13

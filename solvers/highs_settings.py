@@ -1,4 +1,4 @@
-"""What HiGHS is told before a run: limits, options, a log, a solution to begin with."""
+"""What is set in HiGHS before a run: limits, options, a log, a solution to begin with."""
 
 from __future__ import annotations
 

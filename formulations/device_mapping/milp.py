@@ -14,7 +14,7 @@ Source: the problem is Parmesan's (section 5), the model is reconstructed. Small
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -28,7 +28,7 @@ from formulations.family import Answer
 from formulations.modelled import WithoutSizes, prove, require
 from instances.device_mapping import DeviceMapping
 from solvers import milp
-from solvers.outcome import Limits, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 Node = tuple[str, int, int]
 
@@ -228,4 +228,7 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Plan]
 
     first = first_plan(instance, limits)
     reason = "no mapping meets the requirements"
-    return prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)
+    found = prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)
+    if found.stop is Stop.COMPLETED and not found.reason and limits.gap <= OPTIMAL_GAP:
+        return replace(found, reason="the search has ended, but HiGHS's tolerances leave a gap")
+    return found

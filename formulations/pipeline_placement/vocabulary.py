@@ -1,4 +1,4 @@
-"""The quantities of a placement that requirements may speak of; none of them tells the replicas of a stage apart."""
+"""The quantities of a placement that requirements may speak of; none of them distinguishes replicas of a stage."""
 
 from __future__ import annotations
 
