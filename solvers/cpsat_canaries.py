@@ -20,7 +20,7 @@ def _item_choice() -> cp_model.CpModel:
 def _assignment() -> cp_model.CpModel:
     costs = [[4, 2, 8], [4, 3, 7], [3, 1, 6]]
     model = cp_model.CpModel()
-    given = [[model.new_bool_var("") for _ in row] for row in costs]
+    given = [[model.new_bool_var(f"given[{i},{j}]") for j in range(3)] for i in range(3)]
     for index in range(3):
         model.add_exactly_one(given[index])
         model.add_exactly_one([row[index] for row in given])
@@ -31,7 +31,7 @@ def _assignment() -> cp_model.CpModel:
 
 def _pigeons() -> cp_model.CpModel:
     model = cp_model.CpModel()
-    holes = [model.new_int_var(0, 2, "") for _ in range(4)]
+    holes = [model.new_int_var(0, 2, f"hole[{pigeon}]") for pigeon in range(4)]
     model.add_all_different(holes)
     return model
 

@@ -5,6 +5,7 @@ A solver's model says how it takes variables and rows; expressions of both are w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,18 +13,18 @@ from formulations.operator_partitioning.models.assignment import Assignment
 from instances.rules import NodeId
 
 
-class Quantities(Assignment):
+class Quantities(Assignment, ABC):
     """An assignment's quantities; what is added for one is added once."""
 
     _derived: dict[str, Any]
 
+    @abstractmethod
     def new_integer(self, name: str, index: tuple[int, ...], most: int) -> Any:
         """A new variable ``name[index]`` from 0 to ``most``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hold(self, name: str, index: tuple[int, ...], row: Any) -> None:
         """Add a constraint ``name[index]``."""
-        raise NotImplementedError
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of a plan; operators by their ids."""
