@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.cli.app import main
-from planner.studies.formulations import formulations
+from planner.studies.formulations import _is_near, formulations
 from solvers.outcome import Limits
 
 
@@ -53,3 +53,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*given, "--plot", str(picture)]) == 0
     assert "milp" in capsys.readouterr().out and "% of the optimum" in picture.read_text()
     assert main([*given, "--plot", str(tmp_path / "roots.xyz")]) == 2
+
+
+def test_near_is_within_a_percent() -> None:
+    assert _is_near(1.01, 1.0) and _is_near(1.0, 1.0)
+    assert not _is_near(1.011, 1.0) and not _is_near(None, 1.0)
