@@ -75,7 +75,10 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
 
     layers = [replace(layer, tmpcs=_each(layer, cut)) for layer in kept]
     edges = tuple(edge for edge in instance.edges if edge.source in nodes and edge.target in nodes)
-    return replace(instance, layers=tuple(layers), edges=edges)
+    tied = (replace(each, layers=tuple(node for node in each.layers if node in nodes)) for each in instance.tied)
+    return replace(
+        instance, layers=tuple(layers), edges=edges, tied=tuple(each for each in tied if len(each.layers) > 1)
+    )
 
 
 def with_degrees(instance: StageInstance, degrees: Collection[int]) -> StageInstance:

@@ -58,11 +58,17 @@ class Tmpc:
 
 @dataclass(frozen=True)
 class Layer:
-    """A node v of the layer graph; ``tmpcs[t]`` is T(v, t), ids unique within each list."""
+    """A node v of the layer graph; ``tmpcs[t]`` is T(v, t), ids unique within each list.
+
+    Notes for what comes after a plan, no part of any cost: ``module`` is the path of the layer's module in its model,
+    ``role`` what it is there (such as embedding, decoder, head).
+    """
 
     id: NodeId
     tmpcs: Mapping[Degree, tuple[Tmpc, ...]]
     name: Text = ""
+    module: Text = ""
+    role: Text = ""
 
 
 @dataclass(frozen=True)
@@ -75,13 +81,25 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class TiedWeights:
+    """A parameter that several layers hold, and each of them counts: its name in the model, their ids, its bytes.
+
+    A note like ``Layer.module``: where the layers are in one stage, that stage holds it once and needs less memory.
+    """
+
+    name: Identifier
+    layers: tuple[NodeId, ...]
+    weight_bytes: Amount
+
+
+@dataclass(frozen=True)
 class StageInstance:
     """A layer graph with its TMPCs, and the cluster and budgets it is planned for.
 
     ``num_devices`` is K, ``memory_bytes`` is M, ``bandwidth`` is B in bytes per ``time_unit``, ``num_microbatches`` is
     N. ``exactly`` requires a sum of data-parallel degrees of exactly N instead of at most N; ``max_dp_degree`` bounds
     every stage's data-parallel degree (``None``: no bound). ``options`` records how the instance was made
-    (overrides, unit fixes) for the result.
+    (overrides, unit fixes) for the result; ``tied`` are notes.
     """
 
     name: Identifier
@@ -98,6 +116,7 @@ class StageInstance:
     options: Mapping[str, Fact] = field(default_factory=dict)
     warnings: tuple[Text, ...] = ()
     requirements: Requirements = ()
+    tied: tuple[TiedWeights, ...] = ()
 
     @cached_property
     def index(self) -> dict[NodeId, int]:
@@ -124,11 +143,15 @@ def check(instance: StageInstance, where: str, names: Mapping[str, str] | None =
     ------
     InstanceError
         No layer, duplicate ids or edges, edges to nowhere, self-loops, cycles, layers without any TMPC, sync volumes
-        for edges that do not exist.
+        for edges that do not exist, tied weights of fewer than two layers or of one that does not exist.
     """
     expect(bool(instance.layers), where, path(("layers",), names), [], "at least one node")
     expect_unique([layer.id for layer in instance.layers], where, "layers", names=names)
     _check_edges(instance, where, names)
+    for number, tied in enumerate(instance.tied):
+        known = len(set(tied.layers)) == len(tied.layers) > 1 and set(tied.layers) <= instance.index.keys()
+        rule = "the ids of at least two nodes, each once"
+        expect(known, where, path(("tied", number, "layers"), names), list(tied.layers), rule)
     before: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
     after: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
     for edge in instance.edges:
@@ -200,12 +223,18 @@ def to_json(instance: StageInstance) -> dict[str, Any]:
             {
                 "id": layer.id,
                 "name": layer.name,
+                **{note: text for note in ("module", "role") if (text := getattr(layer, note))},
                 "tmpcs": {str(t): [_tmpc_to_json(x) for x in tmpcs] for t, tmpcs in layer.tmpcs.items()},
             }
             for layer in instance.layers
         ],
         "edges": [{"source": edge.source, "target": edge.target, "bytes": edge.bytes} for edge in instance.edges],
     }
+    if instance.tied:
+        content["tied"] = [
+            {"name": tied.name, "layers": list(tied.layers), "weight_bytes": tied.weight_bytes}
+            for tied in instance.tied
+        ]
     if instance.options:
         content["options"] = dict(instance.options)
     if instance.warnings:

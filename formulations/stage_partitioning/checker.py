@@ -69,7 +69,7 @@ MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets t
 MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and of what is kept between knapsacks
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
-NOTES = ("name", "options", "warnings", "schema_version")
+NOTES = ("name", "options", "warnings", "schema_version", "module", "role", "tied")
 
 Option = tuple[int, int]  # cost and memory
 Label = tuple[int, int]  # s and k

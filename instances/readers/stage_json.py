@@ -14,14 +14,22 @@ from instances.rules import (
     Fact,
     Flag,
     Identifier,
+    NodeId,
     Requirements,
     Text,
     Version,
     member_of,
     one_of,
 )
-from instances.stage_partitioning import CostModel, StageInstance, check
+from instances.stage_partitioning import CostModel, StageInstance, TiedWeights, check
 from instances.validation import validated
+
+
+class _TiedRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: Identifier
+    layers: list[NodeId]
+    weight_bytes: Amount
 
 
 class _InstanceRecord(BaseModel):
@@ -42,6 +50,7 @@ class _InstanceRecord(BaseModel):
     options: dict[str, Fact] = Field(default_factory=dict)
     warnings: list[Text] = Field(default_factory=list)
     requirements: Requirements = ()
+    tied: list[_TiedRecord] = Field(default_factory=list)
 
 
 def read(content: Any, where: str) -> StageInstance:
@@ -54,6 +63,7 @@ def read(content: Any, where: str) -> StageInstance:
     """
     record = validated(_InstanceRecord, content, where)
     layers, edges = built(record.layers, record.edges)
+    ids = {str(layer.id): layer.id for layer in layers}
     instance = StageInstance(
         name=record.name,
         layers=layers,
@@ -69,6 +79,10 @@ def read(content: Any, where: str) -> StageInstance:
         options=record.options,
         warnings=tuple(record.warnings),
         requirements=record.requirements,
+        tied=tuple(
+            TiedWeights(each.name, tuple(ids.get(str(node), node) for node in each.layers), each.weight_bytes)
+            for each in record.tied
+        ),
     )
     check(instance, where)
     return instance

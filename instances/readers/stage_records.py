@@ -29,6 +29,8 @@ class LayerRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     id: NodeId
     name: Text = ""
+    module: Text = ""
+    role: Text = ""
     tmpcs: Mapping[Degree, Sequence[TmpcRecord]]
 
 
@@ -54,7 +56,13 @@ def built(layers: Sequence[LayerRecord], edges: Sequence[EdgeRecord]) -> tuple[t
 
     return (
         tuple(
-            Layer(layer.id, {t: tuple(tmpc(x) for x in found) for t, found in layer.tmpcs.items()}, layer.name)
+            Layer(
+                layer.id,
+                {t: tuple(tmpc(x) for x in found) for t, found in layer.tmpcs.items()},
+                layer.name,
+                layer.module,
+                layer.role,
+            )
             for layer in layers
         ),
         tuple(

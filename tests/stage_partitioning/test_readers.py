@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.checker import digest
 from instances.errors import InstanceError
 from instances.published import UNIT_WARNING
-from instances.stage_partitioning import CostModel, StageInstance
+from instances.stage_edits import first_nodes
+from instances.stage_partitioning import CostModel, StageInstance, TiedWeights
 
 
 def own() -> dict[str, Any]:
@@ -32,10 +34,11 @@ def own() -> dict[str, Any]:
         "bandwidth": 2.0,
         "num_microbatches": 8,
         "layers": [
-            {"id": 7, "name": "first", "tmpcs": {"1": [tmpc, {**tmpc, "id": "y"}], "2": []}},
+            {"id": 7, "name": "first", "module": "model.first", "role": "embedding", "tmpcs": {"1": [tmpc, {**tmpc, "id": "y"}], "2": []}},
             {"id": "b", "tmpcs": {"2": [{**tmpc, "sync_forward_bytes": {"7": 5}}]}},
         ],
         "edges": [{"source": 7, "target": "b", "bytes": 10}],
+        "tied": [{"name": "wte.weight", "layers": [7, "b"], "weight_bytes": 4}],
     }
 
 
@@ -80,6 +83,8 @@ def test_own_format():
     assert instance.cost_model is CostModel.PAPER
     first, second = instance.layers
     assert (first.id, first.name, second.id, second.name) == (7, "first", "b", "")
+    assert (first.module, first.role, second.module, second.role) == ("model.first", "embedding", "", "")
+    assert instance.tied == (TiedWeights("wte.weight", (7, "b"), 4.0),)
     assert [x.id for x in first.tmpcs[1]] == ["x", "y"] and first.tmpcs[2] == ()
     assert second.tmpcs[2][0].sync_forward_bytes == {7: 5}
     assert (instance.edges[0].source, instance.edges[0].target, instance.edges[0].bytes) == (7, "b", 10)
@@ -107,6 +112,23 @@ def test_round_trip_is_identity(cases: int):
         content = json.loads(json.dumps(FAMILY.to_json(instance)))
         assert FAMILY.recognise(content)
         assert read(content) == instance
+
+
+def test_notes_are_kept_by_round_trips_and_may_be_absent():
+    instance = read(own())
+    assert read(json.loads(json.dumps(FAMILY.to_json(instance)))) == instance
+    content = own()
+    del content["tied"], content["layers"][0]["module"], content["layers"][0]["role"]
+    plain = read(content)
+    written = FAMILY.to_json(plain)
+    assert plain.tied == () and "tied" not in written and not {"module", "role"} & written["layers"][0].keys()
+    assert digest(FAMILY.to_json(instance)) == digest(written), "notes change no certificate"
+
+
+def test_tied_weights_of_nodes_that_are_left_out():
+    instance = read(own())
+    assert first_nodes(instance, 2).tied == instance.tied
+    assert first_nodes(instance, 1).tied == ()
 
 
 def test_round_trip_keeps_options_and_warnings():
@@ -138,6 +160,11 @@ AMOUNT = "a finite number from 0 to 1e+30"
 COUNT = "an integer from 1 to 1000000"
 
 BAD_OWN = [
+    ("tied.0.layers", [7], "tied[0].layers is [7]; expected the ids of at least two nodes, each once"),
+    ("tied.0.layers", [7, 8], "tied[0].layers is [7, 8]; expected the ids of at least two nodes"),
+    ("tied.0.layers", [7, 7], "tied[0].layers is [7, 7]; expected the ids of at least two nodes"),
+    ("tied.0.weight_bytes", -1, "tied[0].weight_bytes is -1; expected a finite number"),
+    ("layers.0.role", 3, "layers[0].role is 3; expected printable text"),
     ("schema_version", 2, "schema_version is 2; expected 1"),
     ("schema_version", True, "schema_version is True; expected 1"),
     ("problem", "other", "problem is 'other'; expected stage_partitioning"),
