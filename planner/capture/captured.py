@@ -1,0 +1,113 @@
+"""What a captured model is (nouns): nodes, the ops in them, and the tensors between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.capture.measure import OpCost
+
+#: More downsets than this are not counted.
+MOST_DOWNSETS = 20_000
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the model, by the first of its names."""
+
+    name: str
+    size: float
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the instance.
+
+    ``ops`` are names of ``call_function`` nodes of the graph, in its order. ``parameters`` are those that it reads.
+    """
+
+    id: int
+    name: str
+    module: str
+    role: str
+    ops: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A tensor that ops of other nodes take: the op that makes it, its node, the nodes that take it, and its bytes.
+
+    ``gradient``: as many bytes come back from each of them.
+    """
+
+    op: str
+    source: int
+    targets: tuple[int, ...]
+    size: float
+    gradient: bool
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A model as a graph of nodes.
+
+    Parameters
+    ----------
+    program
+        The `torch.export.ExportedProgram`.
+    module
+        ``program`` as one `torch.fx.GraphModule` with the model's own parameters as attributes; ops that only check
+        are removed.
+    nodes
+        In a topological order; ``Node.id`` is the place.
+    node_of
+        The node of every ``call_function`` op of ``module.graph`` that data flow through.
+    replicated
+        The other ops (masks, positions): no gradient comes back to them, and every stage that needs one makes its own.
+    costs
+        Of every op, by name.
+    crossings
+        Tensors between nodes.
+    tied
+        Names of parameters that several nodes read, and these nodes.
+    downsets
+        Of the graph of nodes; ``None``: more than ``MOST_DOWNSETS``.
+    warnings
+        What may be wrong with the figures.
+    """
+
+    name: str
+    program: Any
+    module: Any
+    nodes: tuple[Node, ...]
+    node_of: Mapping[str, int]
+    replicated: frozenset[str]
+    costs: Mapping[str, OpCost]
+    crossings: tuple[Crossing, ...]
+    tied: Mapping[str, tuple[int, ...]]
+    downsets: int | None
+    warnings: tuple[str, ...]
+
+    @property
+    def edges(self) -> dict[tuple[int, int], list[Crossing]]:
+        """The tensors between every two nodes."""
+        found: dict[tuple[int, int], list[Crossing]] = {}
+        for crossing in self.crossings:
+            for target in crossing.targets:
+                found.setdefault((crossing.source, target), []).append(crossing)
+        return found
+
+    def flops(self) -> float:
+        """Operations of a forward pass over a micro-batch."""
+        return sum(self.costs[op].flops for op in self.node_of)
+
+    def saved_bytes(self) -> float:
+        """What autograd keeps of a micro-batch."""
+        return sum(self.costs[op].saved_bytes for op in self.node_of)
+
+    def parameter_bytes(self) -> float:
+        """Bytes of the parameters, tied ones once."""
+        return sum({each.name: each.size for node in self.nodes for each in node.parameters}.values())
