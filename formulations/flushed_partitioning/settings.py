@@ -23,8 +23,9 @@ SCHEDULE = Setting(
     metavar="1f1b|gpipe",
 )
 
+_NOT_SHARED = {"exactly", "realizable"}
 #: The flat family's settings, but a batch has N micro-batches whatever the degrees.
-OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name != "exactly"), SCHEDULE)
+OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED), SCHEDULE)
 
 
 def recognise(content: Any) -> bool:

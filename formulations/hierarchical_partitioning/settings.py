@@ -17,7 +17,7 @@ from instances.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 
 #: The cluster has its own devices and bandwidths; the others are not defined on two levels.
-_NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp"})
+_NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp", "realizable"})
 _WITH_DEFAULT = frozenset({"memory-model"})
 _SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
 

@@ -9,6 +9,7 @@ from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.exact.required import refusal
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS, MAX_TABLE
 from formulations.stage_partitioning.models import size
+from instances.requirements import requirements_of
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits
 
@@ -68,8 +69,18 @@ def linearised_effort(instance: StageInstance) -> float:
     return 100.0 * len(instance.layers) ** 2 * max(1, len(instance.tp_degrees))
 
 
+def realizable_supports(instance: StageInstance) -> str | None:
+    """Whether the instance requires the plan of a trainer, and nothing else."""
+    found = requirements_of(instance)
+    if len(found) != 1 or found[0].quantity != "realizable" or found[0].holds(0) or not found[0].holds(1):
+        return "it takes instances with one requirement realizable(TRAINER), as --realizable makes them"
+    return None
+
+
 def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason (`formulations.family.Family.choose`)."""
+    if realizable_supports(instance) is None:
+        return "realizable", "only plans that the trainer can run: degrees and cuts are enumerated"
     reason = exact_supports(instance)
     if reason is None:
         count, seconds = downset_count(instance), 15 * exact_effort(instance) / _STEPS_PER_S

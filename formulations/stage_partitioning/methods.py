@@ -11,7 +11,7 @@ from formulations.stage_partitioning.models.size import (
     columns_supports,
 )
 from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.vocabulary import VOCABULARY
+from formulations.stage_partitioning.vocabulary import MODELLED
 from formulations.vocabulary import names
 from instances.parameters import Setting, one_of
 from instances.stage_partitioning import StageInstance
@@ -81,7 +81,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="direct assignment model in CP-SAT, made for this project",
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         build=lazy(f"{_ROOM}.cpsat:build"),
-        honours=names(VOCABULARY),
+        honours=names(MODELLED),
         supports=assignment_supports,
         limits=DIRECT,
         effort=assignment_effort,
@@ -92,7 +92,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="direct assignment model in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.milp:solve"),
         build=lazy(f"{_ROOM}.milp:build"),
-        honours=names(VOCABULARY),
+        honours=names(MODELLED),
         supports=assignment_supports,
         limits=DIRECT,
         effort=assignment_effort,
@@ -103,10 +103,19 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
         solve=lazy(f"{_ROOM}.models.columns:solve"),
         build=lazy(f"{_ROOM}.models.columns:build"),
-        honours=names(VOCABULARY),
+        honours=names(MODELLED),
         supports=columns_supports,
         limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
+    ),
+    Method(
+        name="realizable",
+        claim=Claim.EXACT,
+        source="degrees enumerated, cuts by dynamic programs or the threshold search, made for this project",
+        solve=lazy(f"{_ROOM}.exact.realizable:solve"),
+        supports=lazy(f"{_ROOM}.effort:realizable_supports"),
+        limits="instances with the requirement realizable(TRAINER) (--realizable TRAINER) and no other",
+        honours=frozenset({"realizable"}),
     ),
     Method(
         name="linearised",

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.family import lazy
+from formulations.stage_partitioning.trainers import TRAINERS
 from instances import stage_edits
 from instances.errors import InstanceError, closest
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names, within
 from instances.published import UNIT_WARNING
+from instances.requirements import Requirement, with_requirements
 from instances.stage_partitioning import CostModel, StageInstance
 from instances.units import parse_bandwidth, parse_bytes
 
@@ -67,6 +69,12 @@ OVERRIDES: tuple[Setting, ...] = (
         _order,
         "make the stages intervals of a topological order; several with commas: the best is kept (solve)",
         metavar="|".join(stage_edits.ORDERS),
+    ),
+    Setting(
+        "realizable",
+        one_of(*TRAINERS),
+        "only plans that this trainer can run, on all devices",
+        metavar="|".join(TRAINERS),
     ),
     Setting("time-unit", one_of(*PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
     Setting(
@@ -121,6 +129,8 @@ def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> 
     if "cost_model" in fields:
         fields["cost_model"] = CostModel(fields["cost_model"])
     instance = _with_units(replace(instance, **fields), given)
+    if "realizable" in given:
+        instance = with_requirements(instance, [Requirement("realizable", (given["realizable"],), "==", 1)])
     recorded = {name: _plain(value) for name, value in given.items()}
     return replace(instance, options={**instance.options, **recorded})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from formulations.stage_partitioning.trainers import TRAINERS, realizable
 from formulations.vocabulary import Domain, Quantity
 from instances.rules import NodeId
 from instances.stage_partitioning import StageInstance
@@ -79,4 +80,14 @@ def vocabulary(flat: Callable[[Any], StageInstance]) -> tuple[Quantity, ...]:
     )
 
 
-VOCABULARY = vocabulary(lambda instance: instance)
+#: What the models express.
+MODELLED = vocabulary(lambda instance: instance)
+VOCABULARY = (
+    *MODELLED,
+    Quantity(
+        "realizable",
+        f"whether a trainer can run the plan, on all devices ({', '.join(TRAINERS)})",
+        realizable,
+        (Domain("trainer", lambda _: TRAINERS),),
+    ),
+)

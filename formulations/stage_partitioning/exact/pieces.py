@@ -1,0 +1,91 @@
+"""An instance as the chain of pieces that a trainer runs: one node for each piece, and its plans as plans of all nodes.
+
+All costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from formulations.stage_partitioning.problem import Stage, StagePlan
+from formulations.stage_partitioning.trainers import Option, Piece, Trainer, options, pieces
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+
+#: The ids of a piece's TMPCs without and with recomputation.
+PLAIN, RECOMPUTED = "plain", "recomputed"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The pieces of an instance for a trainer, numbered from the input side on."""
+
+    instance: StageInstance
+    trainer: Trainer
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """As `trainers.pieces` has them."""
+        return pieces(self.instance, self.trainer)
+
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        return {v: place for place, piece in enumerate(self.pieces) for v in piece.nodes}
+
+    def at(self, t: int) -> StageInstance | None:
+        """The chain with what its pieces may choose at degree t; ``None`` if one of them cannot run at t."""
+        found = [options(self.instance, piece, t) for piece in self.pieces]
+        if not all(found):
+            return None
+        layers = tuple(
+            Layer(place, {t: tuple(self._summed(piece, option) for option in choice)})
+            for place, (piece, choice) in enumerate(zip(self.pieces, found, strict=True))
+        )
+        return replace(self.instance, layers=layers, edges=self._edges, requirements=(), tied=())
+
+    def plan(self, plan: StagePlan) -> StagePlan:
+        """The plan of all nodes for a plan of the chain."""
+        return StagePlan(tuple(map(self._stage, plan.stages)))
+
+    def _stage(self, stage: Stage) -> Stage:
+        tmpcs = {}
+        for place in stage.nodes:
+            piece = self.pieces[int(place)]
+            wanted = stage.tmpcs[place] == RECOMPUTED
+            option = next(each for each in options(self.instance, piece, stage.tp_degree) if each.recomputes is wanted)
+            for v, tmpc in zip(piece.nodes, option.tmpcs, strict=True):
+                tmpcs[self.instance.layers[v].id] = tmpc.id
+        return Stage(tuple(tmpcs), stage.dp_degree, stage.tp_degree, tmpcs)
+
+    @cached_property
+    def _edges(self) -> tuple[Edge, ...]:
+        sent: dict[tuple[int, int], list[float]] = defaultdict(list)
+        for edge, (u, v) in zip(self.instance.edges, self.instance.edge_indices, strict=True):
+            ends = self._place[u], self._place[v]
+            if ends[0] != ends[1]:
+                sent[ends].append(edge.bytes)
+        return tuple(Edge(source, target, math.fsum(sizes)) for (source, target), sizes in sent.items())
+
+    def _summed(self, piece: Piece, option: Option) -> Tmpc:
+        """A TMPC of the whole piece."""
+        chosen = dict(zip(piece.nodes, option.tmpcs, strict=True))
+        forward: dict[int | str, list[float]] = defaultdict(list)
+        backward: dict[int | str, list[float]] = defaultdict(list)
+        for edge, (u, v) in zip(self.instance.edges, self.instance.edge_indices, strict=True):
+            if self._place[u] == self._place[v]:
+                continue
+            if v in chosen:
+                forward[self._place[u]].append(chosen[v].sync_forward_bytes.get(edge.source, 0.0))
+            if u in chosen:
+                backward[self._place[v]].append(chosen[u].sync_backward_bytes.get(edge.target, 0.0))
+        return Tmpc(
+            RECOMPUTED if option.recomputes else PLAIN,
+            math.fsum(x.time for x in option.tmpcs),
+            math.fsum(x.weight_bytes for x in option.tmpcs),
+            math.fsum(x.activation_bytes for x in option.tmpcs),
+            math.fsum(x.static_bytes for x in option.tmpcs),
+            {place: math.fsum(sizes) for place, sizes in forward.items()},
+            {place: math.fsum(sizes) for place, sizes in backward.items()},
+        )
