@@ -34,7 +34,13 @@ def own() -> dict[str, Any]:
         "bandwidth": 2.0,
         "num_microbatches": 8,
         "layers": [
-            {"id": 7, "name": "first", "module": "model.first", "role": "embedding", "tmpcs": {"1": [tmpc, {**tmpc, "id": "y"}], "2": []}},
+            {
+                "id": 7,
+                "name": "first",
+                "module": "model.first",
+                "role": "embedding",
+                "tmpcs": {"1": [tmpc, {**tmpc, "id": "y"}], "2": []},
+            },
             {"id": "b", "tmpcs": {"2": [{**tmpc, "sync_forward_bytes": {"7": 5}}]}},
         ],
         "edges": [{"source": 7, "target": "b", "bytes": 10}],

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from formulations.stage_partitioning.exact.pieces import PLAIN, RECOMPUTED, Chain
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.trainers import Kind, Recompute
+from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 from solvers.outcome import Watch
 
@@ -131,7 +132,7 @@ class _Table:
         found = []
         for start, end in zip([0, *ends], ends, strict=False):
             flags = self.flags(start, n)
-            tmpcs = {place: RECOMPUTED if flags[place] else PLAIN for place in range(start, end)}
+            tmpcs: dict[NodeId, str] = {place: RECOMPUTED if flags[place] else PLAIN for place in range(start, end)}
             found.append(Stage(tuple(range(start, end)), self.d, self.t, tmpcs))
         return StagePlan(tuple(found))
 
