@@ -13,14 +13,15 @@ from formulations.modelled import begin_with
 from instances.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Watch
 
-#: Levels of annealing.
-_LEVELS = 2
+#: Levels of annealing, and devices for each start: on few of them models prove optima in less time than starts take.
+_LEVELS, _DEVICES_PER_START = 2, 12
 
 
 def first_plan(instance: DeviceMapping, limits: Limits) -> First:
     """The better consecutive mapping, and what two levels of ``anneal`` make of it on one thread."""
     one = replace(limits, threads=1)
-    return First("anneal", lambda watch: near.solve(instance, one, watch, levels=_LEVELS))
+    starts = max(1, min(near.MAX_STARTS, instance.num_devices // _DEVICES_PER_START))
+    return First("anneal", lambda watch: near.solve(instance, one, watch, levels=_LEVELS, most_starts=starts))
 
 
 #: A link that alone takes this many times as long as a known plan counts as no slower, and no plan may take as long: no

@@ -39,17 +39,20 @@ STARTING_LEVELS, MAX_STARTS, STARTED_DEVICES = 2, 8, 512
 _NOISE = 1e-12
 
 
-def solve(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = LEVELS) -> Answer[Mapping]:
+def solve(
+    instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = LEVELS, most_starts: int = MAX_STARTS
+) -> Answer[Mapping]:
     """The best mapping of as many searches as there are threads, each with seeds of its own.
 
-    On few devices, where one start soon settles on a structure, a search has several starts, of which the best goes on.
+    On few devices, where one start soon settles on a structure, a search has several starts (``most_starts`` at most),
+    of which the best goes on.
     """
     table = tables(instance)
     bound = simple_bound(instance)
     watch.bound(bound, Prover.BOUNDS)
     start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
     watch.plan(start, evaluate(instance, start))
-    starts = max(1, min(MAX_STARTS, STARTED_DEVICES // instance.num_devices))
+    starts = max(1, min(most_starts, STARTED_DEVICES // instance.num_devices))
 
     def search(thread: int) -> list[_Search]:
         seeds = range(starts * thread, starts * (thread + 1))
