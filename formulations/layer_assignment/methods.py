@@ -14,6 +14,9 @@ from solvers.outcome import Limits
 #: Beyond these a model takes too long to build, and the published program too much memory.
 _MODEL_BOOLEANS, _MODEL_ARCS, PROGRAM_STATES, _EXACT_STEPS, JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
 
+#: Pairs of stage and layer of a model that is a path: a known plan leaves few arcs to each.
+_PATH_PAIRS = 40_000
+
 
 def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
     """The compiled sweep, with the all-reduce inside where there is one; an even split if that is too large."""
@@ -37,6 +40,12 @@ def _at_most(size: Callable[[Instance], float], limit: float, what: str) -> Call
         return f"{size(instance):g} {what}; expected at most {limit:g}" if size(instance) > limit else None
 
     return supports
+
+
+def _milp(instance: Instance) -> str | None:
+    if instance.ring_s_per_parameter or instance.requirements:
+        return _at_most(_arcs, _MODEL_ARCS, "arcs")(instance)
+    return _at_most(_stage_layers, _PATH_PAIRS, "stage-layer pairs")(instance)
 
 
 def _plain(instance: Instance) -> str | None:
@@ -123,8 +132,9 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         solve=lazy("formulations.layer_assignment.milp:solve"),
         build=lazy("formulations.layer_assignment.milp:build"),
         honours=names(VOCABULARY),
-        supports=_at_most(_arcs, _MODEL_ARCS, "arcs"),
-        limits=f"at most {_MODEL_ARCS:,} arcs: half of stages times layers squared",
+        supports=_milp,
+        limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements {_MODEL_ARCS:,} "
+        "arcs: half of stages times layers squared",
         effort=lambda instance: 1e5 * _arcs(instance),
     ),
     Method(

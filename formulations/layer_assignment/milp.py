@@ -17,6 +17,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.family import Answer
+from formulations.layer_assignment import by_slowest
 from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answer, plan_of, tables
 from formulations.layer_assignment.first_plan import first_plan
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
@@ -24,7 +25,10 @@ from formulations.layer_assignment.vocabulary import VOCABULARY
 from formulations.modelled import WithoutSizes, prove, require
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import milp
-from solvers.outcome import Limits, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
+
+#: Stage j with layers a to b - 1.
+Arc = tuple[int, int, int]
 
 #: Relative room for rounding where what is too slow is left out.
 _MARGIN = 1e-9
@@ -32,12 +36,35 @@ _MARGIN = 1e-9
 
 @dataclass
 class MilpModel(milp.Runnable, WithoutSizes):
-    """``model.carries[j, a, b]``; the objective is all seconds but the sum of all stages, in units of ``unit``."""
+    """``model.carries[j, a, b]``; the objective is all seconds but the sum of all stages, in units of ``unit``.
+
+    ``waits[j, a, b]``: what waiting for that stage costs, in units, if it is the slowest; ``is_path``: nothing but
+    that keeps the relaxation from being a path.
+    """
 
     model: Any
     num_stages: int
     unit: float
     constant: float
+    waits: Mapping[Arc, float]
+    is_path: bool
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Search by the time of the slowest stage where only that is no path (`by_slowest`), else the model as it is.
+
+        Other solvers than HiGHS run the model as it is.
+        """
+        if not self.is_path or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
+            return super().run(limits, watch, on_solution, on_bound)
+        known = watch.best_objective
+        best = math.inf if known is None else (known - self.constant) / self.unit
+        return by_slowest.run(self.model, self.waits, limits, watch, on_solution, on_bound, best)
 
     def lengths(self, values: Any) -> list[int]:
         """Layers of each stage in a solution."""
@@ -86,27 +113,26 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     known, most_s, balanced_s = ceiling(instance, watch or Watch(), complete=complete)
     unit = (balanced_s if known is None else known) / milp.NATURAL or 1.0
     most = math.inf if known is None else (known - constant) + _MARGIN * known
-    arcs = [
-        (j, start, end)
-        for j in range(stages)
-        for start in ([0] if j == 0 else range(j, layers - stages + j + 1))
-        for end in ([layers] if j == stages - 1 else range(start + 1, layers - stages + j + 2))
-        if _alone(table, instance.num_microbatches - 1, j, start, end) <= most
-    ]
+    arcs = list(_arcs(table, layers, stages, instance.num_microbatches - 1, most))
+    if not complete:
+        arcs = _on_paths(arcs, layers, stages)
     model = pyo.ConcreteModel()
     model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[j,a,b]: stage j takes layers a to b - 1")
     model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of waiting for the slowest stage")
     model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of the slowest all-reduce")
-    own = {j: [arc for arc in arcs if arc[0] == j] for j in range(stages)}
+    own: dict[int, list[Arc]] = {j: [] for j in range(stages)}
+    for arc in arcs:
+        own[arc[0]].append(arc)
     _add_path(model, arcs, layers, stages)
     weight = instance.num_microbatches - 1
 
     def cost(seconds: float) -> float:
         return milp.in_units(min(seconds, most_s), unit)
 
+    waits = {arc: cost(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]])) for arc in arcs}
+
     def stage_time(m: Any, j: int) -> Any:
-        times = {arc: cost(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]])) for arc in own[j]}
-        return m.waiting >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
+        return m.waiting >= pyo.quicksum(waits[arc] * m.carries[arc] for arc in own[j])
 
     def stage_all_reduce(m: Any, j: int) -> Any:
         times = {arc: cost(table.ring[j] * table.held[arc[1], arc[2]]) for arc in own[j]}
@@ -125,9 +151,20 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     # Sum of e: a stage that begins at a layer pays for the cut before it.
     sending = pyo.quicksum(cost(table.cut[start, j]) * model.carries[j, start, end] for j, start, end in arcs if j)
     model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
-    found = MilpModel(model, stages, unit, constant)
+    is_path = not len(table.ring) and not instance.requirements
+    found = MilpModel(model, stages, unit, constant, waits, is_path)
     require(found, VOCABULARY, instance)
     return found
+
+
+def _arcs(table: Tables, layers: int, stages: int, weight: int, most: float) -> Iterator[Arc]:
+    """All stages (j, a, b) with a layer left for each other stage that alone do not cost more than ``most``."""
+    for j in range(stages):
+        for start in [0] if j == 0 else range(j, layers - stages + j + 1):
+            for end in [layers] if j == stages - 1 else range(start + 1, layers - stages + j + 2):
+                if _alone(table, weight, j, start, end) > most:
+                    break  # longer stages cost no less
+                yield j, start, end
 
 
 def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> float:
@@ -137,7 +174,20 @@ def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> floa
     return cost
 
 
-def _add_path(model: Any, arcs: list[tuple[int, int, int]], layers: int, stages: int) -> None:
+def _on_paths(arcs: list[Arc], layers: int, stages: int) -> list[Arc]:
+    """The arcs, ordered by stage, through which the others lead from the first layer to the last one."""
+    ahead = {(0, 0)}
+    for j, start, end in arcs:
+        if (j, start) in ahead:
+            ahead.add((j + 1, end))
+    behind = {(stages, layers)}
+    for j, start, end in reversed(arcs):
+        if (j + 1, end) in behind:
+            behind.add((j, start))
+    return [arc for arc in arcs if arc[:2] in ahead and (arc[0] + 1, arc[2]) in behind]
+
+
+def _add_path(model: Any, arcs: list[Arc], layers: int, stages: int) -> None:
     """Stage 0 takes one arc, and every later stage begins where the one before it ends."""
     begins: dict[tuple[int, int], list[Any]] = {}
     ends: dict[tuple[int, int], list[Any]] = {}

@@ -53,6 +53,20 @@ def test_the_sweep_agrees_with_brute_force_by_the_thousand(cases: int) -> None:
     check_sweep("slow", cases)
 
 
+def test_paths_below_a_cap_find_and_prove_the_optimum_by_themselves(cases: int) -> None:
+    for case in range(cases // 10):
+        instance = generate(8 + case % 20, 2 + case % 5, seed=case)
+        watch = Watch(SECONDS)
+        expected = evaluate(instance, solve(exact.solve, instance).plan)
+        model = milp.build(instance, watch)  # knows the balanced plan, which the search does not
+        seen: list[float] = []
+        found = model.run(SECONDS, Watch(SECONDS), lambda _: None, seen.append)
+        assert found.stop is Stop.PROVED and found.stats["relaxations"] < 60
+        assert evaluate(instance, model.decode(found.values)) == pytest.approx(expected, rel=1e-9)
+        assert expected * (1 - 1e-6) <= model.lower_bound(found.bound) <= expected * (1 + 1e-13)
+        assert seen == sorted(seen)
+
+
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
 def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
     for case in range(cases // 2):

@@ -158,7 +158,14 @@ def test_supports_and_choice() -> None:
     assert "unknown" in str(FAMILY.method("parameters").supports(plain))
     large = generate(400, 64)
     assert FAMILY.method("exact").supports(large) is None
-    assert all(FAMILY.method(name).supports(large) for name in ("amp", "cpsat", "milp"))
+    assert all(FAMILY.method(name).supports(large) for name in ("amp", "cpsat"))
+    assert FAMILY.method("milp").supports(large) is None
+    for beyond in (
+        generate(4000, 64),
+        generate(400, 64, all_reduce=True),
+        replace(large, requirements=("layers(0)>=2",)),
+    ):
+        assert "expected at most" in str(FAMILY.method("milp").supports(beyond))
     assert FAMILY.describe(joint)["all_reduce"] is True
 
 
