@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.flushed_partitioning.methods import METHODS, choose
 from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.flushed_partitioning.settings import OVERRIDES, describe, read, recognise
@@ -32,5 +32,9 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     why_infeasible=lazy("formulations.flushed_partitioning.infeasible:why_infeasible"),
     also_reads=recognise_flat,
     breakdown=lazy("formulations.flushed_partitioning.breakdown:breakdown"),
+    certificates=Certificates(
+        write=lazy("formulations.flushed_partitioning.certificates:write"),
+        verify=lazy("formulations.flushed_partitioning.checker:verify"),
+    ),
     sweepable=True,
 )

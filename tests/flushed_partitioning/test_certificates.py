@@ -1,0 +1,363 @@
+"""Certificates of flushed partitioning: accepted where all plans, priced in fractions, confirm them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from oracles import stage_partitioning
+from oracles.flushed_partitioning import random_flushed
+from small_instances import random_case
+
+import planner
+from formulations.family import UncertifiedError
+from formulations.flushed_partitioning import checker
+from formulations.flushed_partitioning.certificates import write
+from instances.flushed_partitioning import FlushedInstance, Schedule, flushed, to_json
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner import Stop
+from planner.cli.app import main
+from solvers.outcome import Watch
+
+Price = tuple[Fraction, Fraction, int]  # C, R and L of a plan
+
+
+def parsed(instance: FlushedInstance) -> dict:
+    return json.loads(json.dumps(to_json(instance)))
+
+
+def small(number: int, **fixed: Any) -> FlushedInstance:
+    """At most three layers, with whole numbers: C is often a limit exactly."""
+    return random_flushed(number, **{"max_nodes": 3, "max_tmpcs": 2, **fixed})
+
+
+def price(instance: FlushedInstance, plan: dict) -> Price | None:
+    """C, R and L of a plan, exactly; ``None`` if it does not fit into the memory."""
+    flat, m = instance.flat, instance.flat.num_microbatches
+    B, room = Fraction(flat.bandwidth), Fraction(flat.memory_bytes) * (1 + Fraction(1, 10**12))
+    layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
+    ends = [(str(e.source), str(e.target), e) for e in flat.edges]
+    slowest, longest, s, depth = Fraction(0), Fraction(0), 0, dict[str, int]()
+    for stage in reversed(plan["stages"]):
+        d, nodes = stage["dp_degree"], {str(v) for v in stage["nodes"]}
+        chosen = {v: next(x for x in layers[v][stage["tp_degree"]] if x.id == stage["tmpcs"][v]) for v in nodes}
+        s += d
+        flying = math.ceil(Fraction(m if instance.schedule is Schedule.GPIPE else s, d))
+        if sum(Fraction(x.activation_bytes) * flying + Fraction(x.static_bytes) for x in chosen.values()) > room:
+            return None
+        work = sum(Fraction(x.time) for x in chosen.values())
+        for u, v, e in ends:
+            if v in nodes and u not in nodes:
+                work += 2 * (Fraction(e.bytes) + Fraction(chosen[v].sync_forward_bytes.get(e.source, 0))) / B
+            if u in nodes and v not in nodes:
+                work += 2 * (Fraction(e.bytes) + Fraction(chosen[u].sync_backward_bytes.get(e.target, 0))) / B
+        weights = sum(Fraction(x.weight_bytes) for x in chosen.values())
+        own = 1 + max((depth[v] for u, v, _ in ends if u in nodes and v not in nodes), default=0)
+        depth.update(dict.fromkeys(nodes, own))
+        slowest, longest = max(slowest, work / d), max(longest, 4 * Fraction(d - 1, d) * weights / (B * m))
+    return slowest, longest, max(depth.values())
+
+
+def prices(instance: FlushedInstance) -> set[Price]:
+    """Those of all plans."""
+    flat = replace(instance.flat, memory_bytes=math.inf)
+    found = stage_partitioning.plans(flat)
+    return {each for each in (price(instance, plan) for plan in found) if each is not None}
+
+
+def total(instance: FlushedInstance, found: Price, slowest: Fraction | None = None) -> Fraction:
+    C, R, L = found
+    return (1 + Fraction(L - 1, instance.flat.num_microbatches)) * (C if slowest is None else slowest) + R
+
+
+def least(instance: FlushedInstance) -> Fraction | float:
+    return min((total(instance, found) for found in prices(instance)), default=math.inf)
+
+
+def claim(instance: FlushedInstance, bound: Fraction | None, caps: list[Fraction]) -> dict:
+    return {
+        "format": 1, "problem": "flushed_partitioning", "instance_sha256": checker.Instance(parsed(instance)).digest,
+        "plan": None, "objective": None, "bound": None if bound is None else str(bound),
+        "proof": {"kind": "caps", "caps": [str(cap) for cap in caps]},
+    }  # fmt: skip
+
+
+def accepts(instance: FlushedInstance, certificate: dict) -> bool:
+    return bool(checker.verify(parsed(instance), json.loads(json.dumps(certificate)))["accepted"])
+
+
+def excludes(instance: FlushedInstance, bound: Fraction | None, low: Fraction, high: Fraction | None) -> bool:
+    """Whether the checker's search finds no plan of C <= high that takes at most the bound with C = low."""
+    lattice = checker.Lattice(checker.Instance(parsed(instance)))
+    if lattice.unplaced:
+        return True
+    search = checker.Search(lattice, bound, low, high)
+    for place in range(len(search.order)):
+        search.extend(place)
+    return not search.labels(-1)
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    seen = dict.fromkeys(("optimal", "infeasible", "caps", "gpipe"), 0)
+    for number in range(cases):
+        instance = random_case("flushed_partitioning", 16, number)
+        result = planner.solve(instance, exact=True)
+        found = planner.certify(instance, result)
+        assert found.content is not None, (number, found.result.reason)
+        verdict = planner.verify(instance, json.loads(found.text))
+        assert verdict.accepted, (number, verdict.reason)
+        if verdict.bound is not None:
+            assert result.bound is not None and result.objective is not None
+            assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
+            assert math.isclose(verdict.objective or 0.0, result.objective, rel_tol=1e-13)
+        seen[result.status] += 1
+        seen["caps"] += len(found.content["proof"]["caps"]) > 1
+        seen["gpipe"] += instance.schedule is Schedule.GPIPE
+    assert min(seen.values()) >= cases // 20, seen
+
+
+def test_the_search_finds_what_exists_and_nothing_else(cases: int) -> None:
+    """Against all plans: at limits that a plan meets exactly, a little below, and at the time of another one."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        instance = small(number)
+        rng, found = random.Random(f"search {number}"), sorted(prices(instance))
+        assert excludes(instance, None, Fraction(0), None) is (not found), number
+        for _ in range(6 if found else 0):
+            high, low = rng.choice(found)[0], rng.choice(found)[0] * rng.choice([0, 1, Fraction(1, 3)])
+            bound = total(instance, rng.choice(found), low)
+            if rng.random() < 0.5:
+                bound -= min(total(instance, each, low) for each in found) * Fraction(1, 10**9)
+            if rng.random() < 0.3:
+                high -= Fraction(1, 10**9)
+            if high <= 0:
+                continue
+            exists = any(high >= C and total(instance, (C, R, L), low) <= bound for C, R, L in found)
+            assert excludes(instance, bound, low, high) is not exists, (number, bound, low, high)
+            outcomes[exists] += 1
+    assert min(outcomes.values()) >= cases // 2, outcomes
+
+
+def test_caps_at_random_prove_nothing_false(cases: int) -> None:
+    """Written caps with one left out or moved, for bounds that some plan attains and for others."""
+    counts = {True: 0, False: 0}
+    for number in range(cases):
+        instance = small(number, memory="ample")
+        best = least(instance)
+        if best in (0, math.inf):
+            continue
+        best, rng = Fraction(best), random.Random(f"caps {number}")
+        made = write(instance, None, float(best * (1 - Fraction(1, 10**9))), Watch())
+        caps = [Fraction(cap) for cap in made["proof"]["caps"]]
+        for bound in (best, best * (1 + Fraction(1, 10**12)), best * 2, best * (1 - Fraction(1, 10**6)), best / 2):
+            drawn = {*caps, *(best * Fraction(rng.random()) for _ in range(rng.randrange(3)))}
+            tried = sorted(cap for cap in drawn - {rng.choice([best, *caps])} if 0 < cap < bound)
+            accepted = accepts(instance, claim(instance, bound, tried))
+            assert not accepted or bound < best, (number, bound, tried)
+            counts[accepted] += 1
+        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+            write(instance, None, float(best) * (1 + 1e-9), Watch())
+    assert min(counts.values()) >= cases // 4, counts
+
+
+def _mutants(rng: random.Random, content: dict, good: dict, other: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+
+    def changed(**parts: Any) -> dict:
+        return copy.deepcopy(good) | parts
+
+    if good["bound"] is not None:
+        bound, objective = Fraction(good["bound"]), Fraction(good["objective"])
+        caps = [cap for cap in good["proof"]["caps"] if rng.random() < 0.5]
+        yield content, changed(bound=good["objective"])
+        yield (
+            content,
+            changed(bound=str(bound * rng.choice([Fraction(10**9 + 2, 10**9), Fraction(3, 2), Fraction(9, 10)]))),
+        )
+        yield content, changed(objective=str(objective * Fraction(9, 10)))
+        yield content, changed(proof={"kind": "caps", "caps": caps})
+        yield content, changed(plan=None, objective=None, bound=None, proof={"kind": "caps", "caps": []})
+        plan = copy.deepcopy(good["plan"])
+        stage = rng.choice(plan["stages"])
+        stage[rng.choice(["dp_degree", "tp_degree"])] += rng.choice([-1, 1])
+        yield content, changed(plan=plan)
+        yield content, changed(plan={"stages": good["plan"]["stages"][::-1]})
+        yield content, changed(plan={"stages": good["plan"]["stages"][1:]})
+    yield content, copy.deepcopy(other)
+    for _ in range(4):
+        content = copy.deepcopy(content)
+        flat = content["flat"]
+        x = rng.choice(rng.choice([row for row in rng.choice(flat["layers"])["tmpcs"].values() if row]))
+        places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
+        places += [(flat, name) for name in ("memory_bytes", "num_devices", "num_microbatches")]
+        place, name = rng.choice(places)
+        place[name] = max(1, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, min(12, 2 * place[name])]))
+        yield content, copy.deepcopy(good)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    rejected = tried = 0
+    others: list[dict] = []
+    for number in range(cases):
+        instance, rng = small(number), random.Random(f"mutants {number}")
+        made = planner.certify(instance)
+        assert made.content is not None
+        good = json.loads(made.text)
+        for content, mutant in _mutants(rng, parsed(instance), good, rng.choice(others or [good])):
+            mutant["instance_sha256"] = checker.Instance(content).digest  # it alone must not be what saves us
+            tried += 1
+            try:
+                accepted = checker.verify(content, mutant)["accepted"]
+            except ValueError:
+                accepted = False
+            rejected += not accepted
+            if accepted:
+                changed = planner.load(content)
+                best = least(changed)
+                assert best == math.inf if mutant["bound"] is None else best > Fraction(mutant["bound"]) or best == 0
+                if mutant["plan"] is not None:
+                    found = price(changed, mutant["plan"])
+                    assert found is not None and total(changed, found) == Fraction(mutant["objective"])
+                    assert planner.check(changed, mutant["plan"]).violations == ()
+        others = [*others[-9:], good]
+    assert tried >= 5 * cases and rejected >= tried // 4, (tried, rejected)
+
+
+#: Devices and micro-batches.
+THREE = {"num_devices": 3, "num_microbatches": 3}
+
+
+def one_layer(**fields: Any) -> FlushedInstance:
+    """A layer of 8 s and 3 bytes in flight, with 6 bytes of weights, on one device of 3 bytes."""
+    x = Tmpc("x", 8.0, 6.0, 3.0, 0.0)
+    schedule = fields.pop("schedule", Schedule.ONE_F_ONE_B)
+    flat = StageInstance("one", (Layer("v", {1: (x,)}),), (), 1, 3.0, 1.0, 1)
+    return flushed(replace(flat, **fields), schedule)
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound", "caps", "accepted"),
+    [
+        ({}, "799999/100000", [], True),
+        ({}, "8", [], False),  # a plan that takes 8 s does not take more
+        # d = 2: C = 4 and R = 4 * 1/2 * 6 / 3 = 4, d = 3: C = 8/3 and R = 16/3, all of them 8 s
+        (THREE, "799999/100000", ["266666/100000", "3999991/1000000"], True),
+        (THREE, "8", ["266666/100000", "3999991/1000000"], False),
+        (THREE, "8", ["8/3", "4"], False),
+        (THREE, "799999/100000", ["3999991/1000000"], False),  # d = 3 is left between 0 and this
+        (THREE, "799999/100000", ["8/3", "3999991/1000000"], False),  # and here it takes the cap exactly
+        (THREE, "799999/100000", ["266666/100000", "399/100"], False),  # d = 2 is not late from 3.99 on
+        ({}, None, [], False),
+        ({"memory_bytes": 3 * (1 - 1e-11)}, None, [], True),
+        ({"memory_bytes": 3 * (1 - 0.9e-12)}, None, [], False),  # the definition's slack
+        ({"num_microbatches": 2}, None, [], False),
+        ({"num_microbatches": 2, "schedule": Schedule.GPIPE}, None, [], True),  # two in flight
+        ({}, "0", [], True),
+    ],
+)
+def test_caps_by_hand(fields: dict, bound: str | None, caps: list[str], accepted: bool) -> None:
+    instance = one_layer(**fields)
+    limit = None if bound is None else Fraction(bound)
+    found = checker.verify(parsed(instance), claim(instance, limit, [Fraction(cap) for cap in caps]))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+def test_stages_side_by_side_count_once() -> None:
+    """Four layers of 1 s, a before b and c, both before d, each on a device: L = 3 and not 4."""
+    x = Tmpc("x", 1.0, 0.0, 0.0, 0.0)
+    ends = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+    layers, edges = tuple(Layer(v, {1: (x,)}) for v in "abcd"), tuple(Edge(u, v, 0.0) for u, v in ends)
+    instance = flushed(StageInstance("diamond", layers, edges, 4, 1.0, 1.0, 4, max_dp_degree=1))
+    assert least(instance) == Fraction(3, 2)
+    assert accepts(instance, claim(instance, Fraction(1499, 1000), [Fraction(9995, 10000)]))
+    assert not accepts(instance, claim(instance, Fraction(3, 2), [Fraction(9995, 10000)]))
+
+
+def test_knapsacks_in_three_amounts_are_decided_as_by_brute_force(cases: int) -> None:
+    rng, outcomes = random.Random(9), {True: 0, False: 0}
+    for number in range(20 * cases):
+        most = rng.choice([0, 12])  # equal weights, or others
+        groups = [
+            checker.undominated([(rng.randint(0, 12), rng.randint(0, 12), rng.randint(0, most)) for _ in range(4)])
+            for _ in range(rng.randint(1, 4))
+        ]
+        sums = [(0, 0, 0)]
+        for group in groups:
+            sums = [(c + x[0], m + x[1], w + x[2]) for c, m, w in sums for x in group]
+        budget, capacity, _ = rng.choice(sums)  # most often one that fits, and the like with a little less
+        budget, capacity = budget - rng.choice([0, 0, 1, 2]), capacity - rng.choice([0, 0, 1, 2])
+        expected = min((w for c, m, w in sums if c <= budget and m <= capacity), default=None)
+        assert checker.lightest(groups, budget, capacity) == expected, (number, groups, budget, capacity)
+        fits = any(m <= capacity for _, m, _ in sums)
+        assert checker.lightest(groups, None, capacity) == (0 if fits else None)
+        outcomes[expected is None] += 1
+    assert min(outcomes.values()) >= 2 * cases, outcomes
+
+
+def test_options_that_are_beaten_are_dropped(cases: int) -> None:
+    rng = random.Random(10)
+    for _ in range(10 * cases):
+        given = [(rng.randint(0, 4), rng.randint(0, 4), rng.randint(0, 4)) for _ in range(rng.randint(1, 9))]
+        beaten = {x for x in given for y in given if x != y and all(b <= a for a, b in zip(x, y, strict=True))}
+        assert checker.undominated(given) == sorted(set(given) - beaten)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bound": "1e9"}, {"plan": {"stages": []}}, {"proof": {"kind": "caps", "caps": ["-1"]}},
+        {"proof": {"kind": "caps", "caps": ["2", "1"]}}, {"proof": {"kind": "caps"}}, {"objective": "3"},
+        {"proof": {"kind": "caps", "caps": [2]}}, {"proof": {"kind": "caps", "caps": ["9"]}},
+        {"proof": {"kind": "caps", "caps": ["0"]}}, {"bound": None, "proof": {"kind": "caps", "caps": ["1"]}},
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = one_layer()
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claim(instance, Fraction(7), []) | change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"schedule": "none"}, {"problem": "stage_partitioning"}, {"flat": {}}, {"flat": None}]
+)
+def test_what_is_no_instance_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(one_layer()) | change, claim(one_layer(), Fraction(7), []))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(one_layer(), None, 9.0, watch)
+    content, certificate = parsed(one_layer()), claim(one_layer(), Fraction(7), [])
+    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    monkeypatch.setattr(checker, "MAX_STEPS", 0)
+    assert not checker.verify(content, claim(one_layer(), Fraction(9), []))["accepted"]
+    with pytest.raises(UncertifiedError, match="size: over 0 stages"):
+        write(one_layer(), None, 9.0, Watch())
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    """The command, and the checker alone on its files."""
+    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
+    flat = planner.load("bert32", first=9, devices=8)
+    assert isinstance(flat, StageInstance)
+    planner.save(flushed(flat), instance)
+    assert main(["certify", str(instance), "--out", str(certificate), "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == "caps"
+    assert main(["verify", str(instance), str(certificate)]) == 0
+    assert "accepted: every plan takes more than " in capsys.readouterr().out
+    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
