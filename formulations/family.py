@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from formulations.breakdown import Breakdown
+from formulations.genome import Mining
 from formulations.violation import Violation as Violation
 from formulations.vocabulary import Quantity, unknown_to
 from instances.parameters import Setting
@@ -171,6 +172,8 @@ class Family(Generic[Instance, Plan]):
         ``breakdown(instance, plan)``: the figures and pictures of a plan.
     certificates
         How its bounds, and that there is no plan, are certified; ``None``: they are not.
+    mining
+        What a search for instances on which a method is bad needs; ``None``: there is no search.
     sweepable
         Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
         objective is time per sample.
@@ -195,6 +198,7 @@ class Family(Generic[Instance, Plan]):
     picture: Callable[[Instance, Plan], str] | None = None
     breakdown: Callable[[Instance, Plan], Breakdown] | None = None
     certificates: Certificates[Instance] | None = None
+    mining: Callable[[], Mining[Instance]] | None = None
     sweepable: bool = False
     vocabulary: tuple[Quantity, ...] = ()
     also_reads: Callable[[Any], bool] | None = None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from planner.errors import CrosscheckError, UsageError
     from planner.graphs import from_networkx, to_networkx
     from planner.inputs.loading import load
+    from planner.mining.mine import Mined, mine
     from planner.open_model import model
     from planner.result import Result
     from planner.run import solve
@@ -42,6 +43,7 @@ _HOMES = {
     "planner.errors": ("CrosscheckError", "UsageError"),
     "planner.graphs": ("from_networkx", "to_networkx"),
     "planner.inputs.loading": ("load",),
+    "planner.mining.mine": ("Mined", "mine"),
     "planner.open_model": ("model",),
     "planner.result": ("Result",),
     "planner.run": ("solve",),
@@ -54,6 +56,7 @@ __all__ = [
     "Certification",
     "CrosscheckError",
     "Limits",
+    "Mined",
     "Report",
     "Result",
     "Status",
@@ -68,6 +71,7 @@ __all__ = [
     "from_networkx",
     "load",
     "method",
+    "mine",
     "model",
     "plots",
     "save",

@@ -33,4 +33,5 @@ FAMILY: Family[Instance, LayerPlan] = Family(
         verify=lazy("formulations.layer_assignment.checker:verify"),
     ),
     breakdown=lazy("formulations.layer_assignment.breakdown:breakdown"),
+    mining=lazy("formulations.layer_assignment.mining:mining"),
 )

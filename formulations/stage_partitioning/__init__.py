@@ -33,5 +33,6 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
         write=lazy("formulations.stage_partitioning.certificates:write"),
         verify=lazy("formulations.stage_partitioning.checker:verify"),
     ),
+    mining=lazy("formulations.stage_partitioning.mining:mining"),
     sweepable=True,
 )

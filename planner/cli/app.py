@@ -27,6 +27,7 @@ from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
+from planner.cli.mine import mine_command
 from planner.cli.model import model_command
 from planner.cli.solve import check_command, crosscheck_command, solve_command
 from planner.cli.tools import (
@@ -153,6 +154,12 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters, require=False)),
     "model": (model_command, _OVERRIDES),
     "formulations": (formulations_command, _OVERRIDES),
+    "mine": (
+        mine_command,
+        _Offered(
+            choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
+        ),
+    ),
 }
 
 
@@ -189,6 +196,11 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner model layers --method milp --require 'layers(0) >= 6' --read layers.sol",
     ),
     "formulations": ("planner formulations layers --layers 12 --stages 4 --time-limit 20 --plot roots.svg",),
+    "mine": (
+        "planner mine piper --domain recompute --max nodes=3,number=24 --out worst.json",
+        "planner mine piper --loss 5% --domain max-slowdown=3/2 --out small.json",
+        "planner mine ./mine.py:solve --problem stage_partitioning --out mine.json",
+    ),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
     "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -138,6 +139,15 @@ def of_entry(values: Mapping[str, Any]) -> list[Choice]:
     if entry is None:
         return []
     return [*choices.parameters_of([entry]), *choices.overrides_of(choices.families_named(entry.family))]
+
+
+def of_methods(values: Mapping[str, Any]) -> list[Choice]:
+    """The options of the methods that are named, of the problem that is named or of every one that has them."""
+    named = {str(values[name]) for name in ("method", "against") if values.get(name)}
+    families = choices.families_named(values.get("problem")) or choices.families_with(named)
+    return choices.options_of(
+        [replace(each, methods=tuple(own for own in each.methods if own.name in named)) for each in families]
+    )
 
 
 def every_claim_option() -> list[Choice]:

@@ -143,7 +143,7 @@ def solve_command(
                         instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
                     )
         except CrosscheckError as error:
-            raise _with_reproducer(error, reproducer_dir, json) from error
+            raise with_reproducer(error, reproducer_dir, json) from error
         if certificate is not None:
             certified = certify(loaded, result, limits=limits, notice=run["notice"])
             result, proof = certified.result, _certificate_writes(certificate, certified, quiet)
@@ -197,7 +197,7 @@ def _instances(
     return by_order
 
 
-def _with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
+def with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
     """Write the reproducer; the error that names it."""
     from planner.comparison import write_reproducer
     from planner.show.tables import print_json

@@ -35,6 +35,11 @@ def every_setting() -> list[Choice]:
     return _distinct([*every_override(), *options_of(_families())])
 
 
+def every_option() -> list[Choice]:
+    """The options of all methods."""
+    return options_of(_families())
+
+
 def every_parameter() -> list[Choice]:
     """The parameters of all catalog entries, and the overrides that can be written into a file."""
     return _distinct([*parameters_of(catalog().values()), *overrides_of(_families())])
@@ -43,6 +48,12 @@ def every_parameter() -> list[Choice]:
 def families_named(name: str | None) -> list[Any]:
     """The family of that name in a list; an empty one if there is none."""
     return [family for family in _families() if family.name == name]
+
+
+def families_with(names: Iterable[str]) -> list[Any]:
+    """The families that have methods of these names."""
+    wanted = set(names)
+    return [family for family in _families() if wanted & {method.name for method in family.methods}]
 
 
 def overrides_of(families: Sequence[Any]) -> list[Choice]:

@@ -1,0 +1,121 @@
+"""The command that searches for counter-examples: ``mine``."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import NO_PROOF, Json, Quiet, Reproducers, limits_of
+from planner.errors import CrosscheckError, UsageError
+
+
+def mine_command(
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="a name, or FILE.py:FUNCTION", autocompletion=completion.methods)
+    ],
+    out: Annotated[str, typer.Option(metavar="FILE", help="the instance; plans and certificate beside it")],
+    against: Annotated[
+        str, typer.Option(metavar="EXACT", help="its proved optima are the measure", autocompletion=completion.methods)
+    ] = "exact",
+    problem: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="default: the first with both methods", autocompletion=completion.problems),
+    ] = None,
+    max: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=N,...", help="the largest instances, such as nodes=4,devices=4")
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(metavar="5%|no-plan", help="the smallest instance with so much; default: the worst loss"),
+    ] = None,
+    domain: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[=V]", help="only instances of this kind; may be repeated")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="of the search; default: 60")] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", help="evaluations at most", min=1)] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="seed of the search")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+    reproducer_dir: Reproducers = "reproducers",
+    **settings: Any,
+) -> None:
+    """Search for the smallest instance on which a method loses so much, or on which it loses most."""
+    from planner.cli.solve import with_reproducer
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_all
+    from planner.mining.files import files_of, writes
+    from planner.mining.mine import DEFAULT_TIME_S, mine
+    from planner.mining.shown import progress, show
+    from planner.show.progress import note
+    from planner.show.tables import print_json
+    from planner.signals import held
+
+    files = files_of(out, method, against)
+    for name in files.every():
+        refuse_overwriting(name)
+    if time_limit is None and count is None:
+        time_limit = DEFAULT_TIME_S
+    with held():
+        try:
+            with progress(quiet, method, against) as listen:
+                found = mine(
+                    method,
+                    against=against,
+                    problem=problem,
+                    most=_pairs(max),
+                    loss=_loss(loss),
+                    domains=_domains(domain),
+                    limits=limits_of(time_limit, seed=seed),
+                    count=count,
+                    options={name: value for name, value in settings.items() if value not in (None, False)},
+                    listen=listen,
+                    notice=lambda line: note(quiet, line),
+                )
+        except CrosscheckError as error:
+            raise with_reproducer(error, reproducer_dir, json) from error
+        written, certificate = writes(found, files)
+        print_json(found.to_json(out, certificate)) if json else show(found, files, certificate)
+    write_all(*written)
+    if found.signal:
+        raise typer.Exit(128 + found.signal)
+    raise typer.Exit(NO_PROOF if found.instance is None else 0)
+
+
+def _pairs(given: list[str] | None) -> dict[str, str]:
+    """Limits by their names."""
+    found: dict[str, str] = {}
+    for each in ",".join(given or ()).split(",") if given else ():
+        name, sign, value = each.strip().partition("=")
+        if not name or not sign or name in found:
+            raise UsageError.at("--max", each, "KEY=N, each key once")
+        found[name] = value
+    return found
+
+
+def _domains(given: list[str] | None) -> dict[str, str | None]:
+    """Values of domains by their names; ``None`` for one without a value."""
+    found: dict[str, str | None] = {}
+    for each in given or ():
+        name, sign, value = each.strip().partition("=")
+        if name in found:
+            raise UsageError.at("--domain", each, "each domain once")
+        found[name] = value if sign else None
+    return found
+
+
+def _loss(text: str | None) -> float | str | None:
+    """A share, as "5%" or 0.05; `UsageError` for one below 0 or not finite."""
+    from planner.mining.mine import NO_PLAN
+
+    if text in (None, NO_PLAN):
+        return text
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise UsageError.at("--loss", text, f"a share such as 5% or 0.05, or {NO_PLAN}")
+    return value

@@ -1,0 +1,200 @@
+"""Mined counter-examples: what they are, that they are small, files that every command reads, what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import planner
+from formulations import FAMILIES
+from formulations.genome import Genes, Genome
+from planner.inputs.loading import admitted
+from planner.mining.mine import mine
+from planner.mining.search import Search, held
+from solvers.outcome import Limits, Stop
+
+MINABLE = [family for family in FAMILIES if family.mining is not None]
+#: What a search with this many evaluations finds does not depend on the machine.
+COUNT = 1500
+#: One stage: what is left of the problem is to choose TMPCs.
+KNAPSACK = {"nodes": 3, "tp": 1, "devices": 1, "microbatches": 1, "number": 24}
+
+
+def drawn(name: str, domains: dict[str, Any], seed: int, **limits: int) -> tuple[Genes[Any], Genome | None]:
+    """A random genome of a family in the domains (``None``: not in all of them)."""
+    family = next(each for each in MINABLE if each.name == name)
+    assert family.mining is not None
+    room = family.mining()
+    genes = room.genes({**room.limits, **limits})
+    known = {domain: domains[domain.name] for domain in room.domains if domain.name in domains}
+    rng = Random(seed)
+    genome = genes.random(rng)
+    for _ in range(seed % 4):
+        genome = genes.moves(genome, rng)
+    return genes, held(genes, known, genome)
+
+
+@pytest.mark.parametrize("name", [family.name for family in MINABLE])
+def test_genomes_are_instances_and_shrink(name: str) -> None:
+    for seed in range(40):
+        genes, genome = drawn(name, {}, seed)
+        assert genome is not None and 1 <= len(genome.nodes) <= genes.most_nodes
+        instance = genes.build(genome)
+        if instance is not None:
+            family = next(each for each in MINABLE if each.name == name)
+            loaded = planner.load(family.to_json(admitted(instance)))
+            assert loaded == admitted(instance)
+        size = tuple(genes.size(genome).values())
+        for smaller in genes.smaller(genome):
+            assert tuple(genes.size(smaller).values()) < size
+
+
+def test_moves_stay_within_limits() -> None:
+    for seed in range(200):
+        genes, genome = drawn("stage_partitioning", {}, seed, nodes=3, number=7)
+        assert genome is not None and len(genome.nodes) <= 3
+        for values, bounds in [(genome.whole, genes.whole), *((node, genes.node) for node in genome.nodes)]:
+            assert all(gene.low <= value <= gene.high for value, gene in zip(values, bounds, strict=True))
+
+
+def test_domains_of_stage_partitioning_hold() -> None:
+    pairs = 0
+    for seed in range(300):
+        given = {"recompute": None} if seed % 2 else {"max-slowdown": Fraction(3, 2), "uniform-layers": None}
+        genes, genome = drawn("stage_partitioning", given, seed)
+        instance = None if genome is None else genes.build(genome)
+        if instance is None:
+            continue
+        for layer in instance.layers:
+            for tmpcs in layer.tmpcs.values():
+                times = [each.time for each in tmpcs]
+                assert max(times) <= (Fraction(4, 3) if seed % 2 else Fraction(3, 2)) * min(times)
+                if seed % 2 and [each.id for each in tmpcs] == ["plain", "recompute"]:
+                    assert 3 * tmpcs[1].time == 4 * tmpcs[0].time
+                    pairs += 1
+        if seed % 2 == 0:
+            assert all(each.tmpcs == instance.layers[0].tmpcs for each in instance.layers)
+    assert pairs > 50
+
+
+def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
+    found = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
+    assert found.instance is not None and found.loss == pytest.approx(1.0) and found.stop is Stop.COMPLETED
+    assert found.size is not None and found.size["nodes"] == 3 and found.evaluations <= COUNT
+    again = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
+    assert again.instance == found.instance
+    best = planner.solve(found.instance, method="exact")
+    assert found.reference is not None and best.objective == found.reference.objective
+    assert planner.solve(found.instance, method="amp-released").objective == 2 * (best.objective or 0)
+
+
+def test_no_smaller_step_loses_as_much() -> None:
+    def score(_search: Search, genome: Genome) -> tuple[float, Any]:
+        """Chains whose times sum to 10 at least, on two stages or more."""
+        return (1.0 if sum(node[0] for node in genome.nodes) >= 10 and genome.whole[0] >= 2 else 0.0), None
+
+    genes, _ = drawn("layer_assignment", {}, 0)
+    calls = 0
+
+    def used() -> float:
+        nonlocal calls
+        calls += 1
+        return calls / 3000
+
+    search = Search(genes, {}, score, used, Random(0), enough=1.0)
+    search.run()
+    assert search.best is not None
+    assert genes.size(search.best.genome) == {"nodes": 2, "stages": 2, "microbatches": 1, "numbers": 10}
+
+
+def test_the_worst_loss_is_within_what_the_domain_allows() -> None:
+    found = mine("piper", domains={"recompute": None}, most=KNAPSACK, limits=Limits(seed=1), count=400)
+    assert found.loss is not None and 1.1 <= 1 + found.loss <= 4 / 3
+    assert found.worst == pytest.approx(max(found.worst_of.values()))
+
+
+def test_an_exact_method_loses_nothing() -> None:
+    found = mine("amp", problem="layer_assignment", count=200)
+    assert found.instance is None and found.loss is None and 0 < found.evaluations <= 200 and found.worst == 0
+
+
+def test_files_are_read_by_every_command(run: Callable[..., Any]) -> None:
+    most = ",".join(f"{name}={value}" for name, value in KNAPSACK.items())
+    given = ("--max", most, "--domain", "recompute", "--count", "400", "--seed", "1", "--out", "worst.json")
+    code, out, _ = run("mine", "piper", *given, "--json")
+    shown = json.loads(out)
+    assert code == 0 and shown["out"] == "worst.json" and shown["certificate"]["kind"]
+    assert {"method", "against", "loss", "size", "instance", "objective", "optimum", "evaluations", "seconds"} <= set(
+        shown
+    )
+    assert shown["objective"] / shown["optimum"] - 1 == pytest.approx(shown["loss"])
+    for name, objective in (("piper", shown["objective"]), ("exact", shown["optimum"])):
+        code, out, _ = run("check", "worst.json", f"worst.{name}.json", "--json")
+        assert code == 0 and json.loads(out)["objective"] == pytest.approx(objective)
+    assert run("verify", "worst.json", "worst.certificate.json")[0] == 0
+    code, out, _ = run("solve", "worst.json", "--method", "piper", "--json")
+    assert code == 0 and json.loads(out)["objective"] == pytest.approx(shown["objective"])
+
+
+def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
+    Path("mine.py").write_text(
+        "def first(instance):\n"
+        "    stages, layers = instance.num_stages, instance.num_layers\n"
+        "    return {'lengths': [layers - stages + 1] + [1] * (stages - 1)} if stages <= layers else None\n"
+        "def nothing(instance):\n    return None\n"
+    )
+    given = ("--problem", "layer_assignment", "--max", "nodes=3", "--seed", "2")
+    code, out, _ = run("mine", "./mine.py:first", *given, "--count", "25", "--out", "first.json", "--json")
+    assert code == 0 and json.loads(out)["loss"] > 0 and Path("first.mine-first.json").exists()
+    code, out, _ = run("mine", "./mine.py:nothing", *given, "--loss", "no-plan", "--count", "25", "--out", "none.json")
+    assert code == 0 and "no plan, nodes 1" in out and not Path("none.mine-nothing.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("piper", "--domain", "max-slowdown=0.5"), "--domain max-slowdown is '0.5'; expected a number of at least 1"),
+        (("piper", "--domain", "recompute=1"), "expected no value"),
+        (("piper", "--domain", "thin"), "--domain is 'thin'; expected one of"),
+        (("piper", "--max", "nodes=0"), "--max nodes is '0'; expected an integer from 1"),
+        (("piper", "--max", "layers=3"), "--max is 'layers'; expected one of"),
+        (("piper", "--max", "nodes"), "--max is 'nodes'; expected KEY=N"),
+        (("piper", "--loss", "-5%"), "--loss is '-5%'; expected a share"),
+        (("piper", "--loss", "nan"), "--loss is 'nan'; expected a share"),
+        (("piper", "--against", "equi"), "--against is 'equi'; expected an exact method"),
+        (("exact", "--against", "exact"), "--against is 'exact'; expected another method"),
+        (("pipper",), "METHOD is 'pipper'; expected one of"),
+        (("piper", "--problem", "mesh"), "problem is 'mesh'"),
+        (("piper", "--time-limit", "inf"), "--time-limit is 'infinite'"),
+        (("piper", "--clusters", "4"), "clusters"),
+    ],
+)
+def test_refused(run: Callable[..., Any], given: tuple[str, ...], words: str) -> None:
+    code, out, err = run("mine", *given, "--out", "x.json")
+    assert code == 2 and not out and words in err and err.count("\n") == 1
+    assert not Path("x.json").exists()
+
+
+def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> None:
+    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "40", "--out", "x.json")
+    assert code == 3 and "nothing found in" in out and "evaluations" in out and not Path("x.json").exists()
+    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "40", "--out", "x.json", "--json")
+    shown = json.loads(out)
+    assert code == 3 and shown["loss"] is None and shown["out"] is None and shown["evaluations"] > 0
+
+
+def test_the_page_has_all_limits_and_domains() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mining.md").read_text()
+    for family in MINABLE:
+        assert family.mining is not None
+        room = family.mining()
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{family.name}` |")]
+        assert all(f"{name} {value}" in row for name, value in room.limits.items()), row
+        for domain in room.domains:
+            assert f"| `{domain.name}{'=V' if domain.parse else ''}` |" in page
