@@ -29,6 +29,7 @@ from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
+from planner.cli.run import run_command
 from planner.cli.solve import check_command, crosscheck_command, solve_command
 from planner.cli.tools import (
     doctor_command,
@@ -160,6 +161,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
             choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
         ),
     ),
+    "run": (run_command, _OVERRIDES),
 }
 
 
@@ -205,6 +207,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
     "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),
     "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",),
+    "run": ("planner run plan.json model.json --model mine.py:build --check",),
     "extract": ("planner extract bert32 --sample 1000 --out knapsacks.jsonl",),
 }
 

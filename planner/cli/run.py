@@ -1,0 +1,64 @@
+"""The command that runs plans: ``run``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import Inputs, Instance, Json, Quiet, warn
+from planner.errors import UsageError
+
+
+def run_command(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="from solve --out or solve --json")],
+    instance: Instance,
+    model: Annotated[
+        str, typer.Option(metavar="FILE.py:FUNCTION", help="returns the model, and inputs of one call of it")
+    ],
+    backend: Annotated[str, typer.Option(metavar="gloo|nccl", help="CPU, or a GPU for each process")] = "gloo",
+    check: Annotated[
+        bool, typer.Option("--check", metavar="", help="compare loss and gradients with the unsplit model")
+    ] = False,
+    trace: Annotated[
+        str | None, typer.Option(metavar="FILE.json", help="write measured beside simulated passes as Chrome trace")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes", min=0)] = 600.0,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
+    from planner.checking import read_plan
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.files import write_atomically
+    from planner.inputs.loading import load
+    from planner.inputs.reading import STANDARD
+    from planner.runtime.launch import InterruptedRunError, RunError
+    from planner.runtime.run import run_plan
+    from planner.runtime.trace import chrome_trace
+    from planner.show.progress import note
+    from planner.show.runs import show_run
+    from planner.show.tables import as_json, print_json
+    from planner.signals import held, noted
+
+    if plan == instance == STANDARD:
+        raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
+    refuse_outputs({"--trace": trace}, plan, instance, model.rpartition(":")[0])
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    with held():
+        try:
+            found = run_plan(
+                read_plan(plan), loaded, model, backend=backend, check=check, time_limit=time_limit, where=plan
+            )
+        except RunError as error:
+            note(False, str(error))
+            raise typer.Exit(1) from None
+        except InterruptedRunError:
+            raise typer.Exit(128 + (noted() or 0)) from None
+        print_json(found.to_json()) if json else show_run(found)
+        if trace is not None:
+            write_atomically(trace, as_json(chrome_trace(found)) + "\n", "--trace")
+    raise typer.Exit(0 if found.ok else 1)

@@ -1,0 +1,244 @@
+"""What each process of a run does: which stage it runs, which samples pass through it, in which order.
+
+A sample is what the model takes at once, one call of it. In stage partitioning it is a micro-batch, and micro-batch m
+is run by replica m mod d of every stage (Piper). In a stage graph it is a sample of the mini-batch: every micro-batch
+of b samples is split over the r devices of a stage, the first of them get one more where r does not divide b
+(GraphPipe). Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from formulations.simulate_graph import kfkb
+from instances.rules import NodeId
+from planner.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward or backward pass of one process, over the samples of a micro-batch that it has."""
+
+    is_forward: bool
+    index: int
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What one process does: the passes of a replica of a stage, in order.
+
+    Parameters
+    ----------
+    bytes_planned
+        Bytes that it sends to other stages in an iteration, by the model of the plan.
+    held_planned
+        Bytes of activations that it holds at most, by the model of the plan.
+    forward_s, backward_s
+        Seconds of a pass, by the model of the plan; what it sends is not part of it.
+    """
+
+    stage: int
+    replica: int
+    passes: tuple[Pass, ...]
+    bytes_planned: float
+    held_planned: float
+    forward_s: float
+    backward_s: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A plan as processes.
+
+    Parameters
+    ----------
+    stage_of
+        Stage of every node of the instance.
+    recomputed
+        Nodes whose activations are computed again in the backward pass.
+    duties
+        What each process does; those of a stage follow each other.
+    num_samples
+        Samples of an iteration.
+    edges
+        Pairs of stages with a tensor from the first to the second, ascending.
+    """
+
+    stage_of: Mapping[NodeId, int]
+    recomputed: frozenset[NodeId]
+    duties: tuple[Duty, ...]
+    num_samples: int
+    edges: tuple[tuple[int, int], ...]
+
+    def owners(self) -> dict[tuple[int, int], int]:
+        """The process that runs a sample, by (stage, sample)."""
+        return {
+            (duty.stage, sample): rank
+            for rank, duty in enumerate(self.duties)
+            for each in duty.passes
+            for sample in each.samples
+        }
+
+
+def layout(instance: Any, plan: Any, family: str) -> Layout:
+    """The processes of a plan that breaks no rule of its instance.
+
+    Raises
+    ------
+    UsageError
+        If plans of this problem cannot be run, or a stage is split over tensor-parallel devices.
+    """
+    if family not in _LAYOUTS:
+        raise UsageError.at("INSTANCE", family, f"an instance of {' or '.join(_LAYOUTS)}")
+    return _LAYOUTS[family](instance, plan)
+
+
+def _of_stage_partitioning(instance: Any, plan: Any) -> Layout:
+    from formulations.stage_partitioning.problem import suffix_sums
+
+    layers = {layer.id: layer for layer in instance.layers}
+    stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
+    duties, recomputed = [], set()
+    for number, (stage, in_flight) in enumerate(zip(plan.stages, suffix_sums(plan), strict=True)):
+        if stage.tp_degree != 1:
+            raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} of stage {number}", "1: tensors are not split")
+        chosen = {node: next(x for x in layers[node].tmpcs[1] if x.id == stage.tmpcs[node]) for node in stage.nodes}
+        recomputed |= {node for node, x in chosen.items() if "recomp" in x.id}
+        moved = [
+            edge.bytes
+            + (
+                chosen[edge.source].sync_backward_bytes.get(edge.target, 0.0)
+                if edge.source in chosen
+                else chosen[edge.target].sync_forward_bytes.get(edge.source, 0.0)
+            )
+            for edge in instance.edges
+            if (edge.source in chosen) != (edge.target in chosen)
+        ]
+        d, N = stage.dp_degree, instance.num_microbatches
+        seconds = math.fsum(x.time for x in chosen.values()) * (1e-3 if instance.time_unit == "ms" else 1.0)
+        held = -(-in_flight // d)
+        for replica in range(d):
+            own = range(replica, N, d)
+            duties.append(
+                Duty(
+                    number,
+                    replica,
+                    _passes([(m,) for m in own], kfkb(len(own), held, 1)),
+                    math.fsum(moved) * len(own),
+                    math.fsum(x.activation_bytes for x in chosen.values()) * held,
+                    seconds / 3,
+                    seconds * 2 / 3,
+                )
+            )
+    edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
+    crossing = tuple(sorted((u, v) for u, v in edges if u != v))
+    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, crossing)
+
+
+def _of_stage_graph(instance: Any, plan: Any) -> Layout:
+    from formulations.stage_graph.problem import data_edges
+
+    name = instance.id_of
+    stage_of = {name(node): number for number, stage in enumerate(plan.stages) for node in stage.nodes}
+    duties = []
+    for number, stage in enumerate(plan.stages):
+        inside = set(stage.nodes)
+        crossing = [edge for edge in instance.edges if (edge.source in inside) != (edge.target in inside)]
+        kept = math.fsum(
+            [
+                *(instance.operators[node].activation_bytes for node in inside),
+                *(edge.bytes_per_sample for edge in crossing if edge.target in inside),
+            ]
+        )
+        b, r, count = stage.microbatch, stage.devices, instance.minibatch // stage.microbatch
+        order = kfkb(count, stage.in_flight // b, stage.k)
+        first = 0
+        for replica in range(r):
+            share = b // r + (replica < b % r)
+            samples = [tuple(range(p * b + first, p * b + first + share)) for p in range(count)]
+            first += share
+            duties.append(
+                Duty(
+                    number,
+                    replica,
+                    _passes(samples, order),
+                    math.fsum(edge.bytes_per_sample for edge in crossing) * share * count,
+                    -(-min(stage.in_flight, instance.minibatch) // b) * share * kept,
+                    math.fsum(instance.operators[node].forward_s(share) for node in inside),
+                    math.fsum(instance.operators[node].backward_s(share) for node in inside),
+                )
+            )
+    return Layout(stage_of, frozenset(), tuple(duties), instance.minibatch, data_edges(instance, plan.stages))
+
+
+_LAYOUTS: Mapping[str, Callable[[Any, Any], Layout]] = {
+    "stage_partitioning": _of_stage_partitioning,
+    "stage_graph": _of_stage_graph,
+}
+
+
+def _passes(samples: Sequence[tuple[int, ...]], order: str) -> tuple[Pass, ...]:
+    """The passes of an order such as ``FFBFBB``, the micro-batches of each kind in turn."""
+    begun = {"F": 0, "B": 0}
+    found = []
+    for kind in order:
+        found.append(Pass(kind == "F", begun[kind], samples[begun[kind]]))
+        begun[kind] += 1
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A pass of a process with its start and end, in seconds."""
+
+    rank: int
+    is_forward: bool
+    index: int
+    start_s: float
+    end_s: float
+
+
+def simulate(made: Layout) -> list[Timing]:
+    """When each pass would run by the plan's own times, tensors moved in no time.
+
+    Raises
+    ------
+    UsageError
+        If the processes would wait for each other for ever.
+    """
+    owners = made.owners()
+    before: dict[int, list[int]] = {}
+    after: dict[int, list[int]] = {}
+    for u, v in made.edges:
+        after.setdefault(u, []).append(v)
+        before.setdefault(v, []).append(u)
+    ends: dict[tuple[int, bool, int], float] = {}  # (stage, is_forward, sample)
+    clock, next_pass = [0.0] * len(made.duties), [0] * len(made.duties)
+    found: list[Timing] = []
+    ready = list(range(len(made.duties)))
+    while ready:
+        rank = ready.pop()
+        duty = made.duties[rank]
+        while next_pass[rank] < len(duty.passes):
+            task = duty.passes[next_pass[rank]]
+            givers = [(giver, task.is_forward) for giver in (before if task.is_forward else after).get(duty.stage, [])]
+            givers += [] if task.is_forward else [(duty.stage, True)]
+            waits = [(*giver, sample) for giver in givers for sample in task.samples]
+            if any(wait not in ends for wait in waits):
+                break
+            start = max([clock[rank], *(ends[wait] for wait in waits)])
+            clock[rank] = start + (duty.forward_s if task.is_forward else duty.backward_s)
+            found.append(Timing(rank, task.is_forward, task.index, start, clock[rank]))
+            next_pass[rank] += 1
+            takers = (after if task.is_forward else before).get(duty.stage, [])
+            for sample in task.samples:
+                ends[duty.stage, task.is_forward, sample] = clock[rank]
+                ready += [owners[taker, sample] for taker in takers]
+    stuck = [made.duties[rank].stage for rank, done in enumerate(next_pass) if done < len(made.duties[rank].passes)]
+    if stuck:
+        raise UsageError.at("PLAN", f"stage {stuck[0]} waiting for ever", "stages that do not wait for each other")
+    return sorted(found, key=lambda each: (each.start_s, each.rank))

@@ -1,0 +1,327 @@
+"""One process of a run: the passes of a replica of a stage, on torch.distributed.
+
+Tensors go from process to process, never through a third one: a tensor is sent once to each stage that takes it, to
+the replica that runs the sample, and its gradient comes back once from each. Sends never wait, so that only the order
+of passes decides who waits for whom.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.runtime.layout import Layout, Pass, Timing
+from planner.runtime.objective import Objective
+from planner.runtime.program import Program
+from planner.runtime.stages import Block, Stages, Tensor
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all processes of a run know.
+
+    ``rendezvous`` is a file that does not exist yet; ``timeout_s`` seconds of waiting for another process at most.
+    """
+
+    program: Program
+    layout: Layout
+    stages: Stages
+    objective: Objective
+    rendezvous: str
+    backend: str
+    timeout_s: float
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether messages have tags: without them they are received in the order in which they are sent."""
+        return self.backend == "gloo"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a process.
+
+    ``losses`` are parts of the loss by sample, ``gradients`` those of its stage's parameters (replica 0 alone; ``None``
+    for a parameter without one), ``held_bytes`` the most that it held for backward passes.
+    """
+
+    rank: int
+    losses: Mapping[int, float]
+    gradients: Mapping[str, Any]
+    bytes_sent: int
+    held_bytes: int
+    timings: tuple[Timing, ...]
+
+
+@dataclass
+class _Kept:
+    """What a sample leaves for its backward pass."""
+
+    received: dict[str, Any]
+    sent: dict[str, Any]
+    loss: Any = None
+    storages: dict[int, int] = field(default_factory=dict)
+
+
+def run_process(job: Job, rank: int) -> Report:
+    """Run the passes of a process; call it in a process of its own.
+
+    Raises
+    ------
+    RuntimeError
+        If another process does not answer, or an operation fails.
+    """
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"]
+    distributed.init_process_group(
+        job.backend,
+        init_method=f"file://{job.rendezvous}",
+        rank=rank,
+        world_size=len(job.layout.duties),
+        timeout=datetime.timedelta(seconds=job.timeout_s),
+    )
+    report = _Process(job, rank).run()
+    distributed.destroy_process_group()  # not after an error: others would see it as theirs before this one reports it
+    return report
+
+
+class _Process:
+    def __init__(self, job: Job, rank: int) -> None:
+        import torch
+
+        self.job, self.rank = job, rank
+        self.duty = job.layout.duties[rank]
+        self.stage = self.duty.stage
+        self.device = torch.device("cpu" if job.backend == "gloo" else f"cuda:{rank}")
+        self.blocks = job.stages.blocks[self.stage]
+        self.parameters = job.stages.parameters[self.stage]
+        for block in self.blocks:
+            _move(block.module, self.device)
+        self.owners = job.layout.owners()
+        self.incoming = [each for each in job.stages.tensors if self.stage in each.targets]
+        self.outgoing = [each for each in job.stages.tensors if each.source == self.stage]
+        self.number = {each.name: number for number, each in enumerate(job.stages.tensors)}
+        self.lines = {} if job.is_tagged else _lines(job)
+        self.kept: dict[int, _Kept] = {}
+        self.unsent: list[tuple[Any, Any]] = []
+        self.losses: dict[int, float] = {}
+        self.bytes_sent = self.held_bytes = 0
+        self.fixed = {
+            each.untyped_storage()._cdata
+            for block in self.blocks
+            for each in (*block.module.parameters(), *block.module.buffers())
+        }
+
+    def run(self) -> Report:
+        from torch import distributed
+
+        holders = _holders(self.job)  # groups are made by all processes in one order
+        for parameter in self.parameters.values():
+            parameter.grad = None
+        distributed.barrier()
+        timings = []
+        for task in self.duty.passes:
+            came = [self._await(sample, task.is_forward) for sample in task.samples]
+            start = time.perf_counter()
+            for sample, tensors in zip(task.samples, came, strict=True):
+                (self._forward if task.is_forward else self._backward)(sample, tensors)
+            timings.append(self._timing(task, start))
+        for work, _ in self.unsent:
+            work.wait()
+        self._reduce(holders)
+        distributed.barrier()
+        gradients = {} if self.duty.replica else {name: _on_cpu(each.grad) for name, each in self.parameters.items()}
+        return Report(self.rank, self.losses, gradients, self.bytes_sent, self.held_bytes, tuple(timings))
+
+    def _timing(self, task: Pass, start: float) -> Timing:
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+        return Timing(self.rank, task.is_forward, task.index, start, time.perf_counter())
+
+    def _await(self, sample: int, is_forward: bool) -> dict[str, Any]:
+        """What a pass of a sample waits for: tensors of stages before, or their gradients from those behind, summed."""
+        if is_forward:
+            return {each.name: self._receive(each, each.source, sample, True) for each in self.incoming}
+        found = {}
+        for each in self.outgoing:
+            if each.has_gradient:
+                came = [self._receive(each, taker, sample, False) for taker in each.targets]
+                found[each.name] = sum(came[1:], came[0])
+        return found
+
+    def _forward(self, sample: int, received: dict[str, Any]) -> None:
+        import torch
+
+        leaves = self.job.program.leaves(sample)
+        moved = [each.to(self.device) if isinstance(each, torch.Tensor) else each for each in leaves]
+        values = {**dict(zip(self.job.stages.inputs, moved, strict=True)), **received}
+        kept = _Kept(received, {})
+        with torch.autograd.graph.saved_tensors_hooks(self._saver(kept.storages), lambda saved: saved):
+            for block in self.blocks:
+                values |= self._run(block, values, kept.storages)
+                for name in block.dropped:
+                    values.pop(name, None)
+        for each in self.outgoing:
+            kept.sent[each.name] = values[each.name]
+            for taker in each.targets:
+                self._send(values[each.name], each, taker, sample, True)
+        self._lose(kept, values, sample)
+        self.kept[sample] = kept
+        held: dict[int, int] = {}
+        for other in self.kept.values():
+            held |= other.storages
+        self.held_bytes = max(self.held_bytes, sum(held.values()))
+
+    def _run(self, block: Block, values: Mapping[str, Any], storages: dict[int, int]) -> dict[str, Any]:
+        """The outputs of a block by name. What a recomputed one keeps are its inputs alone."""
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        given = [values[name] for name in block.inputs]
+        if not block.recomputed:
+            made = block.module(*given)
+        else:
+            keep = self._saver(storages)
+            for each in given:
+                if isinstance(each, torch.Tensor):
+                    keep(each)
+            made = checkpoint(block.module, *given, use_reentrant=False)
+        return dict(zip(block.outputs, made, strict=True))
+
+    def _saver(self, storages: dict[int, int]) -> Any:
+        """Notes the storages that autograd keeps for a backward pass, those of parameters apart."""
+
+        def save(tensor: Any) -> Any:
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self.fixed:
+                storages[storage._cdata] = storage.nbytes()
+            return tensor.detach()  # a tensor that its own operation saves would keep itself alive
+
+        return save
+
+    def _lose(self, kept: _Kept, values: Mapping[str, Any], sample: int) -> None:
+        """The stage's part of the loss of a sample, if it makes an output."""
+        for output, name in self.job.stages.results[self.stage]:
+            part = self.job.objective.part(values[name], output, sample)
+            if part is not None:
+                kept.loss = part if kept.loss is None else kept.loss + part
+        if kept.loss is not None:
+            self.losses[sample] = float(kept.loss.detach())
+
+    def _backward(self, sample: int, came: dict[str, Any]) -> None:
+        import torch
+
+        kept = self.kept.pop(sample)
+        roots, gradients = [kept.sent[name] for name in came], list(came.values())
+        if kept.loss is not None:
+            roots.append(kept.loss)
+            gradients.append(torch.full_like(kept.loss, 1.0 / self.job.layout.num_samples))
+        if roots:
+            torch.autograd.backward(roots, gradients)
+        for each in self.incoming:
+            if each.has_gradient:
+                leaf = kept.received[each.name]
+                gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+                self._send(gradient, each, each.source, sample, False)
+
+    def _send(self, tensor: Any, each: Tensor, stage: int, sample: int, is_forward: bool) -> None:
+        from torch import distributed
+
+        self.unsent = [(work, data) for work, data in self.unsent if not work.is_completed()]
+        data = tensor.detach().contiguous()
+        to = self.owners[stage, sample]
+        group, tag = self._line(self.rank, to, each, sample, is_forward)
+        self.unsent.append((distributed.isend(data, to, group=group, tag=tag), data))
+        self.bytes_sent += each.num_bytes
+
+    def _receive(self, each: Tensor, stage: int, sample: int, is_forward: bool) -> Any:
+        import torch
+        from torch import distributed
+
+        data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
+        source = self.owners[stage, sample]
+        group, tag = self._line(source, self.rank, each, sample, is_forward)
+        distributed.recv(data, source, group=group, tag=tag)
+        return data.requires_grad_() if is_forward and each.has_gradient else data
+
+    def _line(self, source: int, to: int, each: Tensor, sample: int, is_forward: bool) -> tuple[Any, int]:
+        """The group of processes and the tag of a message."""
+        if not self.job.is_tagged:
+            return self.lines[source, to, is_forward], 0
+        return None, (sample * len(self.number) + self.number[each.name]) * 2 + is_forward
+
+    def _reduce(self, holders: Mapping[str, Any]) -> None:
+        """Sum the gradients of each parameter over all processes that use it: replicas, and stages that share it."""
+        import torch
+        from torch import distributed
+
+        for name, group in holders.items():
+            parameter = self.parameters.get(name)
+            if parameter is None or not parameter.requires_grad:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            if group is not None:
+                distributed.all_reduce(parameter.grad, group=group)
+
+
+def _holders(job: Job) -> dict[str, Any]:
+    """The group of processes that use a parameter, by its name in order; ``None`` where only one does."""
+    from torch import distributed
+
+    ranks: dict[str, list[int]] = {}
+    for rank, duty in enumerate(job.layout.duties):
+        for name in job.stages.parameters[duty.stage]:
+            ranks.setdefault(name, []).append(rank)
+    groups = {
+        members: distributed.new_group(list(members))
+        for members in sorted(set(map(tuple, ranks.values())))
+        if len(members) > 1
+    }
+    return {name: groups.get(tuple(ranks[name])) for name in sorted(ranks)}
+
+
+def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:
+    """A group for each pair of processes and direction, where messages have no tags."""
+    from torch import distributed
+
+    owners = job.layout.owners()
+    found: dict[tuple[int, int, bool], Any] = {}
+    for each in job.stages.tensors:
+        for taker in each.targets:
+            for sample in range(job.layout.num_samples):
+                source, to = owners[each.source, sample], owners[taker, sample]
+                found[source, to, True] = found[to, source, False] = None
+    return {line: distributed.new_group(sorted(line[:2])) for line in sorted(found)}
+
+
+def _move(module: Any, device: Any) -> None:
+    """Bring a block and the devices that its graph names to a device."""
+    import torch
+    from torch.fx.node import map_aggregate
+
+    if device.type == "cpu":
+        return
+
+    def moved(each: Any) -> Any:
+        return device if isinstance(each, torch.device) else each
+
+    for node in module.graph.nodes:
+        node.args, node.kwargs = map_aggregate(node.args, moved), map_aggregate(node.kwargs, moved)
+    module.recompile()
+    module.to(device)
+
+
+def _on_cpu(gradient: Any) -> Any:
+    return None if gradient is None else gradient.cpu()

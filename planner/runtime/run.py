@@ -1,0 +1,253 @@
+"""Run a plan on the processes of this machine and compare it with the model as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.checking import check as judge
+from planner.errors import UsageError
+from planner.inputs.loading import family_of
+from planner.runtime.launch import rendezvous, run_all
+from planner.runtime.layout import Layout, Timing, layout, simulate
+from planner.runtime.objective import objective_of
+from planner.runtime.process import Job, Report, run_process
+from planner.runtime.program import Program
+from planner.runtime.source import program, require_torch
+from planner.runtime.stages import split
+
+_BACKENDS = ("gloo", "nccl")
+#: Processes that a run may have at most.
+MOST_PROCESSES = 64
+#: A parameter's gradient counts as at least this part of the largest one: below, it is what rounding left of zero.
+_SMALLEST = 1e-3
+#: Largest relative errors that --check accepts, by bytes of a number: float64 and others.
+_TOLERANCES = {8: 1e-12, 4: 1e-6, 2: 2e-2}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run found; lists have a number for each process, in the order of stages and replicas.
+
+    Parameters
+    ----------
+    loss_error, gradient_error
+        Of the whole model, relative (`compare`); ``None`` without a check.
+    parameters, compared
+        Parameters of the model with a gradient, and how many of them were compared.
+    bytes_sent, bytes_planned
+        Bytes of tensors sent to other stages in the iteration.
+    held_bytes, held_planned
+        Bytes held at most for backward passes.
+    seconds
+        From the first pass to the end of the last one.
+    measured, simulated
+        The passes as they ran, from 0 on, and as the plan's times have them.
+    """
+
+    ok: bool
+    loss: float
+    loss_error: float | None
+    gradient_error: float | None
+    parameters: int
+    compared: int
+    bytes_sent: tuple[int, ...]
+    bytes_planned: tuple[float, ...]
+    held_bytes: tuple[int, ...]
+    held_planned: tuple[float, ...]
+    seconds: float
+    tolerance: float | None
+    layout: Layout
+    measured: tuple[Timing, ...]
+    simulated: tuple[Timing, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner run --json`` prints."""
+        return {
+            "ok": self.ok,
+            "processes": len(self.layout.duties),
+            "loss_error": self.loss_error,
+            "gradient_error": self.gradient_error,
+            "parameters": self.parameters,
+            "parameters_compared": self.compared,
+            "bytes_sent": list(self.bytes_sent),
+            "bytes_planned": list(self.bytes_planned),
+            "held_bytes": list(self.held_bytes),
+            "held_planned": list(self.held_planned),
+            "seconds": self.seconds,
+        }
+
+
+def run_plan(
+    plan: Mapping[str, Any],
+    instance: Any,
+    model: str,
+    *,
+    backend: str = "gloo",
+    check: bool = False,
+    time_limit: float = 600.0,
+    where: str = "plan",
+) -> Run:
+    """Run one iteration of a plan in processes of this machine.
+
+    Parameters
+    ----------
+    plan
+        In its JSON form, or a result object that holds it; ``where`` names it in errors.
+    model
+        ``FILE.py:function``, which returns the model and the inputs of one call of it.
+    backend, check, time_limit
+        As of `run_program`.
+
+    Raises
+    ------
+    InstanceError, UsageError
+        If the plan is none of this instance or cannot be run here, or the model is not the one of the instance.
+    RunError
+        If a process dies, fails or is late.
+    """
+    verdict = judge(instance, plan, where=where)
+    if not verdict.feasible:
+        broken = verdict.violations[0]
+        raise UsageError.at(where, f"plan breaking {broken.rule} ({broken.message})", f"a plan of {instance.name}")
+    content = plan["plan"] if "plan" in plan and "status" in plan else plan
+    made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem)
+    require_torch()
+    expect_places(len(made.duties), backend)
+    return run_program(
+        program(model, instance, made.num_samples), made, backend=backend, check=check, time_limit=time_limit
+    )
+
+
+def expect_places(processes: int, backend: str) -> None:
+    """`UsageError` if this machine has no place for so many processes."""
+    import torch
+
+    if backend not in _BACKENDS:
+        raise UsageError.at("--backend", backend, f"one of {', '.join(_BACKENDS)}")
+    if processes > MOST_PROCESSES:
+        raise UsageError.at("PLAN", f"{processes} processes", f"at most {MOST_PROCESSES}")
+    if backend == "nccl" and torch.cuda.device_count() < processes:
+        rule = f"gloo: the plan has {processes} processes, and there are {torch.cuda.device_count()} GPUs"
+        raise UsageError.at("--backend", backend, rule)
+
+
+def run_program(program: Program, made: Layout, *, backend: str, check: bool, time_limit: float) -> Run:
+    """Run one iteration of a layout of a program in processes of this machine.
+
+    Parameters
+    ----------
+    check
+        Also run the whole model, in a process of its own, and compare loss and gradients.
+    time_limit
+        Seconds that the processes may take.
+
+    Raises
+    ------
+    UsageError
+        If the plan does not fit the model, or its processes would wait for each other.
+    RunError
+        If a process dies, fails or is late.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a pool of threads does not survive a fork
+    try:
+        simulated = simulate(made)
+        stages = split(program, made)
+        with torch.no_grad():
+            args, kwargs = program.samples[0]
+            objective = objective_of(program.whole(*args, **kwargs))
+        with rendezvous() as file:
+            job = Job(program, made, stages, objective, file, backend, time_limit)
+            names = [f"process {n} (stage {d.stage}, replica {d.replica})" for n, d in enumerate(made.duties)]
+            reports: list[Report] = run_all(lambda rank: run_process(job, rank), names, time_limit)
+        whole = run_all(lambda _: _whole(job), ["the whole model"], time_limit)[0] if check else None
+    finally:
+        torch.set_num_threads(threads)
+    return _judged(job, reports, whole, simulated)
+
+
+def _whole(job: Job) -> tuple[float, Mapping[str, Any]]:
+    """Loss and gradients of the model that is not split, over all samples."""
+    import torch
+    from torch.utils import _pytree
+
+    torch.set_num_threads(1)
+    model, total = job.program.model, 0.0
+    model.zero_grad(set_to_none=True)
+    for sample, (args, kwargs) in enumerate(job.program.samples):
+        loss = (
+            job.objective.of(_pytree.tree_leaves(job.program.whole(*args, **kwargs)), sample) / job.layout.num_samples
+        )
+        loss.backward()
+        total += float(loss.detach())
+    return total, {name: each.grad for name, each in model.named_parameters() if each.requires_grad}
+
+
+def _judged(
+    job: Job, reports: Sequence[Report], whole: tuple[float, Mapping[str, Any]] | None, simulated: Sequence[Timing]
+) -> Run:
+    made = job.layout
+    loss = math.fsum(value for report in reports for value in report.losses.values()) / made.num_samples
+    names = [name for name, each in job.program.model.named_parameters() if each.requires_grad]
+    loss_error = gradient_error = tolerance = None
+    compared, ok = 0, True
+    if whole is not None:
+        loss_error = abs(loss - whole[0]) / abs(whole[0]) if whole[0] else abs(loss)
+        gradient_error, compared = compare([report.gradients for report in reports], whole[1])
+        sizes = [each.element_size() for each in job.program.model.parameters() if each.requires_grad]
+        tolerance = _TOLERANCES.get(min(sizes), _TOLERANCES[2])
+        ok = max(loss_error, gradient_error) <= tolerance and compared == len(names)
+    start = min(each.start_s for report in reports for each in report.timings)
+    measured = [
+        Timing(each.rank, each.is_forward, each.index, each.start_s - start, each.end_s - start)
+        for report in reports
+        for each in report.timings
+    ]
+    return Run(
+        ok,
+        loss,
+        loss_error,
+        gradient_error,
+        len(names),
+        compared,
+        tuple(report.bytes_sent for report in reports),
+        tuple(duty.bytes_planned for duty in made.duties),
+        tuple(report.held_bytes for report in reports),
+        tuple(duty.held_planned for duty in made.duties),
+        max(each.end_s for each in measured),
+        tolerance,
+        made,
+        tuple(sorted(measured, key=lambda each: (each.start_s, each.rank))),
+        tuple(simulated),
+    )
+
+
+def compare(found: Sequence[Mapping[str, Any]], whole: Mapping[str, Any]) -> tuple[float, int]:
+    """The largest relative error of a parameter's gradient, and how many parameters were compared.
+
+    The error of a parameter is the largest difference of an element over the largest element of its gradient, but over
+    no less than a thousandth of the largest of all: gradients that would be zero in exact numbers, such as those of a
+    bias before a softmax, consist of rounding alone. ``found`` are the gradients of stages, each of which may have its
+    own copy of a parameter; a parameter is not compared if no stage has it and the whole has a gradient for it. NaN
+    counts as infinite.
+    """
+    largest = max((float(each.abs().max()) for each in whole.values() if each is not None), default=0.0)
+    worst, compared = 0.0, 0
+    for name, expected in whole.items():
+        copies = [gradients[name] for gradients in found if gradients.get(name) is not None]
+        if expected is None:
+            errors = [float(copy.abs().max()) for copy in copies]
+            scale = _SMALLEST * largest
+        else:
+            errors = [float((copy - expected).abs().max()) for copy in copies]
+            scale = max(float(expected.abs().max()), _SMALLEST * largest)
+        compared += bool(copies) or expected is None
+        for error in errors:
+            relative = error / scale if scale else error
+            worst = max(worst, relative if math.isfinite(relative) else math.inf)
+    return worst, compared

@@ -1,0 +1,33 @@
+"""Show what a run of a plan found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.show.tables import size
+from planner.show.terminal import console
+
+if TYPE_CHECKING:
+    from planner.runtime.run import Run
+
+
+def show_run(found: Run) -> None:
+    """Print a row for each process, and how far loss and gradients are from the whole model's."""
+    from rich.table import Table
+
+    table = Table(title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s")
+    for heading in ("stage", "replica", "passes", "sent", "planned", "held at most", "planned"):
+        table.add_column(heading, justify="right")
+    for rank, duty in enumerate(found.layout.duties):
+        moved = (found.bytes_sent[rank], found.bytes_planned[rank], found.held_bytes[rank], found.held_planned[rank])
+        table.add_row(str(duty.stage), str(duty.replica), str(len(duty.passes)), *map(size, moved))
+    out = console()
+    out.print(table)
+    if found.tolerance is None:
+        out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
+        return
+    verdict = "equal to" if found.ok else "DIFFERENT from"
+    out.print(
+        f"{verdict} the unsplit model: loss within {found.loss_error:.2g}, gradients of {found.compared} of "
+        f"{found.parameters} parameters within {found.gradient_error:.2g}; expected {found.tolerance:g}"
+    )

@@ -1,0 +1,295 @@
+"""`planner run`: a plan's processes compute what the whole model computes, and send what the plan says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instances.errors import InstanceError
+from planner.cli.app import main
+from planner.errors import UsageError
+
+torch = pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
+
+MODELS = Path(__file__).parent / "small_models.py"
+SAMPLES = 6
+#: Bytes of the tensor between two blocks: 2 sequences of 5 words of width 8.
+CROSSING = {"language": 2 * 5 * 8 * 8, "single": 2 * 5 * 8 * 4}
+MODULES = ("words, places, drop", "blocks.0", "blocks.1", "blocks.2", "head")
+
+
+def chain(modules: tuple[str, ...] = MODULES, edge: float = CROSSING["language"], **more: Any) -> dict[str, Any]:
+    """A chain of layers named like modules, as JSON."""
+    layers = [
+        {
+            "id": number,
+            "name": f"layer {number}",
+            "module": module,
+            "tmpcs": {
+                "1": [{"id": "keep", "time": 1.0, "weight_bytes": 1.0, "activation_bytes": 1.0, "static_bytes": 1.0}],
+                "2": [{"id": "keep", "time": 0.5, "weight_bytes": 1.0, "activation_bytes": 1.0, "static_bytes": 1.0}],
+            },
+        }
+        for number, module in enumerate(modules)
+    ]
+    edges = [{"source": number, "target": number + 1, "bytes": edge} for number in range(len(modules) - 1)]
+    return {
+        "problem": "stage_partitioning",
+        "schema_version": 1,
+        "name": "small",
+        "num_devices": 8,
+        "memory_bytes": 1e12,
+        "bandwidth": 1e9,
+        "num_microbatches": SAMPLES,
+        "layers": layers,
+        "edges": edges,
+        **more,
+    }
+
+
+def plan(*stages: tuple[list[int], int], tp_degree: int = 1) -> dict[str, Any]:
+    """Stages as (nodes, replicas)."""
+    return {
+        "stages": [
+            {
+                "nodes": nodes,
+                "dp_degree": replicas,
+                "tp_degree": tp_degree,
+                "tmpcs": {str(node): "keep" for node in nodes},
+            }
+            for nodes, replicas in stages
+        ]
+    }
+
+
+@pytest.fixture
+def call(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Call the command with an instance and a plan; the exit code and what it printed."""
+
+    def called(instance: Any, made: Any, model: str, *options: str) -> tuple[int, str, str]:
+        files = [tmp_path / "plan.json", tmp_path / "instance.json"]
+        for file, content in zip(files, (made, instance), strict=True):
+            file.write_text(json.dumps(content))
+        code = main(["run", *map(str, files), "--model", f"{MODELS}:{model}", *options])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return called
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [([0, 1], 1), ([2, 3, 4], 1)],
+        [([0, 1, 2], 3), ([3, 4], 1)],
+        [([0], 1), ([1, 2, 3, 4], 2)],
+        [([0, 1], 2), ([2, 3], 3), ([4], 1)],
+        [([0, 1, 2, 3, 4], 2)],
+    ],
+)
+def test_runs_compute_what_the_whole_model_does(call: Any, stages: Any) -> None:
+    code, out, _ = call(chain(), plan(*stages), "language", "--check", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["ok"]
+    assert found["processes"] == sum(replicas for _, replicas in stages)
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] == 45
+    assert found["bytes_sent"] == found["bytes_planned"]
+
+
+def test_json_has_the_fields_of_the_interface(call: Any) -> None:
+    _, out, _ = call(chain(edge=CROSSING["single"]), plan(([0, 1], 1), ([2, 3, 4], 2)), "single", "--json")
+    found = json.loads(out)
+    assert list(found) == [
+        "ok", "processes", "loss_error", "gradient_error", "parameters", "parameters_compared",
+        "bytes_sent", "bytes_planned", "held_bytes", "held_planned", "seconds",
+    ]  # fmt: skip
+    assert found["loss_error"] is None and found["gradient_error"] is None and found["parameters_compared"] == 0
+    # one stage sends each of 6 micro-batches forwards, the two replicas of the other 3 gradients each back
+    assert found["bytes_sent"] == [6 * 320, 3 * 320, 3 * 320]
+    assert found["held_planned"] == [2 * 3, 3 * 1, 3 * 1]  # s / d micro-batches of one byte a layer
+
+
+def test_tied_weights_get_the_gradients_of_all_stages_that_hold_them(call: Any) -> None:
+    code, out, _ = call(chain(), plan(([0, 1], 2), ([2, 3, 4], 3)), "tied", "--check", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] == 44
+
+
+def test_recomputed_layers_keep_their_inputs_alone(call: Any) -> None:
+    stages = plan(([0, 1, 2], 1), ([3, 4], 1))
+    _, out, _ = call(chain(), stages, "language", "--json")
+    instance = chain()
+    for layer in instance["layers"][1:4]:
+        for tmpc in layer["tmpcs"]["1"]:
+            tmpc["id"] = "recompute"
+    for stage in stages["stages"]:
+        stage["tmpcs"] = {node: "recompute" if node in "123" else "keep" for node in stage["tmpcs"]}
+    code, again, _ = call(instance, stages, "language", "--check", "--json")
+    kept, found = json.loads(out)["held_bytes"], json.loads(again)
+    assert code == 0 and found["gradient_error"] <= 1e-12
+    # the last stage keeps the inputs of its block and of the head, 2 x 5 x 8 numbers each, and a mask of 5 x 5
+    assert found["held_bytes"][1] == 2 * CROSSING["language"] + 25 < kept[1] / 5
+    assert found["held_bytes"][0] < kept[0] / 5
+
+
+GRAPH = ("words", "pictures", "sounds", "join", "head")
+
+
+def graph() -> dict[str, Any]:
+    """A stage graph whose operators are named like the modules of `Branches`; each gives 2 x n x 8 numbers."""
+    seconds = {"fixed_s": 0.0, "per_sample_s": 1.0}
+    operators = [
+        {
+            "id": each,
+            "name": each,
+            "forward": seconds,
+            "backward": seconds,
+            "weight_bytes": 1.0,
+            "activation_bytes": 1.0,
+        }
+        for each in GRAPH
+    ]
+    rows = {("words", "join"): 5, ("pictures", "join"): 8, ("sounds", "join"): 1, ("join", "head"): 1}
+    edges = [{"source": a, "target": b, "bytes_per_sample": 2.0 * n * 8 * 8} for (a, b), n in rows.items()]
+    return {
+        "problem": "stage_graph",
+        "schema_version": 1,
+        "name": "branches",
+        "operators": operators,
+        "edges": edges,
+        "num_devices": 8,
+        "memory_bytes": 1e9,
+        "bandwidth_bytes_per_s": 1e9,
+        "latency_s": 0.0,
+        "minibatch": 12,
+        "schedule": "per-stage",
+    }
+
+
+def branching_plan(*stages: tuple[list[str], int, int, int], edges: list[list[int]]) -> dict[str, Any]:
+    """Stages as (nodes, devices, samples of a micro-batch, samples in flight)."""
+    made = [dict(zip(("nodes", "devices", "microbatch", "in_flight"), each, strict=True)) for each in stages]
+    return {"stages": made, "edges": edges, "idle_devices": 8 - sum(each[1] for each in stages)}
+
+
+BRANCHING = [
+    # a stage for each branch, micro-batches of one size, unequal devices
+    branching_plan((["words"], 1, 3, 6), (["pictures"], 2, 3, 6), (["sounds"], 1, 3, 6), (["join", "head"], 2, 3, 3),
+                   edges=[[0, 3], [1, 3], [2, 3]]),
+    # micro-batches of different sizes
+    branching_plan((["words"], 1, 2, 8), (["pictures"], 1, 1, 8), (["sounds"], 2, 2, 8), (["join", "head"], 2, 4, 4),
+                   edges=[[0, 3], [1, 3], [2, 3]]),
+    # a stage that straddles two branches
+    branching_plan((["words", "sounds"], 1, 3, 9), (["pictures"], 1, 3, 9), (["join"], 1, 3, 6), (["head"], 2, 3, 3),
+                   edges=[[0, 2], [1, 2], [2, 3]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", BRANCHING)
+def test_graphs_of_stages_compute_what_the_whole_model_does(call: Any, made: Any) -> None:
+    code, out, err = call(graph(), made, "branches", "--check", "--json")
+    assert code == 0, (out, err)
+    found = json.loads(out)
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"]
+    assert found["bytes_sent"] == found["bytes_planned"]
+
+
+def test_dropout_is_switched_off_in_both(call: Any) -> None:
+    code, out, _ = call(chain(), plan(([0, 1], 2), ([2, 3, 4], 1)), "dropping", "--check", "--json")
+    assert code == 0 and json.loads(out)["gradient_error"] <= 1e-12
+
+
+def test_nothing_listens_beyond_the_loopback(call: Any) -> None:
+    modules = tuple(f"inner.{name.strip()}" for name in ("words, inner.places, inner.drop", *MODULES[1:]))
+    code, out, err = call(chain(modules), plan(([0, 1], 1), ([2, 3, 4], 2)), "listens", "--check", "--json")
+    assert code == 0 and json.loads(out)["ok"], err
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("dies", "process 1 (stage 1, replica 0) was ended by signal 9 (SIGKILL)"),
+        ("raises", "process 1 (stage 1, replica 0) failed: ValueError: out of paper"),
+        ("hangs", "process 0 (stage 0, replica 0) is not done after 3 s; expected an end within --time-limit"),
+    ],
+)
+def test_a_process_that_fails_ends_the_run_with_one_line(call: Any, model: str, words: str) -> None:
+    modules = tuple(f"inner.{name.strip()}" for name in ("words, inner.places, inner.drop", *MODULES[1:]))
+    stages = [([0, 1], 1), ([2, 3, 4], 1)]
+    code, out, err = call(chain(modules), plan(*stages), model, "--time-limit", "3")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == words
+    assert not _children()
+
+
+def _children() -> list[int]:
+    """Processes whose parent this one is."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path("/proc", name, "stat").read_text()
+        except OSError:  # it has just ended
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == os.getpid():
+            found.append(int(name))
+    return found
+
+
+BAD = [
+    ("language", plan(([0, 1], 1), ([2, 3], 1)), {}, "cover (node 4 is in 0 stages"),
+    ("language", plan(([0, 1, 2, 3, 4], 1), tp_degree=2), {}, "tp_degree 2 of stage 0"),
+    (
+        "language",
+        plan(*[([node], 1) for node in range(5)]),
+        {"modules": ("words", "blocks.0", "x", "y", "head")},
+        "'x'",
+    ),
+    (
+        "branches",
+        plan(([0], 1), ([1], 1), ([2, 3, 4], 1)),
+        {"modules": GRAPH},
+        "from stage 0 to stage 2, which no edge",
+    ),
+    ("untraceable", plan(([0], 1)), {"modules": ("",)}, "torch.export failing with"),
+    ("failing", plan(([0], 1)), {"modules": ("",)}, "RuntimeError: no weights (line"),
+    ("number", plan(([0], 1)), {"modules": ("",)}, "number() returning int"),
+    ("nothing", plan(([0], 1)), {"modules": ("",)}, "function is 'nothing'; expected one of"),
+]
+
+
+@pytest.mark.parametrize(("model", "made", "changed", "words"), BAD)
+def test_bad_input_is_one_line(call: Any, model: str, made: Any, changed: dict[str, Any], words: str) -> None:
+    code, out, err = call(chain(**changed), made, model)
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert words in err and "expected" in err
+
+
+def test_a_gradient_that_differs_fails_the_check() -> None:
+    from planner.runtime.run import compare
+
+    whole = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([1e-9]), "c": None}
+    assert compare([{"a": whole["a"], "c": None}, {"b": torch.tensor([0.0])}], whole) == (pytest.approx(5e-7), 3)
+    assert compare([{"a": whole["a"]}, {"a": torch.tensor([1.0, 2.2])}], whole) == (pytest.approx(0.1), 2)
+    assert compare([{"a": torch.tensor([1.0, float("nan")])}], whole)[0] == float("inf")
+    assert compare([{"a": whole["a"], "c": torch.tensor([0.02])}], whole)[0] == pytest.approx(10.0)
+
+
+def test_without_torch_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from planner.inputs.loading import load
+    from planner.runtime.run import run_plan
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match=r"without PyTorch.*dnn-planner\[torch\]"):
+        run_plan(plan(([0, 1, 2, 3, 4], 1)), load(chain()), f"{MODELS}:language")
+    with pytest.raises(InstanceError, match="stages"):
+        run_plan({}, load(chain()), f"{MODELS}:language")
