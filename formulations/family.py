@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from formulations.breakdown import Breakdown
 from formulations.genome import Mining
+from formulations.subproblems import Inside
 from formulations.violation import Violation as Violation
 from formulations.vocabulary import Quantity, unknown_to
 from instances.parameters import Setting
@@ -174,6 +175,8 @@ class Family(Generic[Instance, Plan]):
         How its bounds, and that there is no plan, are certified; ``None``: they are not.
     mining
         What a search for instances on which a method is bad needs; ``None``: there is no search.
+    subproblems
+        The problems of other families that its methods solve inside.
     sweepable
         Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
         objective is time per sample.
@@ -202,6 +205,7 @@ class Family(Generic[Instance, Plan]):
     sweepable: bool = False
     vocabulary: tuple[Quantity, ...] = ()
     also_reads: Callable[[Any], bool] | None = None
+    subproblems: tuple[Inside, ...] = ()
     chooses_by: tuple[Callable[..., Any], ...] = ()
 
     def load(self) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect
 from instances.graph import expect_simple
 from instances.requirements import declared
-from instances.rules import MIN_BANDWIDTH, Amount, Count, Identifier, Index, Requirements, one_of
+from instances.rules import MIN_BANDWIDTH, Amount, Count, Facts, Identifier, Index, Requirements, one_of
 
 #: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
 OBJECTIVES = ("p2p", "allreduce", "full")
@@ -64,6 +64,8 @@ class DeviceMapping:
         ``index`` or ``free``: the order in which a stage's replicas pass their gradients on.
     options
         How the instance was declared; with ``auto`` the choice of the objective and its ratio.
+    origin
+        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -76,6 +78,7 @@ class DeviceMapping:
     microbatches: Count = MICROBATCHES
     options: Mapping[str, Any] = field(default_factory=dict)
     requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
 
     @property
     def num_stages(self) -> int:

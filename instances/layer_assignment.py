@@ -12,7 +12,7 @@ from typing import Any
 
 from instances.errors import expect
 from instances.requirements import declared
-from instances.rules import Amount, Count, Identifier, Index, Requirements
+from instances.rules import Amount, Count, Facts, Identifier, Index, Requirements
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class LayerAssignmentInstance:
         Layers before and after the chain of equal blocks; only Megatron's split uses them.
     options
         How the instance was declared.
+    origin
+        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -58,6 +60,7 @@ class LayerAssignmentInstance:
     tail_layers: Index = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
 
     @property
     def num_layers(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from instances.errors import expect
 from instances.requirements import declared
-from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Requirements
+from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, Requirements
 
 #: Devices of the largest mesh.
 MAX_DEVICES = 2**16
@@ -37,6 +37,8 @@ class MeshInstance:
         the next for a micro-batch.
     ordered
         Whether the order of the stages counts: what they send to each other.
+    origin
+        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -53,6 +55,7 @@ class MeshInstance:
     ordered: Flag = False
     options: Mapping[str, Any] = field(default_factory=dict)
     requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
 
     @property
     def columns(self) -> int:

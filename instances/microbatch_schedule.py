@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect
 from instances.graph import expect_simple, topological_order
 from instances.requirements import declared
-from instances.rules import Amount, Bandwidth, Count, Identifier, Index, Requirements, Seconds, one_of
+from instances.rules import Amount, Bandwidth, Count, Facts, Identifier, Index, Requirements, Seconds, one_of
 
 #: The shortest pass, as part of what all passes and delays take together: floats distinguish times down to that.
 SHORTEST = 1e-12
@@ -90,6 +90,8 @@ class ScheduleInstance:
     objective, deadline_s
         ``time``: the iteration's seconds. ``memory``: the bytes of the stage that holds most. An iteration that takes
         longer than the deadline breaks a rule.
+    origin
+        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -102,6 +104,7 @@ class ScheduleInstance:
     deadline_s: Amount | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
 
     def num_microbatches(self, stage: int) -> int:
         """Micro-batches of a stage in an iteration."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect, expect_unique
 from instances.graph import expect_acyclic, topological_order
 from instances.requirements import declared
-from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Index, NodeId, Requirements, Text, one_of
+from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, Index, NodeId, Requirements, Text, one_of
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -94,6 +94,8 @@ class OperatorInstance:
         Global batch over micro-batch: micro-batches of a step for all replicas together; only where S is free.
     options
         How the instance was declared.
+    origin
+        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -110,6 +112,7 @@ class OperatorInstance:
     step_microbatches: Count | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:

@@ -167,5 +167,7 @@ def expect_none(part: Any, where: str, field: str) -> None:
 
 
 def declared(instance: Any) -> Mapping[str, Any]:
-    """What an instance's JSON says of its requirements: nothing where there are none."""
-    return {"requirements": list(instance.requirements)} if instance.requirements else {}
+    """What an instance's JSON says of its requirements and of its origin: nothing where there are none."""
+    origin = getattr(instance, "origin", {})
+    required = {"requirements": list(instance.requirements)} if instance.requirements else {}
+    return {**required, "origin": dict(origin)} if origin else required

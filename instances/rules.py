@@ -6,7 +6,7 @@ else here needs pydantic, so that an instance can be built without importing it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -137,3 +137,5 @@ Fact = Annotated[
 Flag = Annotated[bool, Rule("true or false", lambda core, _: core.bool_schema(strict=True))]
 #: Requirements of plans, as texts (`instances.requirements`).
 Requirements = tuple[Text, ...]
+#: Where an instance arose, such as in the run of a planner: free fields.
+Facts = Mapping[str, Fact]

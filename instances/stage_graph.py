@@ -16,7 +16,19 @@ from instances.errors import InstanceError, expect, expect_unique
 from instances.graph import expect_simple
 from instances.parameters import parse_count
 from instances.requirements import declared
-from instances.rules import Amount, Bandwidth, Count, Identifier, Index, NodeId, Requirements, Text, instance_of, one_of
+from instances.rules import (
+    Amount,
+    Bandwidth,
+    Count,
+    Facts,
+    Identifier,
+    Index,
+    NodeId,
+    Requirements,
+    Text,
+    instance_of,
+    one_of,
+)
 
 #: What a plan may choose: one micro-batch size for all stages and 1F1B; one for each stage; kFkB as well.
 Schedule = Literal["uniform", "per-stage", "kfkb"]
@@ -144,6 +156,8 @@ class StageGraph:
         What files call the operators; empty: their indices.
     options
         How the instance was declared.
+    origin
+        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -165,6 +179,7 @@ class StageGraph:
     ids: tuple[NodeId, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
 
     @property
     def num_operators(self) -> int:

@@ -20,6 +20,7 @@ from instances.rules import (
     Count,
     Degree,
     Fact,
+    Facts,
     Flag,
     Identifier,
     NodeId,
@@ -99,7 +100,7 @@ class StageInstance:
     ``num_devices`` is K, ``memory_bytes`` is M, ``bandwidth`` is B in bytes per ``time_unit``, ``num_microbatches`` is
     N. ``exactly`` requires a sum of data-parallel degrees of exactly N instead of at most N; ``max_dp_degree`` bounds
     every stage's data-parallel degree (``None``: no bound). ``options`` records how the instance was made
-    (overrides, unit fixes) for the result; ``tied`` are notes.
+    (overrides, unit fixes) for the result, ``origin`` where it arose (free fields); ``tied`` are notes.
     """
 
     name: Identifier
@@ -117,6 +118,7 @@ class StageInstance:
     warnings: tuple[Text, ...] = ()
     requirements: Requirements = ()
     tied: tuple[TiedWeights, ...] = ()
+    origin: Facts = field(default_factory=dict)
 
     @cached_property
     def index(self) -> dict[NodeId, int]:

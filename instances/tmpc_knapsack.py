@@ -6,13 +6,12 @@ Source: Piper, section 4, "The knapsack subproblem".
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from instances.errors import InstanceError, expect_unique
 from instances.requirements import declared
-from instances.rules import Amount, Fact, Identifier, NodeId, Requirements
+from instances.rules import Amount, Facts, Identifier, NodeId, Requirements
 
 #: Kinds of random instances: see ``generate``.
 KINDS = ("layers", "uncorrelated", "correlated", "subset-sum")
@@ -44,7 +43,7 @@ class KnapsackInstance:
     name: Identifier
     nodes: tuple[KnapsackNode, ...]
     capacity_bytes: Amount
-    origin: Mapping[str, Fact] = field(default_factory=dict)
+    origin: Facts = field(default_factory=dict)
     requirements: Requirements = ()
 
 
@@ -66,7 +65,7 @@ def check(instance: KnapsackInstance, where: str) -> None:
 
 def to_json(instance: KnapsackInstance) -> dict[str, Any]:
     """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
+    return {
         "problem": "tmpc_knapsack",
         "schema_version": 1,
         **declared(instance),
@@ -83,9 +82,6 @@ def to_json(instance: KnapsackInstance) -> dict[str, Any]:
             for node in instance.nodes
         ],
     }
-    if instance.origin:
-        content["origin"] = dict(instance.origin)
-    return content
 
 
 def generate(

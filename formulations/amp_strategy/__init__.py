@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from formulations.amp_strategy.inside import INSIDE
 from formulations.amp_strategy.methods import METHODS, choose
 from formulations.amp_strategy.plans import plan_from_json, plan_to_json
 from formulations.amp_strategy.problem import StrategyPlan, evaluate, violations
@@ -27,4 +28,5 @@ FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     choose=choose,
     describe=describe,
     breakdown=lazy("formulations.amp_strategy.breakdown:breakdown"),
+    subproblems=INSIDE,
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,8 @@ from solvers.outcome import Limits, Stop, Watch
 Assign = Callable[[LayerAssignmentInstance, Limits, Watch], Answer[LayerPlan]]
 
 _ROUNDING = 1e-12
+#: Strategies that Algorithm 2 looks at.
+ITERATIONS = 300
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,20 @@ class Assigned:
 
     plan: StrategyPlan | None
     bound: float | None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Degrees and a placement that a method looked at, with the strategy that came of it, and its seconds, if one did.
+
+    ``is_accepted``: whether annealing went on from there.
+    """
+
+    degrees: Degrees
+    placement: tuple[int, ...]
+    plan: StrategyPlan | None
+    seconds: float
+    is_accepted: bool = True
 
 
 def assigned(
@@ -92,16 +108,28 @@ def _possible(instance: AmpInstance) -> list[Degrees]:
     return sorted(possible(instance), key=lambda degrees: degrees.pp_degree)
 
 
-def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
-    record: dict[StrategyPlan, float] = {}
+def ranked(instance: AmpInstance, watch: Watch, assign: Assign) -> Iterator[Tried]:
+    """All degrees in Megatron's placement, each with the layers that ``assign`` gives its stages."""
     for degrees in _possible(instance):
         if watch.stopped():
             break
-        plan = assigned(instance, degrees, placements(instance, degrees)[0], assign, watch).plan
-        if plan is not None:
-            record[plan] = evaluate(instance, plan)
-            watch.plan(plan, record[plan])
+        placement = placements(instance, degrees)[0]
+        plan = assigned(instance, degrees, placement, assign, watch).plan
+        yield Tried(degrees, placement, plan, math.inf if plan is None else evaluate(instance, plan))
+
+
+def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
+    record: dict[StrategyPlan, float] = {}
+    for each in ranked(instance, watch, assign):
+        if each.plan is not None:
+            record[each.plan] = each.seconds
+            watch.plan(each.plan, each.seconds)
     return _answer(instance, record, watch, top)
+
+
+def solve_best_layers(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
+    """Algorithm 1 with the best layer assignment for the whole step in place of its own."""
+    return _ranked(instance, watch, exact.solve, top)
 
 
 def _answer(instance: AmpInstance, record: dict[StrategyPlan, float], watch: Watch, top: int) -> Answer[StrategyPlan]:
@@ -177,7 +205,7 @@ def _lower_bound(layers: LayerAssignmentInstance) -> float:
 
 
 def solve_annealing(
-    instance: AmpInstance, limits: Limits, watch: Watch, top: int = 10, iterations: int = 300
+    instance: AmpInstance, limits: Limits, watch: Watch, top: int = 10, iterations: int = ITERATIONS
 ) -> Answer[StrategyPlan]:
     """Algorithm 2: vary the tensor-parallel or the data-parallel degree, draw a placement and a micro-batch, accept.
 
@@ -185,30 +213,56 @@ def solve_annealing(
     strategy, and random numbers are uniform. The temperature is in the first strategy's seconds; where the paper leaves
     open which one is the first, it has the fewest stages.
     """
+    return _annealing(instance, limits, watch, paper.solve_amp, top, iterations)
+
+
+def solve_annealing_best_layers(
+    instance: AmpInstance, limits: Limits, watch: Watch, top: int = 10, iterations: int = ITERATIONS
+) -> Answer[StrategyPlan]:
+    """The same with the best layer assignment for the whole step; other costs lead it elsewhere."""
+    return _annealing(instance, limits, watch, exact.solve, top, iterations)
+
+
+def _annealing(
+    instance: AmpInstance, limits: Limits, watch: Watch, assign: Assign, top: int, iterations: int
+) -> Answer[StrategyPlan]:
+    record: dict[StrategyPlan, float] = {}
+    done = 0
+    for each in annealed(instance, limits, watch, assign, iterations):
+        done += 1
+        if each.plan is not None and each.is_accepted:
+            record[each.plan] = each.seconds
+            watch.plan(each.plan, each.seconds)
+    if not done and not watch.stopped():
+        return _nothing(instance)
+    answer = _answer(instance, record, watch, top)
+    return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
+
+
+def annealed(
+    instance: AmpInstance, limits: Limits, watch: Watch, assign: Assign, iterations: int = ITERATIONS
+) -> Iterator[Tried]:
+    """What Algorithm 2 looks at, in its order."""
     rng = random.Random(limits.seed)
     allowed = _possible(instance)
-    if not allowed:
-        return _nothing(instance)
-    record: dict[StrategyPlan, float] = {}
     current: tuple[Degrees, float] | None = None
-    first, done = 0.0, 0
-    for iteration in range(iterations):
+    first = 0.0
+    for iteration in range(iterations if allowed else 0):
         if watch.stopped():
             break
         degrees = allowed[0] if current is None else _neighbour(rng, allowed, current[0])
-        plan = assigned(instance, degrees, rng.choice(placements(instance, degrees)), paper.solve_amp, watch).plan
-        done += 1
+        placement = rng.choice(placements(instance, degrees))
+        plan = assigned(instance, degrees, placement, assign, watch).plan
         if plan is None:
+            yield Tried(degrees, placement, None, math.inf, is_accepted=False)
             continue
         cost = evaluate(instance, plan)
         first = first or cost
         temperature = max(first * (1 - iteration / iterations), 1e-300)
-        if current is None or rng.random() < math.exp(min(current[1] - cost, 0.0) / temperature):
+        is_accepted = current is None or rng.random() < math.exp(min(current[1] - cost, 0.0) / temperature)
+        if is_accepted:
             current = degrees, cost
-            record[plan] = cost
-            watch.plan(plan, cost)
-    answer = _answer(instance, record, watch, top)
-    return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
+        yield Tried(degrees, placement, plan, cost, is_accepted)
 
 
 def _neighbour(rng: random.Random, allowed: list[Degrees], now: Degrees) -> Degrees:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from formulations.device_mapping.inside import INSIDE
 from formulations.device_mapping.methods import METHODS, choose
 from formulations.device_mapping.plans import plan_from_json, plan_to_json
 from formulations.device_mapping.problem import Mapping, evaluate, violations
@@ -30,4 +31,5 @@ FAMILY: Family[Instance, Mapping] = Family(
     choose=choose,
     describe=describe,
     breakdown=lazy("formulations.device_mapping.breakdown:breakdown"),
+    subproblems=INSIDE,
 )

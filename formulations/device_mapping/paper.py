@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -53,14 +54,11 @@ def solve(
 
     ``targets`` is the number of searches of a batch, by default one for each thread.
     """
-    precision = PROOF_PRECISION if search_timeout is None else PRECISION
     state = _Interval(instance, watch, limits.seed)
     inner = _Searcher(instance, search_timeout, watch)
     count = targets or limits.threads
-    with ThreadPoolExecutor(count) as pool:
-        while state.high - state.low > precision * state.high and not watch.stopped():
-            batch = _targets(state.low, state.high, count)
-            state.update(list(pool.map(inner.find, batch)))
+    for _ in _batches(state, inner, watch, PROOF_PRECISION if search_timeout is None else PRECISION, count):
+        pass
     return Answer(
         plan=state.plan,
         bound=state.proved,
@@ -74,6 +72,25 @@ def solve(
         },
         options={"search-timeout": search_timeout, "targets": count},
     )
+
+
+def _batches(state: _Interval, inner: _Searcher, watch: Watch, precision: float, count: int) -> Iterator[list[Outcome]]:
+    """The searches of Algorithm 1, a batch at a time, each of which has narrowed the interval."""
+    with ThreadPoolExecutor(count) as pool:
+        while state.high - state.low > precision * state.high and not watch.stopped():
+            outcomes = list(pool.map(inner.find, _targets(state.low, state.high, count)))
+            state.update(outcomes)
+            yield outcomes
+
+
+def decisions(instance: DeviceMapping, limits: Limits, watch: Watch) -> Iterator[tuple[Outcome, float, float]]:
+    """The searches of a published run, each with the interval that its target lies in."""
+    state = _Interval(instance, watch, limits.seed)
+    inner = _Searcher(instance, SEARCH_TIMEOUT_S, watch)
+    low, high = state.low, state.high
+    for outcomes in _batches(state, inner, watch, PRECISION, limits.threads):
+        yield from ((outcome, low, high) for outcome in outcomes)
+        low, high = state.low, state.high
 
 
 def solve_without_timeout(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Family, lazy
+from formulations.pipeline_placement.inside import INSIDE
 from formulations.pipeline_placement.methods import METHODS, choose
 from formulations.pipeline_placement.plans import plan_from_json, plan_to_json
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
@@ -28,4 +29,5 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     describe=describe,
     why_infeasible=lazy("formulations.pipeline_placement.phases:why_infeasible"),
     breakdown=lazy("formulations.pipeline_placement.breakdown:breakdown"),
+    subproblems=INSIDE,
 )

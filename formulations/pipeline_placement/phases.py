@@ -118,18 +118,29 @@ def solve_decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -
 
 def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
     """Partition moves on the links of the mapping, then swaps of devices, in turns until neither helps."""
-    found = in_phases(instance, limits, watch, paper_partition.solve, near.solve)
+    return turns(instance, limits, watch, near.solve)
+
+
+def turns(
+    instance: PlacementInstance,
+    limits: Limits,
+    watch: Watch,
+    place: Place,
+    tried: Callable[[PlacementPlan], None] = lambda _: None,
+) -> Answer[PlacementPlan]:
+    """The same with any method of mapping; ``tried`` is called with each move that is looked at, its mapping kept."""
+    found = in_phases(instance, limits, watch, paper_partition.solve, place)
     if isinstance(found, Answer):
         return found
     best, objective, rounds, moves = found.plan, found.objective, 0, 0
     while not watch.stopped():
         rounds += 1
-        moved, moved_objective, count = _refined(instance, best, objective, watch)
+        moved, moved_objective, count = _refined(instance, best, objective, watch, tried)
         moves += count
         if not count:
             break
         watched = _mapping_part(watch, moved.partition)
-        answer = near.solve(second_phase(instance, moved.partition), limits, watched, levels=2)
+        answer = place(second_phase(instance, moved.partition), limits, watched, levels=2)
         mapping = _plan_of(answer, watched)
         best, objective = moved, moved_objective
         if mapping is not None:
@@ -142,13 +153,22 @@ def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> An
     return Answer(best, bound=compute_bound(instance), stop=watch.why(), stats=stats)
 
 
+def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Parmesan with the best mapping of its partition."""
+    return _answer(instance, watch, in_phases(instance, limits, watch, paper_partition.solve, exact_mapping.solve))
+
+
 def _refined(
-    instance: PlacementInstance, plan: PlacementPlan, objective: float, watch: Watch
+    instance: PlacementInstance,
+    plan: PlacementPlan,
+    objective: float,
+    watch: Watch,
+    tried: Callable[[PlacementPlan], None],
 ) -> tuple[PlacementPlan, float, int]:
     """Move operators next to a cut to the other side while that lowers the true time; how many moves there were."""
     count = 0
     while not watch.stopped():
-        better = _best_move(instance, plan, objective)
+        better = _best_move(instance, plan, objective, tried)
         if better is None:
             break
         plan, objective = better
@@ -158,7 +178,7 @@ def _refined(
 
 
 def _best_move(
-    instance: PlacementInstance, plan: PlacementPlan, objective: float
+    instance: PlacementInstance, plan: PlacementPlan, objective: float, tried: Callable[[PlacementPlan], None]
 ) -> tuple[PlacementPlan, float] | None:
     best, least = None, objective * (1 - _BETTER)
     home = stage_of(plan.partition)
@@ -167,6 +187,7 @@ def _best_move(
         moved = PlacementPlan(_moved(plan.partition, operator, home[operator], stage), plan.mapping)
         if partition_problem.violations(instance.operators, moved.partition):
             continue
+        tried(moved)
         value = mapping_problem.evaluate(second_phase(instance, moved.partition), moved.mapping)
         if value < least:
             best, least = moved, value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Certificates, Family, lazy
+from formulations.stage_partitioning.inside import INSIDE
 from formulations.stage_partitioning.methods import METHODS
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
@@ -35,4 +36,5 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     ),
     mining=lazy("formulations.stage_partitioning.mining:mining"),
     sweepable=True,
+    subproblems=INSIDE,
 )

@@ -17,7 +17,7 @@ from instances.operator_partitioning import (
     check,
     ordered,
 )
-from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, NodeId, Requirements, Version, one_of
+from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, NodeId, Requirements, Version, one_of
 from instances.validation import validated
 
 
@@ -45,6 +45,7 @@ class _InstanceRecord(BaseModel):
     operators: list[Operator]
     tensors: list[_TensorRecord] = Field(default_factory=list)
     requirements: Requirements = ()
+    origin: Facts = Field(default_factory=dict)
 
 
 _FIELDS = (
@@ -58,6 +59,7 @@ _FIELDS = (
     "at_most",
     "step_microbatches",
     "requirements",
+    "origin",
 )
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instances.errors import InstanceError, closest, expect, expect_unique
 from instances.graph import expect_acyclic, topological_order
-from instances.rules import Amount, Bandwidth, Count, Identifier, NodeId, Requirements, Text, Version, one_of
+from instances.rules import Amount, Bandwidth, Count, Facts, Identifier, NodeId, Requirements, Text, Version, one_of
 from instances.stage_graph import (
     OBJECTIVES,
     SCHEDULES,
@@ -65,6 +65,7 @@ class _InstanceRecord(BaseModel):
     operators: list[_OperatorRecord]
     edges: list[_EdgeRecord] = Field(default_factory=list)
     requirements: Requirements = ()
+    origin: Facts = Field(default_factory=dict)
 
 
 _PLAIN = (
@@ -82,6 +83,7 @@ _PLAIN = (
     "objective",
     "device_graph",
     "requirements",
+    "origin",
 )
 
 

@@ -12,6 +12,7 @@ from instances.rules import (
     Bandwidth,
     Count,
     Fact,
+    Facts,
     Flag,
     Identifier,
     NodeId,
@@ -51,6 +52,7 @@ class _InstanceRecord(BaseModel):
     warnings: list[Text] = Field(default_factory=list)
     requirements: Requirements = ()
     tied: list[_TiedRecord] = Field(default_factory=list)
+    origin: Facts = Field(default_factory=dict)
 
 
 def read(content: Any, where: str) -> StageInstance:
@@ -83,6 +85,7 @@ def read(content: Any, where: str) -> StageInstance:
             TiedWeights(each.name, tuple(ids.get(str(node), node) for node in each.layers), each.weight_bytes)
             for each in record.tied
         ),
+        origin=record.origin,
     )
     check(instance, where)
     return instance

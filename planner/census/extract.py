@@ -1,4 +1,4 @@
-"""Extract the knapsack subproblems of a Piper run into a file of rows that ``planner solve FILE#ROW`` reads.
+"""Extract the subproblems that arise in a run into a file of rows that ``planner solve FILE#ROW`` reads.
 
 Source: Piper, Appendix C (its sample of knapsack instances).
 """
@@ -8,25 +8,28 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO, cast
 
 import numpy as np
 
 from formulations.stage_partitioning.studies.subproblems import Options, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
-from instances.stage_partitioning import StageInstance
+from planner.census.arising import inside_of, rows
 from planner.census.run import chunks_of, sampled
 from planner.errors import UsageError
 from planner.inputs.files import drafted
-from planner.inputs.loading import admitted, family_of
+from planner.inputs.loading import admitted
 from planner.inputs.reading import is_compressed
 from planner.inputs.rows import SUFFIXES, pyarrow
 from planner.show.tables import as_json
 from solvers.outcome import Limits
 
+#: Seconds that the run in which they arise may take.
+RUN_S = 60.0
 #: Rows that are held in memory, and of a row group of the parquet file.
 _BLOCK = 20_000
 
@@ -39,44 +42,57 @@ class Sink(Protocol):
 
 
 def extract(
-    instance: Any, out: str, *, problem: str = "tmpc_knapsack", sample: int | None = None, seed: int = 0,
-    nontrivial: bool = False,
+    instance: Any, out: str, *, problem: str | None = None, method: str | None = None, sample: int | None = None,
+    seed: int = 0, nontrivial: bool = False, limits: Limits | None = None,
 ) -> int:  # fmt: skip
-    """Write the knapsack instances of a Piper run on ``instance`` to ``out``; returns how many.
+    """Write the subproblems that arise in a run on ``instance`` to ``out``; returns how many.
 
     Parameters
     ----------
     out
-        ``.parquet`` (needs pyarrow), ``.jsonl`` or ``.jsonl.gz``; written whole or not at all.
+        ``.jsonl`` or ``.jsonl.gz``, for knapsacks also ``.parquet`` (needs pyarrow); written whole or not at all.
+    problem, method
+        The family of the subproblems, and the method in whose run they arise; default: the first of
+        `formulations.family.Family.subproblems`.
     sample, seed
-        That many at random, without repetition; ``None``: all.
+        That many at random, without repetition; ``None``: all. The seed is also that of the run.
     nontrivial
-        Only those where the fastest TMPCs do not fit together but some choice does.
+        Knapsacks alone: only those where the fastest TMPCs do not fit together but some choice does.
+    limits
+        Of the run; default: a minute. Piper's knapsacks need no run.
 
     Raises
     ------
     UsageError
-        Another problem, another kind of file, a seed that `Limits` refuses, or a graph with too many downsets.
+        Another problem or method, another kind of file, a seed that `Limits` refuses, a graph with too many downsets.
     """
-    if problem != KNAPSACK.name:
-        raise UsageError.at("--problem", problem, KNAPSACK.name)
     instance = admitted(instance, requirements=False)
-    if not isinstance(instance, StageInstance):
-        raise UsageError.at("INSTANCE", family_of(instance).name, "an instance of stage_partitioning")
+    inside = inside_of(instance, problem, method)
     if sample is not None and sample < 0:
         raise UsageError.at("--sample", sample, "at least 0")
-    seed = Limits(seed=seed).seed
+    limits = replace(limits or Limits(time_s=RUN_S), seed=seed)
     path = Path(out)
     if not out.endswith(SUFFIXES):
         raise UsageError.at("--out", out, f"a name that ends in {' or '.join(SUFFIXES)}")
+    if inside.walk is None:
+        if nontrivial:
+            raise UsageError.at("--nontrivial", True, "left out: only knapsacks are sorted in this way")
+        if path.suffix == ".parquet":
+            raise UsageError.at("--out", out, "a name that ends in .jsonl or .jsonl.gz: only knapsacks have columns")
+        with drafted(path) as draft, _lines(path, draft) as file:
+            written = 0
+            for row in rows(instance, inside, limits, sample, seed):
+                file.write(as_json(row.to_json()) + "\n")
+                written += 1
+        return written
     try:
-        calls = Subproblems(instance)
+        calls = inside.walk(instance)
     except ValueError as error:
         raise UsageError(f"{instance.name}: {error}") from None
     written = 0
     with (
         drafted(path) as draft,
-        (_parquet if path.suffix == ".parquet" else partial(_json_lines, is_compressed(path)))(draft, calls) as sink,
+        (_parquet if path.suffix == ".parquet" else partial(_json_lines, path))(draft, calls) as sink,
     ):
         for block in _blocks(calls, sample, seed, nontrivial):
             sink.write(calls, block)
@@ -98,13 +114,18 @@ def _blocks(calls: Subproblems, sample: int | None, seed: int, nontrivial: bool)
 
 
 @contextmanager
-def _json_lines(compressed: bool, draft: Path, _: Subproblems) -> Iterator[Sink]:
+def _json_lines(path: Path, draft: Path, _: Subproblems) -> Iterator[Sink]:
     class Lines:
         def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
             file.writelines(as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n" for origin in origins)
 
-    with gzip.open(draft, "wt", encoding="utf-8") if compressed else draft.open("w", encoding="utf-8") as file:
+    with _lines(path, draft) as file:
         yield Lines()
+
+
+def _lines(path: Path, draft: Path) -> TextIO:
+    """The draft of a file of lines, compressed as the file's name says."""
+    return cast(TextIO, (gzip.open if is_compressed(path) else open)(draft, "wt", encoding="utf-8"))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from formulations.stage_partitioning.studies.subproblems import EDGES
+from planner.census.each import EachCensus
 from planner.census.run import Census
 from planner.show.tables import number, percent
 from planner.show.terminal import console
@@ -78,3 +79,41 @@ def _lines(census: Census) -> Iterator[str]:
             f"end to end: piper ({census.variant}) {number(plan['piper'])}, exact {number(plan['exact'])} "
             f"{plan['unit']}, loss {percent(plan['loss'])}"
         )
+
+
+def show_each(census: EachCensus) -> None:
+    """Print how each inner heuristic fared, a column each, and what the losses do to the whole plan."""
+    from rich.table import Table
+
+    out = console()
+    partly = "" if census.complete else " (not complete)"
+    kind = f"{census.inside.problem} inside {census.inside.method}"
+    out.print(f"{census.instance}: {kind}{partly}  {census.seconds:.4g} s")
+    table = Table("", *census.tallies, box=None)
+    for title, values in _tally_rows(census):
+        table.add_row(title, *values)
+    out.print(table)
+    for name, tally in census.tallies.items():
+        if tally.worst:
+            out.print(f"worst of {name}: {tally.worst[0]['file']} (and {len(tally.worst) - 1} more)")
+    for sentence in census.contradictions:
+        out.print(sentence)
+    plan = census.end_to_end
+    if plan is not None:
+        out.print(f"end to end: {census.inside.method} {number(plan['published'])}, with these solved exactly "
+                  f"{number(plan['exact_inside'])} {plan['unit']}, loss {percent(plan['loss'])}")  # fmt: skip
+
+
+def _tally_rows(census: EachCensus) -> Iterator[tuple[str, list[str]]]:
+    found = list(census.tallies.values())
+    for name in ("instances", "distinct", "optimal", "suboptimal", "no_plan", "infeasible", "unproved"):
+        values = [getattr(each, name) for each in found]
+        if name == "instances" or any(values):
+            yield name.replace("_", " ").replace("suboptimal", "sub-optimal"), [f"{each:,}" for each in values]
+    for name in ("mean_loss", "p95_loss", "worst_loss"):
+        values = [getattr(each, name) for each in found]
+        if any(each is not None for each in values):
+            yield name.replace("_", " "), [percent(each) for each in values]
+    for name in ("found", "impossible", "missed", "cut_off", "open"):
+        if any(each.decisions for each in found):
+            yield name.replace("_", " "), [f"{(each.decisions or {}).get(name, 0):,}" for each in found]

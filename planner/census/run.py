@@ -84,6 +84,11 @@ class Census:
     end_to_end: dict[str, Any] | None = None
 
     @property
+    def progress(self) -> str:
+        """How far it came, in words that continue "in a folder"."""
+        return f"{self.chunks_done} of {self.chunks} chunks lie"
+
+    @property
     def agree(self) -> bool:
         """Whether no solver contradicts the census."""
         return self.crosscheck is None or not self.crosscheck["contradictions"]
@@ -127,7 +132,7 @@ class Census:
 
 
 def census(
-    instance: StageInstance,
+    instance: Any,
     *,
     jobs: int = 1,
     dask: str | None = None,

@@ -206,9 +206,15 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
     "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),
-    "census": ("planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",),
+    "census": (
+        "planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",
+        "planner census amp-het-cluster --problem layer_assignment --from amp",
+    ),
     "run": ("planner run plan.json model.json --model mine.py:build --check",),
-    "extract": ("planner extract bert32 --sample 1000 --out knapsacks.jsonl",),
+    "extract": (
+        "planner extract bert32 --sample 1000 --out knapsacks.jsonl",
+        "planner extract dgx1 --problem device_mapping --out targets.jsonl",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""The commands on knapsack subproblems: ``extract`` and ``census``."""
+"""The commands on the subproblems that arise inside a run: ``extract`` and ``census``."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ import typer
 from planner.cli.common import CONTRADICTION, Inputs, Instance, Json, Quiet, limits_of
 from planner.errors import UsageError
 
-Seed = Annotated[int, typer.Option(metavar="S", help="seed of the random sample")]
+Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
+Problem = Annotated[
+    str | None, typer.Option("--problem", metavar="FAMILY", help="which subproblems (default: the first kind)")
+]
+From = Annotated[str | None, typer.Option("--from", metavar="METHOD", help="in whose run they arise")]
 
 
 def extract_command(
     instance: Instance,
     out: Annotated[str, typer.Option(metavar="FILE", help=".parquet (needs pyarrow) or .jsonl")],
-    problem: Annotated[str, typer.Option(metavar="FAMILY", help="which subproblems")] = "tmpc_knapsack",
+    problem: Problem = None,
+    method: From = None,
     sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="a random sample (default: all)")] = None,
     seed: Seed = 0,
     nontrivial: Annotated[
-        bool, typer.Option("--nontrivial", metavar="", help="only where memory forces a choice")
+        bool, typer.Option("--nontrivial", metavar="", help="knapsacks: only where memory forces a choice")
     ] = False,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of the run in which they arise")] = 60.0,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Write the knapsack subproblems of a Piper run to a file, one to a row (FILE#ROW is an INSTANCE)."""
+    """Write the subproblems of a planner's run to a file, one to a row (FILE#ROW is an INSTANCE)."""
+    from planner.census.arising import inside_of
     from planner.census.extract import extract
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.loading import load
@@ -35,31 +42,41 @@ def extract_command(
 
     refuse_overwriting(out, instance)
     loaded = load(instance, inputs=inputs, **settings)
-    rows = extract(loaded, out, problem=problem, sample=sample, seed=seed, nontrivial=nontrivial)
+    inside = inside_of(loaded, problem, method)
+    limits = limits_of(time_limit, seed=seed)
+    rows = extract(
+        loaded, out, problem=inside.problem, method=inside.method, sample=sample, seed=seed, nontrivial=nontrivial,
+        limits=limits,
+    )  # fmt: skip
     if json:
-        print_json({"problem": problem, "instance": loaded.name, "out": out, "rows": rows})
+        found = {"problem": inside.problem, "method": inside.method, "instance": loaded.name, "out": out, "rows": rows}
+        print_json(found)
     else:
         note(quiet, f"{rows} instances in {out}")
 
 
 def census_command(
     instance: Instance,
+    problem: Problem = None,
+    method: From = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="local processes")] = 1,
     dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")] = None,
-    crosscheck: Annotated[int, typer.Option(metavar="M", min=0, help="solve M again with CP-SAT and HiGHS")] = 0,
+    sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="only so many (all but knapsacks)")] = None,
+    crosscheck: Annotated[int, typer.Option(metavar="M", min=0, help="knapsacks: M again, CP-SAT and HiGHS")] = 0,
     seed: Seed = 0,
-    end_to_end: Annotated[bool, typer.Option(metavar="", help="Piper's plan against the optimum, too")] = True,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each end-to-end method")] = 60.0,
+    end_to_end: Annotated[bool, typer.Option(metavar="", help="what it does to the whole plan, too")] = True,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method that is run")] = 60.0,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="folder of results (default: census/...)")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", metavar="", help="recompute the chunks that are there")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", metavar="", help="knapsacks: recompute the chunks")] = False,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Solve every knapsack subproblem of a Piper run exactly and compare the variants of its heuristic."""
-    from instances.stage_partitioning import StageInstance
-    from planner.census.report import progress, show_census
+    """Solve every subproblem of a planner's run exactly and compare what was chosen inside."""
+    from planner.census.arising import inside_of
+    from planner.census.each import census_of
+    from planner.census.report import progress, show_census, show_each
     from planner.census.run import census
     from planner.inputs.loading import family_of, load
     from planner.show.progress import note
@@ -69,31 +86,33 @@ def census_command(
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
     loaded = load(instance, inputs=inputs, **settings)
-    if not isinstance(loaded, StageInstance):
-        raise UsageError.at("INSTANCE", family_of(loaded).name, "an instance of stage_partitioning")
-    for warning in loaded.warnings:
+    inside = inside_of(loaded, problem, method)
+    walked = inside.walk is not None
+    for flag, given in {"--sample": walked and sample is not None, "--crosscheck": not walked and crosscheck > 0,
+                        "--fresh": not walked and fresh}.items():  # fmt: skip
+        if given:
+            raise UsageError.at(flag, True, f"left out: it is not of the subproblems of {inside.problem}")
+    for warning in family_of(loaded).warnings(loaded):
         note(quiet, f"warning: {warning}")
+    common: dict[str, Any] = {
+        "jobs": jobs, "dask": dask, "seed": seed, "end_to_end": end_to_end, "limits": limits, "out": out,
+        "notice": lambda line: note(quiet, line),
+    }  # fmt: skip
     with held():
+        found: Any
         with progress(quiet) as listen:
-            found = census(
-                loaded,
-                jobs=jobs,
-                dask=dask,
-                sample=crosscheck,
-                seed=seed,
-                end_to_end=end_to_end,
-                limits=limits,
-                out=out,
-                fresh=fresh,
-                listen=listen,
-                notice=lambda line: note(quiet, line),
-            )
+            if walked:
+                found = census(loaded, sample=crosscheck, fresh=fresh, listen=listen, **common)
+            else:
+                found = census_of(
+                    loaded, problem=inside.problem, method=inside.method, sample=sample, listen=listen, **common
+                )
         if json:
             print_json(found.to_json())
         else:
-            show_census(found)
+            (show_census if walked else show_each)(found)
     if found.signal:
-        note(quiet, f"{found.chunks_done} of {found.chunks} chunks lie in {found.out}; the same command resumes")
+        note(quiet, f"{found.progress} in {found.out}; the same command resumes")
     if not found.agree:
         raise typer.Exit(CONTRADICTION)
     if found.unwritten:

@@ -1,0 +1,24 @@
+"""The mapping problems that runs of two phases solve inside."""
+
+from __future__ import annotations
+
+from formulations.family import lazy
+from formulations.subproblems import Inside
+
+_ROOM = "formulations.pipeline_placement"
+
+INSIDE = (
+    Inside(
+        method="turns",
+        problem="device_mapping",
+        says="mapping of each round, and of each move that is looked at",
+        arise=lazy(f"{_ROOM}.studies.mappings:of_turns"),
+    ),
+    Inside(
+        method="parmesan",
+        problem="device_mapping",
+        says="mapping of its partition",
+        arise=lazy(f"{_ROOM}.studies.mappings:of_parmesan"),
+        exactly=lazy(f"{_ROOM}.phases:solve_best_mapping"),
+    ),
+)

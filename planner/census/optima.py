@@ -1,0 +1,128 @@
+"""The optimum of each subproblem: found by the family's exact methods, wherever that runs, and kept in a folder.
+
+A proved optimum is a line of ``optima.jsonl`` in the census's folder; a census that was killed resumes where it was, as
+long as the program is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from planner.dispatch import AUTO
+from planner.errors import UsageError
+from planner.executors import completed, place
+from planner.inputs.loading import family_named
+from planner.run import solve
+from planner.show.tables import as_json
+from planner.signals import noted
+from planner.versions import versions
+from solvers.outcome import Limits, Status, Stop
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What an exact method found of an instance: its best objective and bound, and whether that is a proof.
+
+    ``status`` and ``reason`` as in a result; ``cpu_seconds`` of the process that ran it.
+    """
+
+    status: str
+    objective: float | None
+    bound: float | None
+    method: str
+    reason: str
+    cpu_seconds: float
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether nothing is left open: an optimum, or that there is no plan."""
+        return self.status in (Status.OPTIMAL, Status.INFEASIBLE)
+
+
+def find(problem: str, content: str, limits: Limits) -> Optimum | None:
+    """The optimum of the instance in JSON ``content``; ``None`` if a signal ended the search."""
+    began = time.process_time()
+    family = family_named(problem)
+    try:
+        result = solve(family.read(json.loads(content), "subproblem", {}), method=AUTO, exact=True, limits=limits)
+    except UsageError as refused:  # no exact method takes it
+        return Optimum(Status.UNKNOWN, None, None, "", str(refused), time.process_time() - began)
+    if result.signal is not None or result.stop is Stop.INTERRUPTED:
+        return None
+    took = time.process_time() - began
+    return Optimum(result.status, result.objective, result.bound, result.method, result.reason, took)
+
+
+class Optima:
+    """The optima that are known, by content, and the folder that keeps the proved ones."""
+
+    def __init__(self, out: str, problem: str, notice: Callable[[str], None]) -> None:
+        self.path = Path(out)
+        self._problem, self._notice, self._file = problem, notice, self.path / "optima.jsonl"
+        self._program = as_json({name: versions().get(name) for name in ("dnn-planner", "ortools", "highspy", "numba")})
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if any(self.path.iterdir()) and not self._file.is_file():
+                raise UsageError.at("--out", str(self.path), "an empty folder, or one of a census of such subproblems")
+            lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.is_file() else []
+            with self._file.open("a", encoding="utf-8") as file:  # whether it can be written
+                if lines and not self._file.read_bytes().endswith(b"\n"):
+                    file.write("\n")  # a line was cut in two
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError.at("--out", str(self.path), f"a folder of a census ({error})") from None
+        self.known: dict[str, Optimum] = {}
+        for line in lines:
+            with suppress(ValueError, TypeError, KeyError):  # a line that was cut: found again
+                record = json.loads(line)
+                key = record.pop("key")
+                self.known[key] = Optimum(**record)
+
+    def key(self, content: str) -> str:
+        """What the optimum of a content is kept under."""
+        return hashlib.sha256(f"{self._problem} {self._program} {content}".encode()).hexdigest()
+
+    def find(
+        self,
+        contents: Sequence[str],
+        limits: Limits,
+        jobs: int = 1,
+        dask: str | None = None,
+        listen: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> None:
+        """Find those that are not known; a signal that the command line notes ends it early."""
+        wanted = list(dict.fromkeys(contents))
+        left = [content for content in wanted if self.key(content) not in self.known]
+        if len(left) < len(wanted):
+            self._notice(f"{len(wanted) - len(left)} of {len(wanted)} optima lie in {self.path} already")
+        done = len(wanted) - len(left)
+        listen(done, len(wanted))
+        for position, found in self._found(left, limits, jobs, dask):
+            if found is None:
+                return
+            self._keep(self.key(left[position]), found)
+            done += 1
+            listen(done, len(wanted))
+
+    def _found(
+        self, left: Sequence[str], limits: Limits, jobs: int, dask: str | None
+    ) -> Iterator[tuple[int, Optimum | None]]:
+        tasks = [(self._problem, content, limits) for content in left]
+        if jobs == 1 and dask is None:  # in this thread, where a signal stops the search itself
+            for position, task in enumerate(tasks):
+                if noted() is not None:
+                    return
+                yield position, find(*task)
+        else:
+            yield from completed(place(jobs, dask), find, tasks)
+
+    def _keep(self, key: str, found: Optimum) -> None:
+        self.known[key] = found
+        if found.is_proved:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(as_json({"key": key, **asdict(found)}) + "\n")
