@@ -81,8 +81,8 @@ class Genes(Generic[Instance]):
 
     def random(self, rng: Random) -> Genome:
         """A random genome; often some numbers are at their least everywhere, so that few of them play a part."""
-        count = rng.randint(1, self.most_nodes)
-        share = rng.choice((0.0, 0.3, 0.6))
+        count = max(rng.randint(1, self.most_nodes), rng.randint(1, self.most_nodes))
+        share = rng.choice((0.0, 0.0, 0.3, 0.6))
         node = [replace(gene, high=gene.low) if rng.random() < share else gene for gene in self.node]
         nodes = tuple(_drawn(node, rng) for _ in range(count))
         density = rng.choice((0.2, 0.5, 0.9))
@@ -207,7 +207,7 @@ def _drawn(genes: Sequence[Gene] | None, rng: Random) -> Numbers:
 
 def _value(gene: Gene, rng: Random) -> int:
     if gene.high - gene.low == 1:  # mostly there
-        return gene.low + (rng.random() < 0.75)
+        return gene.low + (rng.random() < 0.9)
     kind = rng.randrange(4)
     if kind < 2:
         return (gene.low, gene.high)[kind]

@@ -29,4 +29,5 @@ FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     describe=describe,
     breakdown=lazy("formulations.amp_strategy.breakdown:breakdown"),
     subproblems=INSIDE,
+    mining=lazy("formulations.amp_strategy.mining:mining"),
 )

@@ -28,4 +28,5 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     describe=describe,
     picture=lazy("formulations.mesh_tiling.picture:svg"),
     breakdown=lazy("formulations.mesh_tiling.breakdown:breakdown"),
+    mining=lazy("formulations.mesh_tiling.mining:mining"),
 )

@@ -28,4 +28,5 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     describe=describe,
     why_infeasible=lazy("formulations.microbatch_schedule.infeasible:why_infeasible"),
     breakdown=lazy("formulations.microbatch_schedule.breakdown:breakdown"),
+    mining=lazy("formulations.microbatch_schedule.mining:mining"),
 )

@@ -28,4 +28,5 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     describe=describe,
     why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),
     breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
+    mining=lazy("formulations.operator_partitioning.mining:mining"),
 )

@@ -28,4 +28,5 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     describe=describe,
     chooses_by=(suits, fits_levels),
     breakdown=lazy("formulations.stage_graph.breakdown:breakdown"),
+    mining=lazy("formulations.stage_graph.mining:mining"),
 )

@@ -63,11 +63,12 @@ def genes(limits: Mapping[str, int]) -> Genes[StageInstance]:
 def _plant(most: int, genome: Genome, rng: Random) -> Genome:
     """TMPCs that take the longer the less they hold, and memory for some of the nodes on one stage."""
     genome = _changed(genome, _traded)
-    degree, in_flight = rng.randrange(len(_DEGREES)), rng.choice((1, 1, 2, 3))
-    memory = 0
+    used = [q for q in range(len(_DEGREES)) if any(x[0] for node in genome.nodes for x in _parts(node)[q])]
+    in_flight, share, memory = rng.choice((1, 1, 2, 3)), rng.choice((1.0, 1.0, 0.6)), 0
+    degree = rng.choice(used or [0])
     for node in genome.nodes:
         found = [each for each in _parts(node)[degree] if each[0]]
-        if found and rng.random() < 0.8:
+        if found and rng.random() < share:
             _, _, activation, static = rng.choice(found)
             memory += activation * in_flight + static
     devices, microbatches, _ = genome.whole

@@ -33,4 +33,5 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
         verify=lazy("formulations.tmpc_knapsack.checker:verify"),
     ),
     breakdown=lazy("formulations.tmpc_knapsack.breakdown:breakdown"),
+    mining=lazy("formulations.tmpc_knapsack.mining:mining"),
 )

@@ -18,8 +18,9 @@ def mine_command(
     ],
     out: Annotated[str, typer.Option(metavar="FILE", help="the instance; plans and certificate beside it")],
     against: Annotated[
-        str, typer.Option(metavar="EXACT", help="its proved optima are the measure", autocompletion=completion.methods)
-    ] = "exact",
+        str | None,
+        typer.Option(metavar="EXACT", help="whose optima are the measure: exact", autocompletion=completion.methods),
+    ] = None,
     problem: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="default: the first with both methods", autocompletion=completion.problems),
@@ -47,12 +48,13 @@ def mine_command(
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.files import write_all
     from planner.mining.files import files_of, writes
-    from planner.mining.mine import DEFAULT_TIME_S, mine
+    from planner.mining.mine import DEFAULT_TIME_S, chosen, mine
     from planner.mining.shown import progress, show
     from planner.show.progress import note
     from planner.show.tables import print_json
     from planner.signals import held
 
+    family, against = chosen(method, against, problem)
     files = files_of(out, method, against)
     for name in files.every():
         refuse_overwriting(name)
@@ -64,7 +66,7 @@ def mine_command(
                 found = mine(
                     method,
                     against=against,
-                    problem=problem,
+                    problem=family.name,
                     most=_pairs(max),
                     loss=_loss(loss),
                     domains=_domains(domain),

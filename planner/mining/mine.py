@@ -106,7 +106,7 @@ class Mined:
 def mine(
     method: str,
     *,
-    against: str = "exact",
+    against: str | None = None,
     problem: str | None = None,
     most: Mapping[str, Any] | None = None,
     loss: float | str | None = None,
@@ -123,6 +123,7 @@ def mine(
     ----------
     method, against
         Names, or ``FILE.py:FUNCTION``; the second is exact, and its proved optima are what losses are measured by.
+        Default: ``exact``, or the first exact method that the problem lists.
     problem
         Default: the first one that can be searched and has both methods.
     most
@@ -152,7 +153,7 @@ def mine(
     limits = limits or Limits(time_s=None if count is not None else DEFAULT_TIME_S)
     if limits.time_s is None and count is None:
         raise UsageError.at("--time-limit", "infinite", "seconds, or a number of evaluations (--count)")
-    family = _family(method, against, problem)
+    family, against = chosen(method, against, problem)
     pair, room = _pair(family, method, against, options or {}), family.mining
     assert room is not None
     found = room()
@@ -169,6 +170,12 @@ def mine(
             raise UsageError.at("--max and --domain", names, "limits and domains that some instance lies in")
         search.run()
     return run.mined(search)
+
+
+def chosen(method: str, against: str | None, problem: str | None) -> tuple[Family[Any, Any], str]:
+    """The problem to search in and the exact method to measure by; arguments and errors as of `mine`."""
+    family = _family(method, against, problem)
+    return family, against or _reference(family, method)
 
 
 class _Run:
@@ -273,28 +280,32 @@ def _judged(family: Family[Any, Any], found: Evaluation) -> Any:
     return instance
 
 
-def _family(method: str, against: str, problem: str | None) -> Family[Any, Any]:
+def _family(method: str, against: str | None, problem: str | None) -> Family[Any, Any]:
     """The problem to search in."""
+    minable = [each for each in FAMILIES if each.mining is not None]
     if problem is not None:
         family = family_named(problem)
         if family.mining is None:
-            known = [each.name for each in FAMILIES if each.mining is not None]
-            raise UsageError.at("--problem", problem, f"one of {', '.join(known)}")
+            raise UsageError.at("--problem", problem, f"one of {', '.join(each.name for each in minable)}")
         return family
-    minable = [each for each in FAMILIES if each.mining is not None]
-    both = [each for each in minable if {method, against} <= {known.name for known in each.methods}]
-    if both:
-        return both[0]
-    names = {known.name for each in minable for known in each.methods}
-    if method in names:
-        rule = f"a method that is in one problem with {against} (--against)"
-        raise UsageError.at("METHOD", method, rule)
+    own = [each for each in minable if method in {known.name for known in each.methods}]
+    for each in own:
+        if against is None or against in {known.name for known in each.methods}:
+            return each
+    if own:
+        raise UsageError.at("--against", against, f"a method of {own[0].name}, as {method} is")
     for each in minable:
         if method in registry.registered(each.name):
             return each
     if registry.target_of(method) is None:
-        raise UsageError.unknown("METHOD", method, names)
+        raise UsageError.unknown("METHOD", method, [known.name for each in minable for known in each.methods])
     raise UsageError.at("--problem", None, f"the problem of {method}")
+
+
+def _reference(family: Family[Any, Any], method: str) -> str:
+    """The exact method of that name, or the first one that is listed."""
+    others = [name for name in exact_names(family) if name != method]
+    return "exact" if "exact" in others else others[0]
 
 
 def _pair(family: Family[Any, Any], method: str, against: str, options: Mapping[str, Any]) -> Pair:

@@ -10,7 +10,7 @@ from typing import Any
 from formulations.genome import Domain, Genes, Genome
 
 #: Moves without a higher score before a climb begins elsewhere: from a score of 0, and from one above.
-NO_LOSS_PATIENCE, PATIENCE = 15, 250
+NO_LOSS_PATIENCE, PATIENCE = 4, 250
 #: Moves of a climb, those that change nothing included.
 _MOVES = 20_000
 #: The part of the budget that is kept for making the best instance smaller.

@@ -420,3 +420,11 @@ def test_data_parallelism_looks_at_the_watch() -> None:
     answer = paper.solve_data_parallel(graph, Limits(), watch)
     assert answer.stop is Stop.TIME_LIMIT and watch.looks < 200
     assert answer.plan is not None and watch.best_plan is not None
+
+
+@pytest.mark.parametrize("method", ["graphpipe", "graphpipe-plus", "pipedream", "piper-dp", "data-parallel"])
+def test_a_model_that_takes_no_time(method: str) -> None:
+    none = AffineTime(0.0, 0.0)
+    instance = StageGraph("idle", (Operator("", none, none, 1.0, 1.0),) * 2, (), 2, 100.0, 1.0, 0.0, 2)
+    result = planner.solve(instance, method=method)
+    assert result.verified and result.objective == 0

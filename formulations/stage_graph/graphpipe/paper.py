@@ -195,7 +195,7 @@ def row(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
         "microbatch": max(stage.microbatch for stage in plan.stages),
         "tps_s": bottleneck_s(instance, plan),
         "iteration_s": seconds,
-        "samples_per_s": instance.minibatch / seconds,
+        "samples_per_s": instance.minibatch / seconds if seconds > 0 else None,
         "stages": len(plan.stages),
         "depth": depth(plan),
         "idle_devices": plan.idle_devices,
