@@ -11,7 +11,7 @@ import datetime
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,9 +167,10 @@ class _Process:
         moved = [each.to(self.device) if isinstance(each, torch.Tensor) else each for each in leaves]
         values = {**dict(zip(self.job.stages.inputs, moved, strict=True)), **received}
         kept = _Kept(received, {})
-        with torch.autograd.graph.saved_tensors_hooks(self._saver(kept.storages), lambda saved: saved):
+        save = self._saver(kept.storages, moved)
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda saved: saved):
             for block in self.blocks:
-                values |= self._run(block, values, kept.storages)
+                values |= self._run(block, values, save)
                 for name in block.dropped:
                     values.pop(name, None)
         for each in self.outgoing:
@@ -183,7 +184,7 @@ class _Process:
             held |= other.storages
         self.held_bytes = max(self.held_bytes, sum(held.values()))
 
-    def _run(self, block: Block, values: Mapping[str, Any], storages: dict[int, int]) -> dict[str, Any]:
+    def _run(self, block: Block, values: Mapping[str, Any], save: Callable[[Any], Any]) -> dict[str, Any]:
         """The outputs of a block by name. What a recomputed one keeps are its inputs alone."""
         import torch
         from torch.utils.checkpoint import checkpoint
@@ -192,19 +193,21 @@ class _Process:
         if not block.recomputed:
             made = block.module(*given)
         else:
-            keep = self._saver(storages)
             for each in given:
                 if isinstance(each, torch.Tensor):
-                    keep(each)
+                    save(each)
             made = checkpoint(block.module, *given, use_reentrant=False)
         return dict(zip(block.outputs, made, strict=True))
 
-    def _saver(self, storages: dict[int, int]) -> Any:
-        """Notes the storages that autograd keeps for a backward pass, those of parameters apart."""
+    def _saver(self, storages: dict[int, int], inputs: Iterable[Any]) -> Callable[[Any], Any]:
+        """Notes the storages that autograd keeps for a backward pass, those of parameters and inputs apart."""
+        import torch
+
+        known = self.fixed | {each.untyped_storage()._cdata for each in inputs if isinstance(each, torch.Tensor)}
 
         def save(tensor: Any) -> Any:
             storage = tensor.untyped_storage()
-            if storage._cdata not in self.fixed:
+            if storage._cdata not in known:
                 storages[storage._cdata] = storage.nbytes()
             return tensor.detach()  # a tensor that its own operation saves would keep itself alive
 

@@ -109,40 +109,39 @@ def node_order(places: Mapping[Any, NodeId]) -> list[NodeId]:
         raise UsageError.at("--model", f"nodes {cycle}", "nodes that do not need each other") from None
 
 
+def names_modules(graph_module: Any, names: Mapping[NodeId, str]) -> bool:
+    """Whether all nodes are named like modules, and every operation that reads parameters lies in one of them."""
+    paths = _paths(names)
+    modules = {path for path, _ in graph_module.named_modules()} | _stacks(graph_module)
+    reading = [each for each in owned(graph_module) if _reads(graph_module, each)]
+    return paths.keys() <= modules and all(_longest(_path(each), paths) is not None for each in reading)
+
+
 def by_modules(graph_module: Any, names: Mapping[NodeId, str]) -> dict[str, NodeId]:
-    """The nodes of operations where the nodes are named like modules of the model.
+    """The nodes of operations where the nodes are named like modules of the model (`names_modules`).
 
     A name is the path of a module, such as ``layers.3``; several are separated by commas. An operation belongs to the
-    node of the longest path that it lies in; one that lies in none, to the last of the nodes before it, or else to the
-    first behind it.
-
-    Raises
-    ------
-    UsageError
-        If a node is named like no module, or no node has any operation.
+    node of the longest path that it lies in; one that lies in none, to the last of the nodes before it.
     """
-    paths = {path.strip(): node for node, name in names.items() for path in name.split(",") if path.strip()}
-    modules = {path for path, _ in graph_module.named_modules()} | _stacks(graph_module)
-    for path, node in paths.items():
-        if path not in modules:
-            raise UsageError.at("INSTANCE", f"name {path!r} of node {node}", "the path of a module of the model")
+    paths = _paths(names)
     order = {node: place for place, node in enumerate(names)}
     found: dict[str, NodeId] = {}
-    loose = []
-    operations = owned(graph_module)
-    for each in operations:
+    for each in owned(graph_module):
         named = _longest(_path(each), paths)
         inputs = [found[other.name] for other in each.all_input_nodes if other.name in found]
-        if named is None and not inputs:
-            loose.append(each)
-        else:
-            found[each.name] = max(inputs, key=order.__getitem__) if named is None else named
-    for each in reversed(loose):
-        users = [found[other.name] for other in each.users if other.name in found]
-        if not users:
-            raise UsageError.at("INSTANCE", f"no node for {each.name}", "nodes named like modules of the model")
-        found[each.name] = min(users, key=order.__getitem__)
+        found[each.name] = max(inputs, key=order.__getitem__) if named is None else named
     return found
+
+
+def _paths(names: Mapping[NodeId, str]) -> dict[str, NodeId]:
+    return {path.strip(): node for node, name in names.items() for path in name.split(",")}
+
+
+def _reads(graph_module: Any, operation: Any) -> bool:
+    import torch
+
+    given = [each.target for each in operation.all_input_nodes if each.op == "get_attr"]
+    return any(isinstance(attribute(graph_module, target), torch.nn.Parameter) for target in given)
 
 
 def _path(operation: Any) -> str:

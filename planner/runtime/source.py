@@ -3,44 +3,87 @@
 from __future__ import annotations
 
 import io
-import logging
-import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from typing import Any
 
 from instances.rules import NodeId
-from planner.brought.target import LoadError, Target, words
+from planner.capture.models import example_in, expect_packages
 from planner.errors import UsageError
-from planner.runtime.program import Program, by_modules
+from planner.runtime.program import Program, by_modules, names_modules
 
-_FUNCTION = "a function without arguments that returns a model and the inputs of one call of it"
+_NEEDS = "planner run"
 
 
 def require_torch() -> None:
     """`UsageError` if PyTorch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise UsageError.at("planner run", "without PyTorch", "it (pip install 'dnn-planner[torch]')") from None
+    expect_packages("torch", for_what=_NEEDS)
 
 
 def program(named: str, instance: Any, num_samples: int) -> Program:
-    """The program of a model whose modules the instance's nodes name.
+    """The program of ``FILE.py:function``, whose operations belong to the nodes of an instance.
 
     Raises
     ------
     UsageError
         If the file cannot be imported, its function returns no model and inputs, torch.export cannot trace the model,
-        or the nodes of the instance are no modules of it.
+        or the instance was made of another one.
     """
-    model, args, kwargs = _called(named)
-    graph_module = _exported(named, model, args, kwargs)
-    samples = tuple(_drawn((args, kwargs), sample) for sample in range(num_samples))
-    node_of = by_modules(graph_module, modules_of(instance))
-    whole = graph_module if _without_dropout(named, graph_module) else model
-    return Program(model, whole, graph_module, node_of, samples)
+    import torch
+
+    torch.manual_seed(0)
+    example = example_in(named, meta=False)
+    if hasattr(instance, "minibatch"):
+        example = replace(example, args=_first(example.args), kwargs=_first(example.kwargs))
+    captured, node_of = _bound(named, example, instance)
+    traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
+    given = example.args, {name: example.kwargs[name] for name in traced}
+    whole = captured.module if _without_dropout(named, captured.module) else example.model
+    samples = tuple(_drawn(given, sample) for sample in range(num_samples))
+    return Program(example.model, whole, captured.module, node_of, samples)
+
+
+def _first(inputs: Any) -> Any:
+    """The first sample alone, where the function's inputs have several: in a stage graph passes run them one by one."""
+    import torch
+    from torch.utils import _pytree
+
+    tensors = [each for each in _pytree.tree_leaves(inputs) if isinstance(each, torch.Tensor) and each.dim()]
+    count = tensors[0].shape[0] if tensors else 1
+
+    def first(each: Any) -> Any:
+        return each[:1] if isinstance(each, torch.Tensor) and each.dim() and each.shape[0] == count else each
+
+    return _pytree.tree_map(first, inputs)
+
+
+def _bound(named: str, example: Any, instance: Any) -> tuple[Any, dict[str, NodeId]]:
+    """The captured model, and the node of the instance of each of its operations."""
+    from planner.capture.trace import capture
+
+    made_as = instance.options.get("granularity")
+    for granularity in [made_as] if made_as else ["block", "op"]:
+        with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):  # graphs that torch.export prints
+            captured = capture(example.model, example.args, example.kwargs, name=named, granularity=granularity)
+        if _is_of(captured, instance):
+            ids = list(modules_of(instance))
+            return captured, {operation: ids[node] for operation, node in captured.node_of.items()}
+        if granularity == "block" and not made_as:
+            names = modules_of(instance)
+            if names_modules(captured.module, names):
+                return captured, by_modules(captured.module, names)
+    nodes = ", ".join(node.name for node in captured.nodes[:3])
+    raise UsageError.at("--model", f"a model of nodes {nodes}, ...", f"the model that {instance.name} was made of")
+
+
+def _is_of(captured: Any, instance: Any) -> bool:
+    """Whether an instance has the nodes and edges of a captured model."""
+    if hasattr(instance, "layers"):
+        names, edges = [layer.name for layer in instance.layers], set(instance.edge_indices)
+    else:
+        names = [operator.name for operator in instance.operators]
+        edges = {(edge.source, edge.target) for edge in instance.edges}
+    return names == [node.name for node in captured.nodes] and edges == set(captured.edges)
 
 
 def modules_of(instance: Any) -> dict[NodeId, str]:
@@ -48,62 +91,6 @@ def modules_of(instance: Any) -> dict[NodeId, str]:
     if hasattr(instance, "layers"):
         return {layer.id: layer.module or layer.name for layer in instance.layers}
     return {instance.id_of(node): operator.name for node, operator in enumerate(instance.operators)}
-
-
-def _called(named: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What the user's function returns: the model, and arguments of one call of it."""
-    import torch
-
-    file, colon, name = named.rpartition(":")
-    if not colon or not file.endswith(".py"):
-        raise UsageError.at("--model", named, "FILE.py:function")
-    try:
-        function: Callable[..., Any] = Target(named, file=os.path.abspath(file), function=name).load()
-    except LoadError as error:
-        raise UsageError(str(error)) from None
-    torch.manual_seed(0)
-    try:
-        returned = function()
-    except Exception as error:  # whatever a user's function raises
-        raise UsageError.at(file, f"{name}() raising {words(error, file)!r}", _FUNCTION) from None
-    is_pair = isinstance(returned, tuple | list) and len(returned) == 2
-    if not is_pair or not isinstance(returned[0], torch.nn.Module):
-        raise UsageError.at(file, f"{name}() returning {type(returned).__name__}", _FUNCTION)
-    model, inputs = returned
-    if isinstance(inputs, Mapping):
-        return model, (), dict(inputs)
-    return model, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), {}
-
-
-def _exported(named: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The graph of the model for these arguments, without guards."""
-    import torch
-
-    try:
-        with _silent():
-            module = torch.export.export(model, args, kwargs, strict=False).module(check_guards=False)
-    except Exception as error:  # torch.export fails in many ways of its own
-        what = words(error, named.rpartition(":")[0])
-        raise UsageError.at("--model", f"torch.export failing with {what!r}", "a model that it can trace") from None
-    for node in list(module.graph.nodes):
-        if node.op == "call_module":  # what is left of the guards
-            module.graph.erase_node(node)
-    module.graph.eliminate_dead_code()
-    module.recompile()
-    return module
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """No remarks and no graphs of torch's: what it cannot do is an exception, which is one line here."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _without_dropout(named: str, graph_module: Any) -> bool:

@@ -168,10 +168,14 @@ def _blocks(
     for each, node in places.items():
         if node in operations:
             operations[node].append(each)
-    own = [each for part in operations.values() for each in part]
-    free = sorted(_without_parameters(own, places), key=ranks.__getitem__)
+    kept = [each for node, part in operations.items() if node not in recomputed for each in part]
+    free = sorted(_without_parameters(kept, places), key=ranks.__getitem__)
     parts = [(free, False)] if free else []
-    parts += [(part, node in recomputed) for node, part in operations.items() if part]
+    for node, part in operations.items():
+        if node in recomputed:  # what it needs without parameters is made again, too
+            parts.append((sorted([*_without_parameters(part, places), *part], key=ranks.__getitem__), True))
+        elif part:
+            parts.append((part, False))
     blocks: list[Block] = []
     needed = set(sent)
     for part, again in reversed(parts):

@@ -51,32 +51,35 @@ class Language(nn.Module):
         return self.head(x)
 
 
-def words() -> torch.Tensor:
-    return torch.randint(WORDS, (2, LENGTH))
+Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
-def language() -> tuple[nn.Module, torch.Tensor]:
+def words() -> tuple[torch.Tensor]:
+    return (torch.randint(WORDS, (2, LENGTH)),)
+
+
+def language() -> Example:
     return Language().double(), words()
 
 
-def tied() -> tuple[nn.Module, torch.Tensor]:
+def tied() -> Example:
     return Language(tied=True).double(), words()
 
 
 def branches() -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    inputs = {"words": words(), "pictures": torch.randn(2, 3, 4, 4).double(), "sounds": torch.randn(2, 1, 4).double()}
-    return Branches().double(), inputs
+    inputs = {"sounds": torch.randn(2, 1, 4), "pictures": torch.randn(2, 3, 4, 4), "words": words()[0]}
+    return Branches().double(), {name: each if name == "words" else each.double() for name, each in inputs.items()}
 
 
-def single() -> tuple[nn.Module, torch.Tensor]:
+def single() -> Example:
     return Language(), words()
 
 
 def dropping() -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    return Language(dropout=0.5).double(), {"words": words()}
+    return Language(dropout=0.5).double(), {"words": words()[0]}
 
 
-def untraceable() -> tuple[nn.Module, torch.Tensor]:
+def untraceable() -> Example:
     class Branch(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -85,10 +88,10 @@ def untraceable() -> tuple[nn.Module, torch.Tensor]:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * self.weight if (x * self.weight).sum() > 0 else x
 
-    return Branch(), torch.ones(3)
+    return Branch(), (torch.ones(3),)
 
 
-def failing() -> tuple[nn.Module, torch.Tensor]:
+def failing() -> Example:
     raise RuntimeError("no weights")
 
 
@@ -169,17 +172,17 @@ act.register_fake(lambda x, _: torch.empty_like(x))
 act.register_autograd(lambda _, gradient: (gradient, None))
 
 
-def dies() -> tuple[nn.Module, torch.Tensor]:
+def dies() -> Example:
     return Watched("die"), words()
 
 
-def hangs() -> tuple[nn.Module, torch.Tensor]:
+def hangs() -> Example:
     return Watched("hang"), words()
 
 
-def raises() -> tuple[nn.Module, torch.Tensor]:
+def raises() -> Example:
     return Watched("raise"), words()
 
 
-def listens() -> tuple[nn.Module, torch.Tensor]:
+def listens() -> Example:
     return Watched("listen"), words()

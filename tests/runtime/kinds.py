@@ -1,0 +1,144 @@
+"""Seven kinds of models with tiny configurations, in float64, as `planner run --model` takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+WIDTH, WORDS, LENGTH = 16, 31, 6
+
+
+class Logits(nn.Module):
+    """The first output of a model of transformers, which is all that a pipeline needs."""
+
+    def __init__(self, model: nn.Module, output: str = "logits") -> None:
+        super().__init__()
+        self.inner, self.output = model, output
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        return getattr(self.inner(**inputs), self.output)
+
+
+def _made(name: str, config: str, **numbers: Any) -> nn.Module:
+    import transformers
+
+    settings = getattr(transformers, config)(**numbers, attn_implementation="eager")
+    return Logits(getattr(transformers, name)(settings)).double()
+
+
+def _words() -> torch.Tensor:
+    return torch.randint(1, WORDS, (2, LENGTH))
+
+
+def gpt() -> Any:
+    numbers = {"n_embd": WIDTH, "n_layer": 3, "n_head": 2, "vocab_size": WORDS, "n_positions": 8, "use_cache": False}
+    numbers |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
+    return _made("GPT2LMHeadModel", "GPT2Config", **numbers), {"input_ids": _words()}
+
+
+_LAYERS = {"hidden_size": WIDTH, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
+
+
+def llama() -> Any:
+    numbers = _LAYERS | {"num_key_value_heads": 1, "vocab_size": WORDS, "use_cache": False}
+    return _made("LlamaForCausalLM", "LlamaConfig", **numbers), {"input_ids": _words()}
+
+
+def bert() -> Any:
+    numbers = _LAYERS | {
+        "vocab_size": WORDS,
+        "max_position_embeddings": 8,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    mask = torch.tensor([[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]])
+    return _made("BertForMaskedLM", "BertConfig", **numbers), {"input_ids": _words(), "attention_mask": mask}
+
+
+def vit() -> Any:
+    numbers = _LAYERS | {"image_size": 8, "patch_size": 4, "num_labels": 3}
+    model = _made("ViTForImageClassification", "ViTConfig", **numbers)
+    return model, {"pixel_values": torch.randn(2, 3, 8, 8, dtype=torch.float64)}
+
+
+def t5() -> Any:  # its three embeddings and its head are tied
+    numbers = {"d_model": WIDTH, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2, "vocab_size": WORDS}
+    model = _made("T5ForConditionalGeneration", "T5Config", **numbers, dropout_rate=0.0, use_cache=False)
+    return model, {"input_ids": _words(), "decoder_input_ids": _words()}
+
+
+class Perceptron(nn.Module):
+    """A layer around which its input goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.tanh(self.linear(x))
+
+
+def _branch(layers: int) -> nn.Module:
+    return nn.Sequential(*(Perceptron() for _ in range(layers)))
+
+
+class Modal(nn.Module):
+    """Words, pictures and sounds, each through a branch of its own, joined by a trunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word, self.picture = nn.Embedding(WORDS, WIDTH), nn.Conv2d(3, WIDTH, 2, 2)
+        self.sound = nn.Linear(4, WIDTH)
+        self.words, self.pictures, self.sounds, self.trunk = _branch(2), _branch(3), _branch(1), _branch(2)
+        self.head = nn.Linear(WIDTH, 3)
+
+    def forward(self, words: torch.Tensor, pictures: torch.Tensor, sounds: torch.Tensor) -> dict[str, torch.Tensor]:
+        parts = [
+            self.words(self.word(words)),
+            self.pictures(self.picture(pictures).flatten(2).transpose(1, 2)),
+            self.sounds(self.sound(sounds)),
+        ]
+        joined = self.trunk(torch.cat(parts, 1))
+        return {"loss": self.head(joined).square().mean(), "joined": joined}
+
+
+def modal() -> Any:
+    inputs = {"words": _words(), "pictures": torch.randn(2, 3, 4, 4).double(), "sounds": torch.randn(2, 3, 4).double()}
+    return Modal().double(), inputs
+
+
+class Experts(nn.Module):
+    """A router that chooses two of four perceptrons for each word, and mixes what they give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(WIDTH, 4)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(2)
+        shares = torch.zeros(*x.shape[:-1], 4, dtype=x.dtype).scatter(-1, chosen, weights)
+        made = torch.stack([torch.tanh(expert(x)) for expert in self.experts], -1)
+        return x + (made * shares.unsqueeze(-2)).sum(-1)
+
+
+class Mixture(nn.Module):
+    """An embedding, three layers of experts, a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.layers = nn.ModuleList(Experts() for _ in range(3))
+        self.head = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def experts() -> Any:
+    return Mixture().double(), (_words(),)
