@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from planner.saving import save
     from planner.show import plots
     from planner.studies.formulations import formulations
+    from planner.trainers.exporting import Exported, export
     from solvers.outcome import Limits, Status, Stop
 
 _HOMES = {
@@ -49,12 +50,14 @@ _HOMES = {
     "planner.run": ("solve",),
     "planner.saving": ("save",),
     "planner.studies.formulations": ("formulations",),
+    "planner.trainers.exporting": ("Exported", "export"),
     "solvers.outcome": ("Limits", "Status", "Stop"),
 }
 
 __all__ = [
     "Certification",
     "CrosscheckError",
+    "Exported",
     "Limits",
     "Mined",
     "Report",
@@ -67,6 +70,7 @@ __all__ = [
     "certify",
     "check",
     "crosscheck",
+    "export",
     "formulations",
     "from_networkx",
     "load",

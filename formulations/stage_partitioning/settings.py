@@ -73,8 +73,8 @@ OVERRIDES: tuple[Setting, ...] = (
     Setting(
         "realizable",
         one_of(*TRAINERS),
-        "only plans that this trainer can run, on all devices",
-        metavar="|".join(TRAINERS),
+        f"only plans that this trainer can run, on all devices: {', '.join(TRAINERS)}",
+        metavar="TRAINER",
     ),
     Setting("time-unit", one_of(*PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
     Setting(

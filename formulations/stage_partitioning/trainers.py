@@ -65,36 +65,49 @@ class Trainer:
     """What a trainer's layout can say.
 
     ``counts``: it names no modules, but counts layers between an embedding and a head, which stand whole in the first
-    and the last stage.
+    and the last stage, and are not recomputed. ``fills``: each stage has a layer that counts.
     """
 
     name: str
     degrees: Degrees
     recompute: Recompute
     counts: bool
+    fills: bool = False
+
+    @property
+    def recomputes_ends(self) -> bool:
+        """Whether more than layers that count can be recomputed."""
+        return self.recompute is Recompute.EACH and not self.counts
 
 
-#: Those whose best plan is searched for (`exact.realizable`), on all devices: pp dp tp = K.
+#: Those whose best plan is searched for (`exact.realizable`), on all devices: pp dp tp = K. Galvatron could have stages
+#: of other degrees with the same product; these are not searched.
 TRAINERS = {
     trainer.name: trainer
     for trainer in (
         Trainer("megatron", Degrees.ONE, Recompute.FIRST, counts=True),
         Trainer("torchtitan", Degrees.ONE, Recompute.ALL, counts=False),
         Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False),
+        Trainer("torch", Degrees.ONE, Recompute.EACH, counts=False),
+        Trainer("galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True),
+        Trainer("vllm", Degrees.ONE, Recompute.UNSAID, counts=True),
+        Trainer("sglang", Degrees.ONE, Recompute.UNSAID, counts=True),
+        Trainer("accelerate", Degrees.NONE, Recompute.UNSAID, counts=False),
     )
 }
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Nodes that stand together, by position in topological order; ``modules`` are their names, if they have some.
+    """Nodes that stand together, by position in topological order, and those of them that count.
 
-    ``branches``: whether layers that count run side by side in it.
+    ``modules`` are their names, if they have some. ``branches``: whether layers that count run side by side in it.
     """
 
     nodes: tuple[int, ...]
     kind: Kind
     modules: tuple[str, ...]
+    counted: frozenset[int]
     branches: bool = False
 
 
@@ -148,11 +161,14 @@ def pieces(instance: StageInstance, trainer: Trainer) -> tuple[Piece, ...]:
     kinds = _kinds(instance, found, counted)
     if trainer.counts:
         found, kinds = _whole_ends(found, kinds)
+    if trainer.fills:
+        found, kinds = _filled(found, kinds)
     return tuple(
         Piece(
             nodes,
             kind,
             () if modules is None else tuple(dict.fromkeys(modules[v] for v in nodes)),
+            counted & set(nodes),
             len({v if modules is None else modules[v] for v in nodes if v in counted}) > 1,
         )
         for nodes, kind in zip(found, kinds, strict=True)
@@ -207,28 +223,44 @@ def _whole_ends(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tupl
     return merged, kept
 
 
+def _filled(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tuple[list[tuple[int, ...]], list[Kind]]:
+    """The embedding as one piece with the first layer, and the head with the last."""
+    first, last = kinds.index(Kind.DECODER), len(kinds) - 1 - kinds[::-1].index(Kind.DECODER)
+    front = [v for nodes in found[: first + 1] for v in nodes]
+    behind = [v for nodes in found[last:] for v in nodes]
+    if first == last:
+        return [tuple(dict.fromkeys([*front, *behind]))], [Kind.DECODER]
+    return [tuple(front), *found[first + 1 : last], tuple(behind)], list(kinds[first : last + 1])
+
+
 def recomputes(tmpc: str) -> bool:
     """Whether a TMPC of this name recomputes activations."""
     return _RECOMPUTES in tmpc.lower()
 
 
-def options(instance: StageInstance, piece: Piece, t: int) -> tuple[Option, ...]:
+def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> tuple[Option, ...]:
     """The ways to run a piece at degree t: without and with recomputation, where its nodes have the choice.
 
-    Empty where a node has no TMPC at t, or several that recomputation does not distinguish. A piece of another kind
-    than decoder whose nodes have no choice counts as one that does not recompute.
+    Empty where a node has no TMPC at t, or several that recomputation does not distinguish. Nodes that the trainer does
+    not recompute do not, if they have the choice; a piece without a layer that counts is then one of a single way.
     """
     by_node = [instance.layers[v].tmpcs.get(t, ()) for v in piece.nodes]
     if not all(by_node) or any(_indistinct(found) for found in by_node):
         return ()
-    choosing = [found for found in by_node if len(found) > 1]
-    if not choosing:
-        fixed = piece.kind is Kind.DECODER and any(recomputes(x.id) for found in by_node for x in found)
-        return (Option(fixed, tuple(found[0] for found in by_node)),)
-    return tuple(
-        Option(flag, tuple(next((x for x in found if recomputes(x.id) is flag), found[0]) for found in by_node))
-        for flag in (False, True)
-    )
+    may = [trainer.recomputes_ends or v in piece.counted for v in piece.nodes]
+
+    def option(flag: bool) -> Option:
+        flags = [flag and allowed for allowed in may]
+        chosen = (
+            next((x for x in found if recomputes(x.id) is wanted), found[0])
+            for found, wanted in zip(by_node, flags, strict=True)
+        )
+        return Option(flag, tuple(chosen))
+
+    if any(len(found) > 1 for found, allowed in zip(by_node, may, strict=True) if allowed):
+        return option(False), option(True)
+    alone = [found[0].id for found, v in zip(by_node, piece.nodes, strict=True) if v in piece.counted]
+    return (Option(any(map(recomputes, alone)), option(False).tmpcs),)
 
 
 def _indistinct(found: Sequence[Tmpc]) -> bool:
@@ -249,7 +281,7 @@ def obstacles(instance: StageInstance, plan: StagePlan, trainer: Trainer) -> Ite
             some = next(v for v in piece.nodes if stage_of[v] != stage_of[piece.nodes[0]])
             yield (
                 f"nodes {order[piece.nodes[0]]} and {order[some]} are in stages {stages[0]} and {stage_of[some]}, "
-                f"but stand together for {trainer.name}{_together(piece)}"
+                f"but stand together for {trainer.name}{_together(piece, trainer)}"
             )
     if trainer.counts:
         yield from _uncounted(instance, found, trainer)
@@ -257,7 +289,9 @@ def obstacles(instance: StageInstance, plan: StagePlan, trainer: Trainer) -> Ite
         yield from _recompute_obstacles(instance, plan, trainer, found, stage_of)
 
 
-def _together(piece: Piece) -> str:
+def _together(piece: Piece, trainer: Trainer) -> str:
+    if trainer.fills and len(piece.counted) < len(piece.nodes):
+        return ": each stage has a layer that counts"
     if piece.kind in (Kind.EMBEDDING, Kind.HEAD):
         return f": they are the {piece.kind}"
     if len(piece.modules) == 1:
@@ -297,14 +331,14 @@ def _recompute_obstacles(
     flags: list[list[bool]] = [[] for _ in plan.stages]  # of the layers that count
     for piece in found:
         place = stage_of[piece.nodes[0]]
-        flag = recomputed(instance, plan.stages[place], piece)
-        if flag is None:
-            node = instance.layers[piece.nodes[0]].id
-            yield f"the TMPCs of node {node} or of what stands with it are none that {trainer.name} can say"
+        flag = recomputed(instance, plan.stages[place], piece, trainer)
+        node = instance.layers[piece.nodes[0]].id
+        if flag is None and not piece.counted and not trainer.recomputes_ends:
+            yield f"node {node}, or what stands with it, has a TMPC that {trainer.name} has for layers alone"
+        elif flag is None:
+            yield f"node {node}, or what stands with it, has a TMPC that {trainer.name} cannot express"
         elif piece.kind is Kind.DECODER:
             flags[place].append(flag)
-        elif flag and trainer.recompute is not Recompute.EACH:
-            yield f"node {instance.layers[piece.nodes[0]].id} is recomputed; {trainer.name} recomputes layers only"
     if trainer.recompute is Recompute.ALL and len({flag for row in flags for flag in row}) > 1:
         yield f"some layers are recomputed and some not; {trainer.name} recomputes all or none"
     if trainer.recompute is Recompute.FIRST and leading(flags) is None:
@@ -314,10 +348,10 @@ def _recompute_obstacles(
         )
 
 
-def recomputed(instance: StageInstance, stage: Stage, piece: Piece) -> bool | None:
+def recomputed(instance: StageInstance, stage: Stage, piece: Piece, trainer: Trainer) -> bool | None:
     """Whether a stage recomputes a piece; ``None``: its TMPCs are none of `options`."""
     chosen = [stage.tmpcs[instance.layers[v].id] for v in piece.nodes]
-    for option in options(instance, piece, stage.tp_degree):
+    for option in options(instance, piece, stage.tp_degree, trainer):
         if [x.id for x in option.tmpcs] == chosen:
             return option.recomputes
     return None

@@ -1,8 +1,8 @@
 """The command line: arguments in, one call, results out, an exit code. No logic of its own.
 
-Exit codes: 0 success; 1 ``check`` found violations, or ``verify`` rejected a certificate; 2 bad input or usage; 3 a
-limit before the required proof, or nothing found; 4 proved infeasible; 5 methods contradict each other; 70 a bug;
-128 + signal: interrupted.
+Exit codes: 0 success; 1 ``check`` found violations, ``verify`` rejected a certificate, or a format of ``export`` cannot
+express a plan; 2 bad input or usage; 3 a limit before the required proof, or nothing found; 4 proved infeasible; 5
+methods contradict each other; 70 a bug; 128 + signal: interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from planner.cli.bench import bench_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
+from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
@@ -132,6 +133,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "check": (check_command, _OVERRIDES),
     "certify": (certify_command, _SETTINGS),
     "verify": (verify_command, _OVERRIDES),
+    "export": (export_command, _OVERRIDES),
     "list": (list_command, replace(_OVERRIDES, about=options.of_listed)),
     "make": (
         make_command,
@@ -182,6 +184,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("planner check chain8 plan.json --memory 40MB",),
     "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),
     "verify": ("planner verify bert32 certificate.json --devices 64 --memory 8GiB",),
+    "export": (
+        "planner export plan.json bert32 --devices 64 --memory 8GiB --to megatron --nearest",
+        "planner export plan.json model.json --to torch --out train.py",
+    ),
     "make": (
         "planner make bert --layers 48 --hidden-size 4096 --out bert48.json",
         "planner make method stage_partitioning > mine.py",

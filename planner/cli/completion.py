@@ -51,6 +51,13 @@ def listed(incomplete: str) -> list[str]:
     return [*problems(incomplete), *entries(incomplete)]
 
 
+def formats(incomplete: str) -> list[str]:
+    """Names of the formats of plans."""
+    from planner.trainers.formats import FORMATS
+
+    return _starting(incomplete, FORMATS)
+
+
 def claims(incomplete: str) -> list[str]:
     """Names of claims."""
     from planner.claims import CLAIMS

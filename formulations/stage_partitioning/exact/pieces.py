@@ -1,6 +1,7 @@
 """An instance as the chain of pieces that a trainer runs: one node for each piece, and its plans as plans of all nodes.
 
-All costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
+Where a trainer says nothing of recomputation, the chain keeps its nodes and their choices, and is cut between pieces
+alone. All costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from formulations.stage_partitioning.downsets import chain_downsets
 from formulations.stage_partitioning.problem import Stage, StagePlan
-from formulations.stage_partitioning.trainers import Option, Piece, Trainer, options, pieces
+from formulations.stage_partitioning.tables import Words, pack
+from formulations.stage_partitioning.trainers import Option, Piece, Recompute, Trainer, options, pieces
+from instances.stage_edits import with_degrees
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 #: The ids of a piece's TMPCs without and with recomputation.
@@ -34,9 +38,27 @@ class Chain:
     def _place(self) -> dict[int, int]:
         return {v: place for place, piece in enumerate(self.pieces) for v in piece.nodes}
 
+    @property
+    def whole(self) -> bool:
+        """Whether its nodes are those of the instance, with all TMPCs, as the trainer says nothing of recomputation."""
+        return self.trainer.recompute is Recompute.UNSAID
+
+    @property
+    def downsets(self) -> Words:
+        """What lies behind each cut, shape (pieces + 1, words)."""
+        if not self.whole:
+            return chain_downsets(list(range(len(self.pieces))))
+        masks = [0]
+        for piece in reversed(self.pieces):
+            masks.append(masks[-1] | sum(1 << v for v in piece.nodes))
+        return pack(masks, len(self.instance.layers))
+
     def at(self, t: int) -> StageInstance | None:
         """The chain with what its pieces may choose at degree t; ``None`` if one of them cannot run at t."""
-        found = [options(self.instance, piece, t) for piece in self.pieces]
+        if self.whole:
+            flat = with_degrees(self.instance, (t,)) if all(x.tmpcs.get(t) for x in self.instance.layers) else None
+            return None if flat is None else replace(flat, requirements=(), tied=())
+        found = [options(self.instance, piece, t, self.trainer) for piece in self.pieces]
         if not all(found):
             return None
         layers = tuple(
@@ -47,6 +69,8 @@ class Chain:
 
     def plan(self, plan: StagePlan) -> StagePlan:
         """The plan of all nodes for a plan of the chain."""
+        if self.whole:
+            return plan
         return StagePlan(tuple(map(self._stage, plan.stages)))
 
     def _stage(self, stage: Stage) -> Stage:
@@ -54,7 +78,8 @@ class Chain:
         for place in stage.nodes:
             piece = self.pieces[int(place)]
             wanted = stage.tmpcs[place] == RECOMPUTED
-            option = next(each for each in options(self.instance, piece, stage.tp_degree) if each.recomputes is wanted)
+            choices = options(self.instance, piece, stage.tp_degree, self.trainer)
+            option = next(each for each in choices if each.recomputes is wanted)
             for v, tmpc in zip(piece.nodes, option.tmpcs, strict=True):
                 tmpcs[self.instance.layers[v].id] = tmpc.id
         return Stage(tuple(tmpcs), stage.dp_degree, stage.tp_degree, tmpcs)

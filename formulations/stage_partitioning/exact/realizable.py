@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from formulations.family import Answer
 from formulations.stage_partitioning.baselines.equi import work_bound
-from formulations.stage_partitioning.downsets import chain_downsets
 from formulations.stage_partitioning.effort import exact_supports
 from formulations.stage_partitioning.exact.bisection import minimise
 from formulations.stage_partitioning.exact.leading import best_cut
@@ -27,8 +26,8 @@ from formulations.stage_partitioning.exact.pieces import Chain
 from formulations.stage_partitioning.exact.threshold import Search
 from formulations.stage_partitioning.exact.threshold import solve as solve_freely
 from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees, evaluate
-from formulations.stage_partitioning.tables import build_lattice, build_profile
-from formulations.stage_partitioning.trainers import TRAINERS, Kind, Recompute
+from formulations.stage_partitioning.tables import Words, build_lattice, build_profile
+from formulations.stage_partitioning.trainers import TRAINERS, Degrees, Kind, Recompute, Trainer
 from instances.requirements import requirements_of
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Watch
@@ -52,9 +51,9 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     if trainer.counts and any(piece.branches or piece.kind is Kind.OTHER for piece in chain.pieces):
         reason = f"the graph is no chain of layers between an embedding and a head, as {trainer.name} has them"
         return Answer(infeasible=True, reason=reason)
-    pairs = list(_degrees(free, len(chain.pieces)))
+    pairs = list(_degrees(free, trainer, len(chain.pieces)))
     watch.bound(work_bound(free), Prover.BOUNDS)
-    if trainer.recompute is Recompute.EACH:
+    if trainer.recompute in (Recompute.EACH, Recompute.UNSAID):
         answer = _by_threshold(chain, pairs, limits, watch)
     else:
         answer = _by_cuts(chain, pairs, watch)
@@ -62,13 +61,15 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     return replace(answer, stats=stats)
 
 
-def _degrees(instance: StageInstance, most_stages: int) -> Iterator[tuple[int, int, int]]:
+def _degrees(instance: StageInstance, trainer: Trainer, most_stages: int) -> Iterator[tuple[int, int, int]]:
     """(t, d, number of stages) on all devices."""
     K, N = instance.num_devices, instance.num_microbatches
     for t in instance.tp_degrees:
         for d in allowed_dp_degrees(instance):
             stages, rest = divmod(K, t * d)
             total = stages * d
+            if trainer.degrees is Degrees.NONE and t * d > 1:
+                continue
             if not rest and 1 <= stages <= most_stages and (total == N if instance.exactly else total <= N):
                 yield t, d, stages
 
@@ -80,7 +81,9 @@ class _Joint:
         self.chain, self.tests, self.work_bound = chain, 0, work_bound(chain.instance)
         at = {t: chain.at(t) for t, _, _ in pairs}
         found = ((at[t], d, stages) for t, d, stages in pairs)
-        self.searches = [_search(flat, d, stages, flag) for flat, d, stages in found if flat is not None]
+        self.searches = [
+            _search(flat, chain.downsets, d, stages, flag) for flat, d, stages in found if flat is not None
+        ]
         self._failed = [0.0] * len(self.searches)  # times that were too short
         self._last = 0
 
@@ -107,12 +110,12 @@ class _Joint:
         return evaluate(self.chain.instance, plan)
 
 
-def _search(flat: StageInstance, d: int, stages: int, flag: NDArray[np.uint8]) -> Search:
+def _search(flat: StageInstance, downsets: Words, d: int, stages: int, flag: NDArray[np.uint8]) -> Search:
     """The search for exactly so many stages of degree d: their degrees sum to d times as much."""
     profile = build_profile(flat, prune=True)
     kept = profile.dp_degrees == d
     profile = profile._replace(dp_degrees=profile.dp_degrees[kept], resync=profile.resync[kept], max_s=stages * d)
-    lattice = build_lattice(profile, chain_downsets(list(range(len(flat.layers)))))
+    lattice = build_lattice(profile, downsets)
     return Search(replace(flat, exactly=True, num_microbatches=stages * d), profile, lattice, flag)
 
 

@@ -1,0 +1,61 @@
+"""The command that writes plans for trainers: ``export``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import Inputs, Instance, Json, Quiet, TimeLimit, limits_of, warn
+from planner.errors import UsageError
+
+_FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
+#: The format cannot express the plan.
+REFUSED = 1
+
+
+def export_command(
+    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
+    instance: Instance,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=_FORMATS, autocompletion=completion.formats)],
+    nearest: Annotated[
+        bool, typer.Option("--nearest", metavar="", help="if the format cannot express it: the best plan that it can")
+    ] = False,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+    time_limit: TimeLimit = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Write a plan as a trainer reads it; exit 1 if the format cannot express it."""
+    from planner.checking import read_plan
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.inputs.loading import load
+    from planner.inputs.reading import STANDARD
+    from planner.show.exported import show_exported
+    from planner.show.progress import note
+    from planner.show.tables import print_json
+    from planner.trainers.exporting import export, format_named
+
+    format_named(to)
+    if plan == instance == STANDARD:
+        raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
+    if out is not None:
+        refuse_overwriting(out, plan, instance)
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    found = export(loaded, read_plan(plan), to, nearest=nearest, limits=limits_of(time_limit), where=plan)
+    if out is not None and found.text is not None:
+        write_atomically(out, found.text)
+    for line in found.notes:
+        note(quiet, f"note: {line}")
+    if json:
+        print_json(found.to_json(out))
+    else:
+        show_exported(found, out)
+    if found.signal is not None:
+        raise typer.Exit(128 + found.signal)
+    raise typer.Exit(0 if found.refused is None else REFUSED)

@@ -1,0 +1,122 @@
+"""What a trainer is given of a plan, whatever its format: stages of layers, with degrees and what is recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+#: The roles of layers.
+EMBEDDING, DECODER, MTP, HEAD, OTHER = "embedding", "decoder", "mtp", "head", "other"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a trainer does not cut: its role (of those above), the paths of its modules, whether it is recomputed.
+
+    Formats that count layers leave ``modules`` empty; formats that name modules leave ``role`` empty.
+    """
+
+    role: str
+    modules: tuple[str, ...] = ()
+    recompute: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Layers from the input side on, on ``dp_degree`` replicas of ``tp_degree`` devices."""
+
+    layers: tuple[Layer, ...]
+    dp_degree: int = 1
+    tp_degree: int = 1
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of the stage."""
+        return self.dp_degree * self.tp_degree
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Stages from the input side on. With ``virtual`` stages on each rank, stage i runs on rank i modulo ``pp_degree``.
+
+    ``num_microbatches`` of a batch are for formats that want a number (``None``: unknown); layouts that differ in it
+    alone are equal.
+    """
+
+    stages: tuple[Stage, ...]
+    virtual: int = 1
+    num_microbatches: int | None = field(default=None, compare=False)
+
+    @property
+    def pp_degree(self) -> int:
+        """Ranks of the pipeline."""
+        return len(self.stages) // self.virtual
+
+    @property
+    def dp_degree(self) -> int:
+        """The data-parallel degree that all stages have; `ValueError` if they differ."""
+        return _only({stage.dp_degree for stage in self.stages}, "data-parallel degrees")
+
+    @property
+    def tp_degree(self) -> int:
+        """The tensor-parallel degree that all stages have; `ValueError` if they differ."""
+        return _only({stage.tp_degree for stage in self.stages}, "tensor-parallel degrees")
+
+    @property
+    def world_size(self) -> int:
+        """Devices of all ranks."""
+        return sum(stage.num_devices for stage in self.stages[: self.pp_degree])
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of all stages."""
+        return tuple(layer for stage in self.stages for layer in stage.layers)
+
+    def named(self) -> Layout:
+        """The layout as a format has it that names modules and no roles: a layer for each module."""
+        return self._with(
+            [
+                [Layer("", (module,), layer.recompute) for layer in stage.layers for module in layer.modules]
+                for stage in self.stages
+            ]
+        )
+
+    def counted(self) -> Layout:
+        """The layout as a format has it that counts layers between an embedding and a head.
+
+        Layers of an end that stand in one stage are one; an end that is absent is added.
+        """
+        rows: list[list[Layer]] = []
+        for stage in self.stages:
+            row: list[Layer] = []
+            for layer in stage.layers:
+                if not (row and row[-1].role == layer.role and layer.role in (EMBEDDING, HEAD)):
+                    row.append(replace(layer, modules=()))
+            rows.append(row)
+        if not rows[0] or rows[0][0].role != EMBEDDING:
+            rows[0].insert(0, Layer(EMBEDDING))
+        if not rows[-1] or rows[-1][-1].role != HEAD:
+            rows[-1].append(Layer(HEAD))
+        return self._with(rows)
+
+    def decoders(self) -> list[list[Layer]]:
+        """The layers that count, by stage."""
+        return [[layer for layer in stage.layers if layer.role == DECODER] for stage in self.stages]
+
+    def _with(self, rows: Sequence[Sequence[Layer]]) -> Layout:
+        stages = zip(self.stages, rows, strict=True)
+        return replace(self, stages=tuple(replace(stage, layers=tuple(row)) for stage, row in stages))
+
+
+def between_ends(decoders: Iterable[Sequence[Layer]]) -> list[tuple[Layer, ...]]:
+    """The layers of stages, given those that count: the embedding is in front of all, the head behind."""
+    rows = [list(row) for row in decoders]
+    rows[0].insert(0, Layer(EMBEDDING))
+    rows[-1].append(Layer(HEAD))
+    return [tuple(row) for row in rows]
+
+
+def _only(degrees: set[int], what: str) -> int:
+    if len(degrees) != 1:
+        raise ValueError(f"stages have {what} {', '.join(map(str, sorted(degrees)))}; expected one")
+    return degrees.pop()

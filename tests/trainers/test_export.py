@@ -1,0 +1,201 @@
+"""The command `planner export`, and the call behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.cli import export as command
+from planner.cli.app import main
+from planner.trainers.formats import FORMATS
+from planner.trainers.plans import PROBLEMS
+
+Run = Callable[..., tuple[int, str, str]]
+
+SETTINGS = ("--memory", "40MB")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in a folder that has ``plan.json``, a plan of chain8 with 40 MB; the code, and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["solve", "chain8", *SETTINGS, "--exact", "--quiet", "--out", "plan.json"]) == 0
+    capsys.readouterr()
+
+    def called(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return called
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"accelerate"}))
+def test_text_is_printed_and_read_back(run: Run, name: str) -> None:
+    code, out, err = run("export", "plan.json", "chain8", *SETTINGS, "--to", name)
+    assert code == 0 and "no roles: 8 of 8 pieces count as decoder layers" in err
+    layout = FORMATS[name].read(out)
+    counted = [x for x in layout.layers if x.role in ("decoder", "")]
+    assert len(counted) == 8 and (layout.pp_degree, layout.dp_degree, layout.tp_degree) == (2, 1, 2)
+    code, again, _ = run("export", "plan.json", "chain8", *SETTINGS, "--to", name, "--json", "--quiet")
+    found = json.loads(again)
+    assert code == 0 and found == {"format": name, "text": out, "lossless": True, "refused": None, "nearest": None}
+    code, shown, _ = run("export", "plan.json", "chain8", *SETTINGS, "--to", name, "--out", "text", "--json", "--quiet")
+    assert Path("text").read_text() == out
+    assert json.loads(shown) == {"format": name, "file": "text", "lossless": True, "refused": None, "nearest": None}
+
+
+def test_layout_of_megatron(run: Run) -> None:
+    _, out, _ = run("export", "plan.json", "chain8", *SETTINGS, "--to", "megatron", "--quiet")
+    assert '--pipeline-model-parallel-layout "Et*4|t*4L"' in out and "WORLD_SIZE=4" in out
+
+
+def unequal(**changes: Any) -> dict[str, Any]:
+    """A plan of chain8 whose first stage has two replicas."""
+    stages = [
+        {"nodes": [0, 1, 2], "dp_degree": 2, "tp_degree": 1},
+        {"nodes": [3, 4, 5], "dp_degree": 1, "tp_degree": 1},
+        {"nodes": [6, 7], "dp_degree": 1, "tp_degree": 1},
+    ]
+    plan = {"stages": [{**stage, "tmpcs": {str(v): "keep" for v in stage["nodes"]}} for stage in stages]}
+    return {**plan, **changes}
+
+
+def test_what_a_format_cannot_express_is_refused_in_words(run: Run) -> None:
+    Path("unequal.json").write_text(json.dumps(unequal()))
+    code, out, err = run("export", "unequal.json", "chain8", "--to", "megatron")
+    assert (code, out) == (1, "") and err.count("\n") == 1
+    assert "data-parallel degrees 1, 2; megatron has one for all stages" in err and "--nearest" in err
+    code, out, _ = run("export", "unequal.json", "chain8", "--to", "megatron", "--json")
+    found = json.loads(out)
+    assert code == 1 and found["text"] is None and "degrees 1, 2" in found["refused"] and found["nearest"] is None
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"accelerate"}))
+def test_nearest_plan_is_the_best_that_the_trainer_can_run(run: Run, name: str) -> None:
+    Path("unequal.json").write_text(json.dumps(unequal()))
+    instance = planner.load("chain8")
+    given = planner.check(instance, unequal()).objective
+    best = planner.solve(planner.load("chain8", realizable=name), exact=True)
+    code, out, err = run("export", "unequal.json", "chain8", "--to", name, "--nearest", "--quiet")
+    assert code == 1 and f"the nearest plan that it can takes {best.objective:.9g} s" in err
+    layout = FORMATS[name].read(out)
+    assert layout.world_size == 4
+    code, out, _ = run("export", "unequal.json", "chain8", "--to", name, "--nearest", "--json", "--quiet")
+    found = json.loads(out)
+    assert code == 1 and found["refused"] and FORMATS[name].read(found["text"]) == layout
+    assert found["nearest"] == {"objective": best.objective, "loss": pytest.approx(best.objective / given - 1)}
+
+
+def test_without_a_plan_that_the_format_can_express_there_is_no_nearest(run: Run) -> None:
+    Path("unequal.json").write_text(json.dumps(unequal()))
+    code, out, err = run("export", "unequal.json", "chain8", "--devices", "11", "--to", "megatron", "--nearest")
+    assert (code, out) == (1, "") and "no plan of chain8 on all 11 devices fits megatron (proved)" in err
+
+
+def test_price_of_megatron_on_bert() -> None:
+    """What the restriction costs the main job."""
+    instance = planner.load("bert32", devices=64, memory="8GiB")
+    plan = planner.solve(instance, exact=True).plan
+    assert plan is not None
+    found = planner.export(instance, plan, "megatron", nearest=True)
+    assert found.refused is not None and found.nearest is not None and found.nearest.proved
+    assert found.nearest.loss == pytest.approx(0.5966, abs=1e-4)
+    assert found.text is not None and '"Et|t*3|t*4|t*4|t*5|t*5|t*5|t*5L"' in found.text and found.lossless
+
+
+BAD = [
+    (("export", "plan.json", "chain8", "--to", "megatrn"), "--to is 'megatrn'; expected one of megatron, "),
+    (("export", "plan.json", "bert32", "--to", "megatron"), "plan.json: instance is 'chain8'; expected bert32"),
+    (("export", "plan.json", "chain8-flushed", "--to", "megatron"), "plan.json: problem is 'stage_partitioning'"),
+    (("export", "cut.json", "chain8", "--to", "megatron"), "cut.json: line "),
+    (("export", "none.json", "chain8", "--to", "megatron"), "none.json: file is "),
+    (("export", "bare.json", "diamond", "--to", "megatron"), "bare.json: cover is "),
+    (("export", "plan.json", "chain8", "--memory", "30MB", "--to", "vllm"), "plan.json: memory is "),
+    (("export", "list.json", "chain8", "--to", "vllm"), "list.json: content is "),
+    (("export", "plan.json", "chain8", "--to", "vllm", "--out", "plan.json"), "--out is 'plan.json'"),
+    (("export", "-", "-", "--to", "vllm"), "PLAN is '-'"),
+    (("export", "plan.json", "chain8"), "Missing option '--to'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    text = Path("plan.json").read_text()
+    Path("cut.json").write_text(text[: len(text) // 2])
+    Path("bare.json").write_text(json.dumps(unequal()))
+    Path("list.json").write_text("[1]")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "") and err.count("\n") == 1 and words in err
+    assert Path("plan.json").read_text() == text
+
+
+def test_plans_of_other_problems() -> None:
+    flushed = planner.solve(planner.load("chain8-flushed"), exact=True)
+    found = planner.export(planner.load("chain8-flushed"), flushed.to_json(), "torch")
+    assert flushed.plan is not None and found.text is not None
+    assert len(FORMATS["torch"].read(found.text).stages) == len(flushed.plan["stages"])
+    layers = planner.load("layers", layers=9, stages=3)
+    result = planner.solve(layers, exact=True)
+    found = planner.export(layers, result.plan, "vllm")
+    assert found.text is not None and ",".join(map(str, result.plan["lengths"])) in found.text
+    assert any("one device for a stage" in note for note in found.notes)
+    machines = planner.load("chain8-machines")
+    with pytest.raises(planner.UsageError, match=", ".join(PROBLEMS)):
+        planner.export(machines, planner.solve(machines).to_json(), "torch")
+
+
+def test_recomputation_that_a_server_does_not_have_is_not_lossless() -> None:
+    instance = planner.load("chain8")
+    plan = unequal()
+    for stage in plan["stages"]:
+        stage |= {"dp_degree": 1, "tmpcs": dict.fromkeys(stage["tmpcs"], "recompute")}
+    lossless = {name: planner.export(instance, plan, name).lossless for name in FORMATS}
+    assert lossless == {name: name not in ("vllm", "sglang", "accelerate") for name in FORMATS}
+
+
+def test_modules_and_roles_of_the_instance_are_used() -> None:
+    instance = planner.load("chain8", memory="1GB")
+    roles = ["embedding", *["decoder"] * 5, "norm", "head"]
+    names = ["model.embed", *(f"model.layers.{v}" for v in range(5)), "model.norm", "lm_head"]
+    layers = (replace(layer, module=m, role=r) for layer, m, r in zip(instance.layers, names, roles, strict=True))
+    instance = replace(instance, layers=tuple(layers))
+    plan = {"stages": [{**stage, "dp_degree": 1} for stage in unequal()["stages"]]}
+    text = planner.export(instance, plan, "accelerate").text
+    assert list(json.loads(text)["device_map"].items())[2:4] == [("model.layers.1", 0), ("model.layers.2", 1)]
+    assert '"Et*2|t*3|L"' in planner.export(instance, plan, "megatron").text
+    assert "PARTITION=2,3,0" in planner.export(instance, plan, "vllm").text
+    assert "each stage has a layer that counts" in planner.export(instance, plan, "galvatron").refused
+    shared = replace(instance, layers=tuple(replace(x, module="whole") for x in instance.layers))
+    assert "they are one module, whole" in planner.export(shared, plan, "torchtitan").refused
+
+
+def test_help_names_the_formats() -> None:
+    assert set(command._FORMATS.replace(" or ", ", ").split(", ")) == set(FORMATS)
+
+
+def test_script_runs_with_torch(tmp_path: Path) -> None:
+    """Two processes, a stand-in of the plan's shape: gradients equal those of the unsplit stand-in."""
+    pytest.importorskip("torch", reason="the script runs with the extra torch")
+    instance = planner.load("chain8", devices=2, memory="1GB")
+    plan = {"stages": [{**stage, "dp_degree": 1} for stage in unequal()["stages"]]}
+    first, second, third = plan["stages"]
+    second = {**second, "nodes": [3, 4, 5, 6, 7], "tmpcs": {**second["tmpcs"], **third["tmpcs"]}}
+    second["tmpcs"]["5"] = "recompute"
+    text = planner.export(instance, {"stages": [first, second]}, "torch").text
+    assert text is not None and "RECOMPUTED = ['layers.5']" in text
+    (tmp_path / "plan.py").write_text(text)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "plan.py"]
+    done = subprocess.run(launch, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("gradients differ by at most") == 2
