@@ -8,7 +8,7 @@ from formulations.device_mapping.plans import plan_from_json, plan_to_json
 from formulations.device_mapping.problem import Mapping, evaluate, violations
 from formulations.device_mapping.settings import JSON, OVERRIDES, Instance, describe, read
 from formulations.device_mapping.vocabulary import VOCABULARY
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from instances.device_mapping import (
     check,
     to_json,
@@ -30,6 +30,10 @@ FAMILY: Family[Instance, Mapping] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
+    certificates=Certificates(
+        write=lazy("formulations.device_mapping.certificates:write"),
+        verify=lazy("formulations.device_mapping.checker:verify"),
+    ),
     breakdown=lazy("formulations.device_mapping.breakdown:breakdown"),
     subproblems=INSIDE,
 )

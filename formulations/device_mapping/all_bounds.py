@@ -8,7 +8,7 @@ from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, greatest_refuted, refuted, single_bound
 from formulations.device_mapping.choice import TargetModels
-from formulations.device_mapping.models.quotient import groupings
+from formulations.device_mapping.models.quotient import groupings, places_of
 from formulations.device_mapping.problem import Mapping
 from formulations.device_mapping.targets import Decide, Gap, Verdict, objective_values
 from formulations.family import Answer
@@ -49,7 +49,7 @@ def raise_bound(models: TargetModels) -> dict[str, float]:
     for number, groups in enumerate(groupings(given)):
         if gap.closed or watch.stopped():
             break
-        found[f"bound_groups_{number}"] = _by_halving(models.gap, partial(models.places, groups))
+        found[f"bound_groups_{number}"] = _by_halving(models.gap, partial(models.places, places_of(given, groups)))
     return found
 
 

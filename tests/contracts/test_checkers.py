@@ -79,6 +79,8 @@ def test_checkers_import_the_standard_library_alone(name: str) -> None:
 def test_the_catalog_is_certified(entry: str) -> None:
     instance = planner.load(entry)
     found = planner.certify(instance, limits=planner.Limits(time_s=20))
+    if "python-sat" in found.result.reason:
+        pytest.skip("python-sat is not installed (extra proofs)")
     assert found.content is not None, found.result.reason
     assert found.result.status == "optimal"
     verdict = planner.verify(instance, json.loads(found.text))

@@ -23,7 +23,7 @@ from formulations.device_mapping.bounds.matching import can_deal, least_dealt
 from formulations.device_mapping.choice import TargetModels
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import LinkModel
-from formulations.device_mapping.models.quotient import cycles, groupings, ring_speed
+from formulations.device_mapping.models.quotient import cycles, groupings, places_of, ring_speed
 from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.problem import Mapping, evaluate
 from formulations.device_mapping.targets import Gap, Verdict, objective_values
@@ -185,8 +185,8 @@ def test_relaxations_never_refute_what_is_possible(cases: int, bounded: bool) ->
         optimum, models = least_seconds(instance) * (1 + 1e-12), models_of(instance, bounded)
         if optimum == 0:  # nothing to decide
             continue
-        for places in groupings(models.arrays):
-            assert not is_no(models.places(places, optimum, 10), bounded)
+        for groups in groupings(models.arrays):
+            assert not is_no(models.places(places_of(models.arrays, groups), optimum, 10), bounded)
         assert not is_no(models.rounded(optimum, 10), bounded)
         if not models.arrays.has_rings:
             assert not is_no(models.flow(optimum, 10), bounded)

@@ -25,7 +25,7 @@ MAX_GROUPS = 40
 _GROUPINGS, _CLEAR = 3, 1.25
 
 
-def groupings(arrays: Arrays) -> list[Places]:
+def groupings(arrays: Arrays) -> list[list[Mask]]:
     """Groups at the bandwidths below which devices fall apart, the clearest hierarchy first."""
     found: dict[tuple[int, ...], tuple[float, list[Mask]]] = {}
     everything = np.ones(arrays.num_devices, dtype=np.bool_)
@@ -36,7 +36,7 @@ def groupings(arrays: Arrays) -> list[Places]:
         key = tuple(int(np.argmax([group[device] for group in groups])) for device in range(arrays.num_devices))
         found.setdefault(key, (threshold / slower, groups))
     ranked = sorted(found.values(), key=lambda each: -each[0])
-    return [_places(arrays, groups) for _, groups in ranked[:_GROUPINGS]]
+    return [groups for _, groups in ranked[:_GROUPINGS]]
 
 
 def _drops(arrays: Arrays) -> list[tuple[float, float]]:
@@ -55,7 +55,8 @@ def _drops(arrays: Arrays) -> list[tuple[float, float]]:
     return sorted(drops, key=lambda drop: drop[0] / drop[1])[: 4 * _GROUPINGS]
 
 
-def _places(arrays: Arrays, groups: list[Mask]) -> Places:
+def places_of(arrays: Arrays, groups: list[Mask]) -> Places:
+    """Groups of devices as places, with the best bandwidths inside and between."""
     speed = np.array([[arrays.speed[np.ix_(one, other)].max() for other in groups] for one in groups])
     rings = np.array([ring_speed(arrays.speed[np.ix_(group, group)], arrays.replicas) for group in groups])
     capacity = tuple(int(group.sum()) for group in groups)

@@ -1,0 +1,390 @@
+"""Certificates of device mapping: accepted where brute force in fractions confirms them, and mutants nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, permutations, product
+from pathlib import Path
+
+import pytest
+from oracles.device_mapping import mappings, random_mapping
+from small_instances import random_case
+
+import planner
+from formulations.device_mapping import certificates, checker
+from formulations.device_mapping.certificates import write
+from formulations.family import UncertifiedError
+from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage, to_json
+from planner.cli.app import main
+from solvers.outcome import Stop, Watch
+
+
+@pytest.fixture
+def _sat() -> None:
+    pytest.importorskip("pysat", reason="python-sat is not installed (extra proofs)")
+
+
+needs_sat = pytest.mark.usefixtures("_sat")
+
+
+def parsed(instance: DeviceMapping) -> dict:
+    return json.loads(json.dumps(to_json(instance)))
+
+
+def optimum(instance: DeviceMapping) -> Fraction:
+    """The least time of all mappings, exactly."""
+    R, B = instance.replicas, instance.bandwidth_bytes_per_s
+    cycles = [(0, *rest) for rest in permutations(range(1, R))] if instance.ring == "free" else [tuple(range(R))]
+
+    def seconds(device: dict[tuple[int, int], int]) -> Fraction:
+        found = []
+        for s, stage in enumerate(instance.stages):
+            shared = Fraction(stage.compute_s)
+            if instance.objective != "p2p" and R > 1:
+                slowest = max(
+                    min(B[device[s, a]][device[s, b]] for a, b in zip(order, order[1:] + order[:1], strict=True))
+                    for order in cycles
+                )
+                shared += 2 * (R - 1) * Fraction(stage.parameter_bytes) / R / Fraction(slowest)
+            for r in range(R):
+                sent = [
+                    Fraction(edge.volume_bytes) / Fraction(B[device[edge.source, r]][device[edge.target, r]])
+                    for edge in instance.edges
+                    if s in (edge.source, edge.target) and instance.objective != "allreduce"
+                ]
+                found.append(shared + sum(sent))
+        return max(found)
+
+    return min(map(seconds, mappings(instance)))
+
+
+def small(count: int) -> Iterator[tuple[int, DeviceMapping]]:
+    """Random ones of all kinds; every third has five or six devices and edges, where single nodes prove little."""
+    for number in range(count):
+        yield number, random_case("device_mapping", 16, number) if number % 3 else crowded(random.Random(number))
+
+
+def crowded(rng: random.Random) -> DeviceMapping:
+    while True:
+        found = random_mapping(rng, 6, rng.choice(["p2p", "full"]))
+        if found.num_devices > 4 and len(found.edges) > 1:
+            speeds = {each for row in found.bandwidth_bytes_per_s for each in row if each}
+            if len(speeds) < 4:
+                return found
+
+
+def proofs(instance: DeviceMapping, bound: Fraction) -> Iterator[dict]:
+    """Every kind of proof, on devices and on groups, with levels that are few or all."""
+    yield from ({"kind": "bound", "name": name} for name in ("assignment", "rings"))
+    exact = checker.Instance(parsed(instance))
+    devices, speeds = range(exact.D), sorted({each for row in exact.B for each in row if each}, reverse=True) or [1.0]
+    for groups, levels in product(
+        ([[d] for d in devices], [[d for d in devices if d % 2 == half] for half in (0, 1) if half < exact.D]),
+        (speeds, sorted({*speeds[::2], speeds[0] * 1.5}, reverse=True)),
+    ):
+        clauses = checker.clauses_of(exact, checker.Parts(exact, bound), groups, levels)
+        try:
+            found = certificates._refutation(clauses, 10**5, Watch())
+        except UncertifiedError:
+            found = [[]]
+        yield {"kind": "drup", "groups": groups, "levels": levels, "clauses": found}
+
+
+def claim(instance: DeviceMapping, bound: Fraction, proof: dict) -> dict:
+    return {
+        "format": 1, "problem": "device_mapping", "instance_sha256": checker.Instance(parsed(instance)).digest,
+        "plan": None, "objective": None, "bound": str(bound), "proof": proof,
+    }  # fmt: skip
+
+
+def is_accepted(instance: DeviceMapping, bound: Fraction, proof: dict) -> bool:
+    """By the checker; a contradiction out of nothing is refused as any clause that does not follow."""
+    return checker.verify(parsed(instance), claim(instance, bound, proof))["accepted"]
+
+
+@needs_sat
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    kinds = set()
+    for number, instance in small(cases // 2):
+        result = planner.solve(instance, exact=True)
+        found = planner.certify(instance, result)
+        assert found.content is not None, (number, found.result.reason)
+        verdict = planner.verify(instance, json.loads(found.text))
+        assert verdict.accepted, (number, verdict.reason)
+        assert result.bound is not None and result.objective is not None and verdict.bound is not None
+        assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound
+        assert abs((verdict.objective or 0.0) - result.objective) <= 1e-12 * result.objective
+        kinds.add(found.content["proof"].get("name", "drup"))
+    assert "assignment" in kinds and ("drup" in kinds or cases < 100)
+
+
+@needs_sat
+def test_every_proof_is_of_what_is_true(cases: int) -> None:
+    """On devices, with all levels, the clauses decide; no proof of any kind reaches the optimum itself."""
+    by_clauses = 0
+    for number, instance in small(cases // 2):
+        best = optimum(instance)
+        if best == 0:
+            continue
+        below = best * (1 - Fraction(1, 10**12))
+        for proof in proofs(instance, best):
+            assert not is_accepted(instance, best, proof), (number, proof)
+        found = [is_accepted(instance, below, proof) for proof in proofs(instance, below)]
+        assert any(found), number
+        assert found[2], (number, "each device a place, all bandwidths levels")
+        by_clauses += not any(found[:2])
+    assert by_clauses or cases < 100
+
+
+@needs_sat
+@pytest.mark.parametrize("objective", ["allreduce", "full"])
+@pytest.mark.parametrize("seed", range(2))
+def test_rings_of_four_in_any_order(objective: str, seed: int) -> None:
+    """Two stages of four replicas: brute force over 8! mappings, by the least of the orders of both rings."""
+    rng = random.Random(f"rings {seed}")
+    matrix = [[0.0] * 8 for _ in range(8)]
+    for a, b in combinations(range(8), 2):
+        matrix[a][b] = matrix[b][a] = float(rng.choice([1, 2, 4]))
+    instance = DeviceMapping(
+        "rings", (MappingStage(1.0, 8.0), MappingStage(2.0, 4.0)), (MappingEdge(0, 1, 3.0),), 4,
+        tuple(map(tuple, matrix)), objective, "free",
+    )  # fmt: skip
+    result = planner.solve(instance, exact=True)
+    assert result.status == "optimal" and result.objective is not None
+    best = Fraction(result.objective).limit_denominator(1000)
+    accepted = [is_accepted(instance, best * (1 - Fraction(1, 10**9)), proof) for proof in
+                proofs(instance, best * (1 - Fraction(1, 10**9)))]  # fmt: skip
+    assert accepted[2]
+    assert not any(is_accepted(instance, best, proof) for proof in proofs(instance, best))
+
+
+@needs_sat
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    rejected = tried = 0
+    for number, instance in small(cases // 2):
+        rng, good = random.Random(f"mutants {number}"), planner.certify(instance).content
+        assert good is not None
+        if number % 2 and good["bound"] != "0":
+            good["proof"] = list(proofs(instance, Fraction(good["bound"])))[2]
+        for kind in range(9):
+            content, mutant = parsed(instance), copy.deepcopy(json.loads(json.dumps(good)))
+            proof, rows = mutant["proof"], mutant["plan"]["devices"]
+            if kind == 0:
+                mutant["bound"] = mutant["objective"]
+            elif kind == 1:
+                mutant["bound"] = str(Fraction(mutant["objective"]) * Fraction(11, 10))
+            elif kind == 2:
+                rng.choice(rows).reverse()
+                rng.shuffle(rows)
+            elif kind == 3 and proof["kind"] == "drup" and proof["clauses"]:
+                proof["clauses"].pop(rng.randrange(len(proof["clauses"])))
+            elif kind == 4 and proof["kind"] == "drup" and proof["clauses"]:
+                row = rng.choice(proof["clauses"])
+                row[:] = [rng.choice([-1, 1]) * one for one in row[: rng.randrange(len(row) + 1)]]
+            elif kind == 5 and proof["kind"] == "drup":
+                proof["levels"] = [proof["levels"][0] * rng.choice([1, 2]), *proof["levels"][2:]]
+            elif kind == 6:
+                mutant["proof"] = {"kind": "bound", "name": rng.choice(["assignment", "rings"])}
+            elif kind == 7:
+                a, b = rng.sample(range(instance.num_devices), 2) if instance.num_devices > 1 else (0, 0)
+                faster = content["bandwidth_bytes_per_s"][a][b] * rng.choice([1.5, 4])
+                content["bandwidth_bytes_per_s"][a][b] = content["bandwidth_bytes_per_s"][b][a] = faster
+            else:
+                stage = rng.choice(content["stages"])
+                for key in ("compute_s", "parameter_bytes"):
+                    stage[key] *= rng.choice([0.0, 0.5, 0.9])
+            mutant["instance_sha256"] = checker.Instance(content).digest
+            tried += 1
+            try:
+                accepted = checker.verify(content, mutant)["accepted"]
+            except ValueError:
+                accepted = False
+            rejected += not accepted
+            if accepted:
+                changed = planner.load(content)
+                assert optimum(changed) > Fraction(mutant["bound"]) or Fraction(mutant["bound"]) == 0, (number, kind)
+                attained = planner.check(changed, mutant["plan"]).objective
+                assert attained == pytest.approx(float(Fraction(mutant["objective"])), rel=1e-12)
+    assert rejected >= tried // 4
+
+
+def two_pairs() -> DeviceMapping:
+    """Two stages of 1 s that exchange 2 bytes, two replicas: pairs of devices 2 bytes/s, all else 1 byte/s."""
+    fast = {(0, 2), (1, 3)}
+    matrix = [[0.0 if a == b else 2.0 if (min(a, b), max(a, b)) in fast else 1.0 for b in range(4)] for a in range(4)]
+    stage = MappingStage(1.0, 4.0)
+    return DeviceMapping(
+        "hand", (stage, stage), (MappingEdge(0, 1, 2.0),), 2, tuple(map(tuple, matrix)), "p2p"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("objective", "bound", "proof", "accepted"),
+    [
+        ("p2p", "2", {"kind": "bound", "name": "assignment"}, False),  # 1 + 2/2 on fast links
+        ("p2p", "1999/1000", {"kind": "bound", "name": "assignment"}, True),
+        ("p2p", "1999/1000", {"kind": "bound", "name": "rings"}, False),  # there are none
+        ("allreduce", "3", {"kind": "bound", "name": "rings"}, False),  # 1 + (2 * 1 * 4 / 2) / 2
+        ("allreduce", "2999/1000", {"kind": "bound", "name": "rings"}, True),
+        ("full", "4", {"kind": "bound", "name": "assignment"}, False),  # one fast link cannot serve both,
+        (
+            "full",
+            "4",
+            {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [2, 1], "clauses": [[6, 2], [-6]]},
+            True,
+        ),
+        (
+            "full",
+            "4999/1000",
+            {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [2, 1], "clauses": [[6, 2], [-6]]},
+            True,
+        ),
+        (
+            "full",
+            "5",
+            {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [2, 1], "clauses": [[6, 2], [-6]]},
+            False,
+        ),
+        ("full", "5", {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [2, 1], "clauses": [[]]}, False),
+        ("full", "4999/1000", {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [2], "clauses": []}, False),
+        ("full", "4999/1000", {"kind": "drup", "groups": [[0, 1, 2, 3]], "levels": [2, 1], "clauses": []}, False),
+        ("full", "3999/1000", {"kind": "drup", "groups": [[0, 1, 2, 3]], "levels": [2, 1], "clauses": []}, True),
+    ],
+)
+def test_proofs_by_hand(objective: str, bound: str, proof: dict, accepted: bool) -> None:
+    instance = replace(two_pairs(), objective=objective)
+    assert optimum(instance) == {"p2p": 2, "allreduce": 3, "full": 5}[objective]
+    found = checker.verify(parsed(instance), claim(instance, Fraction(bound), proof))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "further", "accepted"),
+    [
+        ([[1, 2], [1, -2], [-1, 2], [-1, -2]], [[1]], True),
+        ([[1, 2], [1, -2], [-1, 2], [-1, -2]], [], False),
+        ([[1, 2], [1, -2], [-1, 2]], [[1], [2]], False),
+        ([[1, 2, 3], [1, 2, -3], [1, -2, 3], [1, -2, -3], [-1, 2, 3], [-1, 2, -3], [-1, -2, 3], [-1, -2, -3]],
+         [[1, 2], [1], [2]], True),
+        ([[1, 2, 3], [1, 2, -3], [1, -2, 3], [1, -2, -3], [-1, 2, 3], [-1, 2, -3], [-1, -2, 3]],
+         [[1, 2], [1], [3]], False),
+        ([[1], [-1, 2], [-2]], [], True),
+        ([[]], [], True),
+    ],
+)  # fmt: skip
+def test_unit_propagation_by_hand(clauses: list, further: list, accepted: bool) -> None:
+    f = checker.Clauses()
+    f.variables(3)
+    for clause in clauses:
+        f.add(*clause)
+    assert checker.refuted(f, further) is accepted
+
+
+def test_a_clause_that_does_not_follow_is_named() -> None:
+    f = checker.Clauses()
+    f.variables(2)
+    f.add(1, 2)
+    with pytest.raises(checker.RejectedError, match="number 0 does not follow"):
+        checker.refuted(f, [[1]])
+
+
+def test_unit_propagation_accepts_no_satisfiable_clauses(cases: int) -> None:
+    """Random clauses over five variables, and random further ones: whatever is accepted has no solution."""
+    rng, counts = random.Random(5), {True: 0, False: 0}
+    for _ in range(30 * cases):
+        rows = [[rng.choice([-1, 1]) * v for v in rng.sample(range(1, 6), rng.randint(1, 3))] for _ in range(18)]
+        f = checker.Clauses()
+        f.variables(5)
+        for row in rows[: rng.randint(8, 14)]:
+            f.add(*row)
+        kept = [list(row) for row in f.all]
+        try:
+            accepted = checker.refuted(f, rows[14:])
+        except checker.RejectedError:
+            accepted = False
+        counts[accepted] += 1
+        solutions = (
+            all(any((one > 0) == signs[abs(one) - 1] for one in row) for row in kept)
+            for signs in product((True, False), repeat=5)
+        )
+        assert not (accepted and any(solutions)), kept
+    assert min(counts.values()) >= cases
+
+
+@pytest.mark.parametrize("most", range(5))
+def test_counters_by_enumeration(most: int) -> None:
+    """Exactly ``most`` of four literals: then, and only then, the counting variables have values."""
+    for signs in product((True, False), repeat=4):
+        f = checker.Clauses()
+        literals = f.variables(4)
+        f.exactly(literals, most)
+        for one, sign in zip(literals, signs, strict=True):
+            f.add(one if sign else -one)
+        assert checker.refuted(f, []) is (sum(signs) != most), signs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bound": "1e9"}, {"plan": {"devices": []}}, {"proof": {"kind": "bound", "name": "x"}}, {"objective": "3"},
+        {"proof": {"kind": "drup", "groups": [[0, 1], [2, 2]], "levels": [2], "clauses": []}},
+        {"proof": {"kind": "drup", "groups": [[0, 1], [2], [3]], "levels": [1, 2], "clauses": []}},
+        {"proof": {"kind": "drup", "groups": [[0, 1], [2], [3]], "levels": [2, 1], "clauses": [[0]]}},
+        {"proof": {"kind": "drup", "groups": [[0, 1], [2], [3]], "levels": [2, 1], "clauses": [[10**9]]}},
+        {"proof": {"kind": "drup", "groups": [[0, 1], [2], [3], []], "levels": [2, 1], "clauses": []}},
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = two_pairs()
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claim(instance, Fraction(1), {"kind": "bound", "name": "assignment"}) | change)
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = replace(two_pairs(), objective="full")
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match=r"stopped|python-sat"):
+        write(instance, None, 4.5, watch)
+    monkeypatch.setitem(sys.modules, "pysat.solvers", None)
+    found = planner.certify(instance)
+    assert found.content is None and "python-sat (pip install 'dnn-planner[proofs]')" in found.result.reason
+    required = planner.certify(planner.load(parsed(instance), require=["device_of(0, 0) <= 1"]))
+    assert required.content is None and "uncertified: what is required of a plan" in required.result.reason
+    slow = claim(instance, Fraction(1), {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [1], "clauses": []})
+    assert checker.verify(parsed(instance), slow)["reason"] == "levels: a link is faster than all of them"
+
+
+@needs_sat
+def test_many_bandwidths_are_rounded_and_free_rings_stated() -> None:
+    rng = random.Random(2)
+    instance = replace(random_mapping(rng, 5, "allreduce", "free"), replicas=5, stages=(MappingStage(1.0, 9.0),))
+    matrix = [[0.0] * 5 for _ in range(5)]
+    for a, b in combinations(range(5), 2):
+        matrix[a][b] = matrix[b][a] = rng.uniform(1, 9)
+    instance = replace(instance, edges=(), bandwidth_bytes_per_s=tuple(map(tuple, matrix)))
+    found = planner.certify(instance)
+    assert found.content is not None and sorted(found.content["plan"]["rings"][0]) == list(range(5))
+    assert planner.verify(instance, found.content).accepted
+    del found.content["plan"]["rings"]
+    assert planner.verify(instance, found.content).reason == "plan: the order of free rings"
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The command, and the checker alone on its files."""
+    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
+    planner.save(planner.load("torus2d"), instance)
+    assert main(["certify", str(instance), "--out", str(certificate), "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == "bound"
+    assert main(["verify", str(instance), str(certificate)]) == 0
+    assert "accepted: every plan takes more than " in capsys.readouterr().out
+    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
