@@ -17,7 +17,7 @@ def plan_to_json(_: ScheduleInstance, plan: SchedulePlan) -> dict[str, Any]:
     return {"tasks": [[t.stage, "F" if t.is_forward else "B", t.index, t.start_s, t.end_s] for t in passes]}
 
 
-def plan_from_json(_: ScheduleInstance, content: Any, where: str = "plan") -> SchedulePlan:
+def plan_from_json(_: ScheduleInstance | None, content: Any, where: str = "plan") -> SchedulePlan:
     """The plan that parsed JSON describes; passes that do not fit are left to ``violations``.
 
     Raises

@@ -20,6 +20,9 @@ def run_command(
     check: Annotated[
         bool, typer.Option("--check", metavar="", help="compare loss and gradients with the unsplit model")
     ] = False,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")
+    ] = None,
     trace: Annotated[
         str | None, typer.Option(metavar="FILE.json", help="write measured beside simulated passes as Chrome trace")
     ] = None,
@@ -36,7 +39,7 @@ def run_command(
     from planner.inputs.loading import load
     from planner.inputs.reading import STANDARD
     from planner.runtime.launch import InterruptedRunError, RunError
-    from planner.runtime.run import run_plan
+    from planner.runtime.run import read_orders, run_plan
     from planner.runtime.trace import chrome_trace
     from planner.show.progress import note
     from planner.show.runs import show_run
@@ -45,13 +48,21 @@ def run_command(
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
-    refuse_outputs({"--trace": trace}, plan, instance, model.rpartition(":")[0])
+    sources = [plan, instance, model.rpartition(":")[0], *([] if schedule is None else [schedule])]
+    refuse_outputs({"--trace": trace}, *sources)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     with held():
         try:
             found = run_plan(
-                read_plan(plan), loaded, model, backend=backend, check=check, time_limit=time_limit, where=plan
+                read_plan(plan),
+                loaded,
+                model,
+                backend=backend,
+                check=check,
+                time_limit=time_limit,
+                orders=None if schedule is None else read_orders(schedule),
+                where=plan,
             )
         except RunError as error:
             note(False, str(error))

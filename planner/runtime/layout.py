@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.simulate_graph import kfkb
 from instances.rules import NodeId
 from planner.errors import UsageError
@@ -84,17 +85,46 @@ class Layout:
         }
 
 
-def layout(instance: Any, plan: Any, family: str) -> Layout:
+def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None = None) -> Layout:
     """The processes of a plan that breaks no rule of its instance.
+
+    Parameters
+    ----------
+    orders
+        For each stage the passes of its replicas as a word such as ``FFBFBB``; ``None``: 1F1B, and the plan's own kFkB.
 
     Raises
     ------
     UsageError
-        If plans of this problem cannot be run, or a stage is split over tensor-parallel devices.
+        If plans of this problem cannot be run, a stage is split over tensor-parallel devices, or the orders have other
+        passes than the plan.
     """
     if family not in _LAYOUTS:
         raise UsageError.at("INSTANCE", family, f"an instance of {' or '.join(_LAYOUTS)}")
-    return _LAYOUTS[family](instance, plan)
+    made = _LAYOUTS[family](instance, plan)
+    return made if orders is None else _reordered(made, orders)
+
+
+def orders_of(schedule: SchedulePlan) -> list[str]:
+    """The passes of each stage of a plan of micro-batch scheduling, by start."""
+    last = max((task.stage for task in schedule.passes), default=-1)
+    stages = range(last + 1)
+    return ["".join("F" if task.is_forward else "B" for task in schedule.by_stage.get(stage, [])) for stage in stages]
+
+
+def _reordered(made: Layout, orders: Sequence[str]) -> Layout:
+    count = made.duties[-1].stage + 1
+    if len(orders) != count:
+        raise UsageError.at("--schedule", f"{len(orders)} stages", f"the {count} stages of the plan")
+    duties = []
+    for duty in made.duties:
+        forward = sorted((task for task in duty.passes if task.is_forward), key=lambda task: task.index)
+        order = orders[duty.stage]
+        if not order.count("F") == order.count("B") == len(forward):
+            rule = f"{len(forward)} forward and backward passes, as replica {duty.replica} has in the plan"
+            raise UsageError.at("--schedule", f"{order or 'nothing'} of stage {duty.stage}", rule)
+        duties.append(replace(duty, passes=_passes([task.samples for task in forward], order)))
+    return replace(made, duties=tuple(duties))
 
 
 def _of_stage_partitioning(instance: Any, plan: Any) -> Layout:
@@ -240,5 +270,5 @@ def simulate(made: Layout) -> list[Timing]:
                 ready += [owners[taker, sample] for taker in takers]
     stuck = [made.duties[rank].stage for rank, done in enumerate(next_pass) if done < len(made.duties[rank].passes)]
     if stuck:
-        raise UsageError.at("PLAN", f"stage {stuck[0]} waiting for ever", "stages that do not wait for each other")
+        raise UsageError.at("the order of passes", f"one in which stage {stuck[0]} waits for ever", "one that ends")
     return sorted(found, key=lambda each: (each.start_s, each.rank))

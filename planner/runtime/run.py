@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.checking import check as judge
+from planner.checking import read_plan
 from planner.errors import UsageError
 from planner.inputs.loading import family_of
 from planner.runtime.launch import rendezvous, run_all
-from planner.runtime.layout import Layout, Timing, layout, simulate
+from planner.runtime.layout import Layout, Timing, layout, orders_of, simulate
 from planner.runtime.objective import objective_of
 from planner.runtime.process import Job, Report, run_process
 from planner.runtime.program import Program
@@ -88,6 +89,7 @@ def run_plan(
     backend: str = "gloo",
     check: bool = False,
     time_limit: float = 600.0,
+    orders: Sequence[str] | None = None,
     where: str = "plan",
 ) -> Run:
     """Run one iteration of a plan in processes of this machine.
@@ -100,6 +102,8 @@ def run_plan(
         ``FILE.py:function``, which returns the model and the inputs of one call of it.
     backend, check, time_limit
         As of `run_program`.
+    orders
+        As of `layout.layout`.
 
     Raises
     ------
@@ -113,12 +117,21 @@ def run_plan(
         broken = verdict.violations[0]
         raise UsageError.at(where, f"plan breaking {broken.rule} ({broken.message})", f"a plan of {instance.name}")
     content = plan["plan"] if "plan" in plan and "status" in plan else plan
-    made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem)
+    made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem, orders)
     require_torch()
     expect_places(len(made.duties), backend)
     return run_program(
         program(model, instance, made.num_samples), made, backend=backend, check=check, time_limit=time_limit
     )
+
+
+def read_orders(file: str) -> list[str]:
+    """The order of passes of each stage in the file of a plan of micro-batch scheduling; `InstanceError`."""
+    from formulations.microbatch_schedule.plans import plan_from_json
+
+    content: Any = read_plan(file)
+    held = content["plan"] if "plan" in content and "status" in content else content
+    return orders_of(plan_from_json(None, held, file))
 
 
 def expect_places(processes: int, backend: str) -> None:

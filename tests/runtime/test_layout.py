@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import UsageError
 from planner.inputs.loading import family_of, load
-from planner.runtime.layout import Duty, Layout, Pass, layout, simulate
+from planner.runtime.layout import Duty, Layout, Pass, layout, orders_of, simulate
 
 
 def stage_graph(**changed: Any) -> Any:
@@ -78,10 +78,36 @@ def test_processes_that_wait_for_each_other_are_refused() -> None:
     assert simulate(whole)[-1].end_s == 4.0
     duties[1] = Duty(1, 0, (backward, forward), 0.0, 0.0, 1.0, 1.0)
     duties[0] = Duty(0, 0, (backward, forward), 0.0, 0.0, 1.0, 1.0)
-    with pytest.raises(UsageError, match="wait for each other"):
+    with pytest.raises(UsageError, match="stage 0 waits for ever"):
         simulate(Layout({}, frozenset(), tuple(duties), 1, ((0, 1),)))
 
 
 def test_other_problems_are_refused() -> None:
     with pytest.raises(UsageError, match="stage_partitioning or stage_graph"):
         layout(None, None, "tmpc_knapsack")
+
+
+def test_another_schedule_keeps_the_samples_of_each_process() -> None:
+    plain = branches()
+    instance = stage_graph()
+    stages = [
+        {"nodes": ["a"], "devices": 2, "microbatch": 3, "k": 1, "in_flight": 6},
+        {"nodes": ["b"], "devices": 1, "microbatch": 3, "k": 1, "in_flight": 6},
+        {"nodes": ["join"], "devices": 2, "microbatch": 3, "k": 1, "in_flight": 3},
+    ]
+    family = family_of(instance)
+    decoded = family.plan_from_json(instance, {"stages": stages, "edges": [[0, 2], [1, 2]], "idle_devices": 0})
+    found = layout(instance, decoded, family.name, ["FFBB", "FFBB", "FFBB"])
+    assert [task.is_forward for task in found.duties[3].passes] == [True, True, False, False]
+    assert found.owners() == plain.owners() and found.duties[0] == plain.duties[0]
+    with pytest.raises(UsageError, match="2 stages'; expected the 3 stages"):
+        layout(instance, decoded, family.name, ["FFBB", "FFBB"])
+    with pytest.raises(UsageError, match="FFB of stage 2'; expected 2 forward and backward passes"):
+        layout(instance, decoded, family.name, ["FFBB", "FFBB", "FFB"])
+
+
+def test_orders_are_read_from_plans_of_microbatch_scheduling() -> None:
+    from formulations.microbatch_schedule.plans import plan_from_json
+
+    tasks = [[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [0, "F", 1, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4, 6]]
+    assert orders_of(plan_from_json(None, {"tasks": tasks})) == ["FFB", "FB"]

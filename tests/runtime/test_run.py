@@ -102,6 +102,25 @@ def test_runs_compute_what_the_whole_model_does(call: Any, stages: Any) -> None:
     assert found["bytes_sent"] == found["bytes_planned"]
 
 
+def test_another_schedule_is_kept(call: Any, tmp_path: Path) -> None:
+    tasks: list[Any] = [[stage, "F", m, 10 * stage + m, 10 * stage + m + 1] for stage in (0, 1) for m in range(6)]
+    tasks += [[stage, "B", m, 50 - 10 * stage + m, 51 - 10 * stage + m] for stage in (0, 1) for m in range(6)]
+    file, trace = tmp_path / "schedule.json", tmp_path / "trace.json"
+    file.write_text(json.dumps({"tasks": tasks}))
+    options = ("--schedule", str(file), "--trace", str(trace), "--check", "--json")
+    code, out, _ = call(chain(), plan(([0, 1], 1), ([2, 3, 4], 1)), "language", *options)
+    assert code == 0 and json.loads(out)["gradient_error"] <= 1e-12
+    events = [each for each in json.loads(trace.read_text())["traceEvents"] if each["ph"] == "X"]
+    for group in (0, 1):  # measured, simulated
+        for row in (0, 1):
+            own = [each["name"] for each in events if (each["pid"], each["tid"]) == (group, row)]
+            assert own == [f"F{m}" for m in range(6)] + [f"B{m}" for m in range(6)]
+    ends = [max(each["ts"] + each["dur"] for each in events if each["pid"] == group) for group in (0, 1)]
+    assert ends[0] == pytest.approx(ends[1])
+    code, _, err = call(chain(), plan(([0, 1], 2), ([2, 3, 4], 1)), "language", "--schedule", str(file))
+    assert code == 2 and "expected 3 forward and backward passes" in err
+
+
 def test_json_has_the_fields_of_the_interface(call: Any) -> None:
     _, out, _ = call(chain(edge=CROSSING["single"]), plan(([0, 1], 1), ([2, 3, 4], 2)), "single", "--json")
     found = json.loads(out)

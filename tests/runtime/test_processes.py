@@ -1,0 +1,72 @@
+"""Processes of a run: they exchange tensors in turn without tags as well, and none outlives the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runtime.test_run import MODELS, chain, plan
+
+pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
+
+
+def test_without_tags_messages_arrive_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    from planner.inputs.loading import load
+    from planner.runtime.process import Job
+    from planner.runtime.run import run_plan
+
+    monkeypatch.setattr(Job, "is_tagged", False)  # as with NCCL, which has no tags
+    stages = plan(([0, 1], 2), ([2, 3], 3), ([4], 1))
+    found = run_plan(stages, load(chain()), f"{MODELS}:tied", check=True)
+    assert found.ok and found.gradient_error is not None and found.gradient_error <= 1e-12
+    assert list(found.bytes_sent) == list(found.bytes_planned)
+
+
+def _of(parent: int) -> set[int]:
+    """Processes whose parent that is."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path("/proc", name, "stat").read_text()
+        except OSError:  # it has just ended
+            continue
+        if int(text.rpartition(")")[2].split()[1]) == parent:
+            found.add(int(name))
+    return found
+
+
+def _wait(until: Any, seconds: float = 120.0) -> None:
+    for _ in range(int(seconds / 0.05)):
+        if until():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_process_outlives_the_command(number: int, code: int, tmp_path: Path) -> None:
+    modules = (
+        "inner.words, inner.places, inner.drop",
+        "inner.blocks.0",
+        "inner.blocks.1",
+        "inner.blocks.2",
+        "inner.head",
+    )
+    files = [tmp_path / "plan.json", tmp_path / "instance.json"]
+    for file, content in zip(files, (plan(([0, 1], 1), ([2, 3, 4], 2)), chain(modules)), strict=True):
+        file.write_text(json.dumps(content))
+    command = [sys.executable, "-m", "planner", "run", *map(str, files), "--model", f"{MODELS}:hangs", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _wait(lambda: len(_of(process.pid)) == 3)
+    own = _of(process.pid)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    _wait(lambda: not any(Path(f"/proc/{each}").exists() for each in own), 20.0)
