@@ -17,6 +17,9 @@ def run_command(
         str, typer.Option(metavar="FILE.py:FUNCTION", help="returns the model, and inputs of one call of it")
     ],
     backend: Annotated[str, typer.Option(metavar="gloo|nccl", help="CPU, or a GPU for each process")] = "gloo",
+    runtime: Annotated[
+        str, typer.Option(metavar="own|pipelining", help="ours, or torch.distributed.pipelining")
+    ] = "own",
     check: Annotated[
         bool, typer.Option("--check", metavar="", help="compare loss and gradients with the unsplit model")
     ] = False,
@@ -61,6 +64,7 @@ def run_command(
                 backend=backend,
                 check=check,
                 time_limit=time_limit,
+                runtime=runtime,
                 orders=None if schedule is None else read_orders(schedule),
                 where=plan,
             )

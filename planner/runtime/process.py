@@ -25,7 +25,8 @@ from planner.runtime.stages import Block, Stages, Tensor
 class Job:
     """What all processes of a run know.
 
-    ``rendezvous`` is a file that does not exist yet; ``timeout_s`` seconds of waiting for another process at most.
+    ``rendezvous`` is a file that does not exist yet; ``timeout_s`` seconds of waiting for another process at most;
+    ``is_pipelined``: through torch.distributed.pipelining.
     """
 
     program: Program
@@ -35,6 +36,7 @@ class Job:
     rendezvous: str
     backend: str
     timeout_s: float
+    is_pipelined: bool = False
 
     @property
     def is_tagged(self) -> bool:
@@ -89,12 +91,19 @@ def run_process(job: Job, rank: int) -> Report:
         world_size=len(job.layout.duties),
         timeout=datetime.timedelta(seconds=job.timeout_s),
     )
-    report = _Process(job, rank).run()
+    if job.is_pipelined:
+        from planner.runtime.pipelining import Pipelined
+
+        report = Pipelined(job, rank).run()
+    else:
+        report = Process(job, rank).run()
     distributed.destroy_process_group()  # not after an error: others would see it as theirs before this one reports it
     return report
 
 
-class _Process:
+class Process:
+    """A replica of a stage, with its own point-to-point messages."""
+
     def __init__(self, job: Job, rank: int) -> None:
         import torch
 
@@ -122,27 +131,34 @@ class _Process:
         }
 
     def run(self) -> Report:
+        """Run the iteration and sum gradients."""
         from torch import distributed
 
         holders = _holders(self.job)  # groups are made by all processes in one order
         for parameter in self.parameters.values():
             parameter.grad = None
         distributed.barrier()
+        timings = self.iterate()
+        self._reduce(holders)
+        distributed.barrier()
+        gradients = {} if self.duty.replica else {name: _on_cpu(each.grad) for name, each in self.parameters.items()}
+        return Report(self.rank, self.losses, gradients, self.bytes_sent, self.held_bytes, tuple(timings))
+
+    def iterate(self) -> list[Timing]:
+        """Run all passes; when each ran, once all that it waits for had come."""
         timings = []
         for task in self.duty.passes:
             came = [self._await(sample, task.is_forward) for sample in task.samples]
             start = time.perf_counter()
             for sample, tensors in zip(task.samples, came, strict=True):
                 (self._forward if task.is_forward else self._backward)(sample, tensors)
-            timings.append(self._timing(task, start))
+            timings.append(self.timing(task, start))
         for work, _ in self.unsent:
             work.wait()
-        self._reduce(holders)
-        distributed.barrier()
-        gradients = {} if self.duty.replica else {name: _on_cpu(each.grad) for name, each in self.parameters.items()}
-        return Report(self.rank, self.losses, gradients, self.bytes_sent, self.held_bytes, tuple(timings))
+        return timings
 
-    def _timing(self, task: Pass, start: float) -> Timing:
+    def timing(self, task: Pass, start: float) -> Timing:
+        """A pass that began at ``start`` and ends now."""
         if self.device.type == "cuda":
             import torch
 
@@ -161,28 +177,33 @@ class _Process:
         return found
 
     def _forward(self, sample: int, received: dict[str, Any]) -> None:
+        values = self.compute(sample, received)
+        kept = self.kept[sample]
+        for each in self.outgoing:
+            kept.sent[each.name] = values[each.name]
+            for taker in each.targets:
+                self._send(values[each.name], each, taker, sample, True)
+        kept.loss = self.loss(values, sample)
+
+    def compute(self, sample: int, received: dict[str, Any]) -> dict[str, Any]:
+        """What the stage makes of a sample and the tensors of other stages, by name; notes what autograd keeps."""
         import torch
 
         leaves = self.job.program.leaves(sample)
         moved = [each.to(self.device) if isinstance(each, torch.Tensor) else each for each in leaves]
         values = {**dict(zip(self.job.stages.inputs, moved, strict=True)), **received}
-        kept = _Kept(received, {})
+        kept = self.kept[sample] = _Kept(received, {})
         save = self._saver(kept.storages, moved)
         with torch.autograd.graph.saved_tensors_hooks(save, lambda saved: saved):
             for block in self.blocks:
                 values |= self._run(block, values, save)
                 for name in block.dropped:
                     values.pop(name, None)
-        for each in self.outgoing:
-            kept.sent[each.name] = values[each.name]
-            for taker in each.targets:
-                self._send(values[each.name], each, taker, sample, True)
-        self._lose(kept, values, sample)
-        self.kept[sample] = kept
         held: dict[int, int] = {}
         for other in self.kept.values():
             held |= other.storages
         self.held_bytes = max(self.held_bytes, sum(held.values()))
+        return values
 
     def _run(self, block: Block, values: Mapping[str, Any], save: Callable[[Any], Any]) -> dict[str, Any]:
         """The outputs of a block by name. What a recomputed one keeps are its inputs alone."""
@@ -213,14 +234,18 @@ class _Process:
 
         return save
 
-    def _lose(self, kept: _Kept, values: Mapping[str, Any], sample: int) -> None:
-        """The stage's part of the loss of a sample, if it makes an output."""
-        for output, name in self.job.stages.results[self.stage]:
-            part = self.job.objective.part(values[name], output, sample)
-            if part is not None:
-                kept.loss = part if kept.loss is None else kept.loss + part
-        if kept.loss is not None:
-            self.losses[sample] = float(kept.loss.detach())
+    def loss(self, values: Mapping[str, Any], sample: int) -> Any:
+        """The stage's part of the loss of a sample, noted; ``None`` if it makes no output that adds to it."""
+        parts = [
+            self.job.objective.part(values[name], output, sample)
+            for output, name in self.job.stages.results[self.stage]
+        ]
+        found = [part for part in parts if part is not None]
+        if not found:
+            return None
+        loss = sum(found[1:], found[0])
+        self.losses[sample] = float(loss.detach())
+        return loss
 
     def _backward(self, sample: int, came: dict[str, Any]) -> None:
         import torch

@@ -14,12 +14,13 @@ from planner.inputs.loading import family_of
 from planner.runtime.launch import rendezvous, run_all
 from planner.runtime.layout import Layout, Timing, layout, orders_of, simulate
 from planner.runtime.objective import objective_of
+from planner.runtime.pipelining import expect_pipelined
 from planner.runtime.process import Job, Report, run_process
 from planner.runtime.program import Program
 from planner.runtime.source import program, require_torch
 from planner.runtime.stages import split
 
-_BACKENDS = ("gloo", "nccl")
+_BACKENDS, _RUNTIMES = ("gloo", "nccl"), ("own", "pipelining")
 #: Processes that a run may have at most.
 MOST_PROCESSES = 64
 #: A parameter's gradient counts as at least this part of the largest one: below, it is what rounding left of zero.
@@ -89,6 +90,7 @@ def run_plan(
     backend: str = "gloo",
     check: bool = False,
     time_limit: float = 600.0,
+    runtime: str = "own",
     orders: Sequence[str] | None = None,
     where: str = "plan",
 ) -> Run:
@@ -100,7 +102,7 @@ def run_plan(
         In its JSON form, or a result object that holds it; ``where`` names it in errors.
     model
         ``FILE.py:function``, which returns the model and the inputs of one call of it.
-    backend, check, time_limit
+    backend, check, time_limit, runtime
         As of `run_program`.
     orders
         As of `layout.layout`.
@@ -119,10 +121,9 @@ def run_plan(
     content = plan["plan"] if "plan" in plan and "status" in plan else plan
     made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem, orders)
     require_torch()
-    expect_places(len(made.duties), backend)
-    return run_program(
-        program(model, instance, made.num_samples), made, backend=backend, check=check, time_limit=time_limit
-    )
+    expect_places(len(made.duties), backend, runtime)
+    found = program(model, instance, made.num_samples)
+    return run_program(found, made, backend=backend, check=check, time_limit=time_limit, runtime=runtime)
 
 
 def read_orders(file: str) -> list[str]:
@@ -134,12 +135,14 @@ def read_orders(file: str) -> list[str]:
     return orders_of(plan_from_json(None, held, file))
 
 
-def expect_places(processes: int, backend: str) -> None:
-    """`UsageError` if this machine has no place for so many processes."""
+def expect_places(processes: int, backend: str, runtime: str) -> None:
+    """`UsageError` if there is no such backend or runtime, or no place on this machine for so many processes."""
     import torch
 
     if backend not in _BACKENDS:
         raise UsageError.at("--backend", backend, f"one of {', '.join(_BACKENDS)}")
+    if runtime not in _RUNTIMES:
+        raise UsageError.at("--runtime", runtime, f"one of {', '.join(_RUNTIMES)}")
     if processes > MOST_PROCESSES:
         raise UsageError.at("PLAN", f"{processes} processes", f"at most {MOST_PROCESSES}")
     if backend == "nccl" and torch.cuda.device_count() < processes:
@@ -147,7 +150,9 @@ def expect_places(processes: int, backend: str) -> None:
         raise UsageError.at("--backend", backend, rule)
 
 
-def run_program(program: Program, made: Layout, *, backend: str, check: bool, time_limit: float) -> Run:
+def run_program(
+    program: Program, made: Layout, *, backend: str, check: bool, time_limit: float, runtime: str = "own"
+) -> Run:
     """Run one iteration of a layout of a program in processes of this machine.
 
     Parameters
@@ -156,11 +161,13 @@ def run_program(program: Program, made: Layout, *, backend: str, check: bool, ti
         Also run the whole model, in a process of its own, and compare loss and gradients.
     time_limit
         Seconds that the processes may take.
+    runtime
+        ``own``, or ``pipelining``: torch.distributed.pipelining, which refuses most plans.
 
     Raises
     ------
     UsageError
-        If the plan does not fit the model, or its processes would wait for each other.
+        If the plan does not fit the model or the runtime, or its processes would wait for each other.
     RunError
         If a process dies, fails or is late.
     """
@@ -175,7 +182,9 @@ def run_program(program: Program, made: Layout, *, backend: str, check: bool, ti
             args, kwargs = program.samples[0]
             objective = objective_of(program.whole(*args, **kwargs))
         with rendezvous() as file:
-            job = Job(program, made, stages, objective, file, backend, time_limit)
+            job = Job(program, made, stages, objective, file, backend, time_limit, runtime == "pipelining")
+            if job.is_pipelined:
+                expect_pipelined(job)
             names = [f"process {n} (stage {d.stage}, replica {d.replica})" for n, d in enumerate(made.duties)]
             reports: list[Report] = run_all(lambda rank: run_process(job, rank), names, time_limit)
         whole = run_all(lambda _: _whole(job), ["the whole model"], time_limit)[0] if check else None

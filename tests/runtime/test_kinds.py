@@ -94,6 +94,39 @@ def test_every_kind_computes_what_the_whole_model_does(
         assert 0.95 * planned <= held <= 1.05 * planned
 
 
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+def test_pipelining_computes_and_sends_the_same(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stages, recomputed = [([0, 1], 2), ([2], 2), ([3, 4, *([5] if kind == "llama" else [])], 2)], (2,)
+    found = []
+    for runtime in ("own", "pipelining"):
+        options = ("--check", "--json", "--quiet", "--runtime", runtime)
+        code = run(tmp_path, instance(kind, 6), plan(stages, recomputed), kind, *options)
+        out, err = capfd.readouterr()
+        assert code == 0, (out, err)
+        found.append(json.loads(out))
+        assert found[-1]["gradient_error"] <= 1e-12 and found[-1]["parameters"] == found[-1]["parameters_compared"]
+    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned"):
+        assert found[0][name] == found[1][name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages", "words"),
+    [
+        ("bert", [([0, 1], 2), ([2, 3, 4], 1)], "stages have 2, 1 replicas"),
+        ("bert", [([0, 1, 2, 3, 4], 2)], "there is one stage"),
+        ("modal", [([0, 1, 2], 1), ([3, 4, 5, 6], 1), ([7, 8, 9, 10, 11], 1)], "goes from stage 0 to 2"),
+    ],
+)
+def test_pipelining_refuses_what_it_cannot_run(
+    kind: str, stages: Any, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = instance(kind, sum(replicas for _, replicas in stages)) | {"num_devices": 12}
+    code = run(tmp_path, made, plan(stages), kind, "--runtime", "pipelining")
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert words in err and len(err.splitlines()) == 1
+
+
 def graph(kind: str, minibatch: int) -> dict[str, Any]:
     """A stage graph that counts bytes of a sample, half of what a call with two of them has."""
     found = captured(kind)
