@@ -177,6 +177,9 @@ class Family(Generic[Instance, Plan]):
         What a search for instances on which a method is bad needs; ``None``: there is no search.
     subproblems
         The problems of other families that its methods solve inside.
+    memory_pressure
+        ``memory_pressure(instance)``: what a plan needs of memory at least, or in its fastest form, over what there is;
+        ``None``: not known.
     sweepable
         Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
         objective is time per sample.
@@ -202,6 +205,7 @@ class Family(Generic[Instance, Plan]):
     breakdown: Callable[[Instance, Plan], Breakdown] | None = None
     certificates: Certificates[Instance] | None = None
     mining: Callable[[], Mining[Instance]] | None = None
+    memory_pressure: Callable[[Instance], float | None] = lambda _: None
     sweepable: bool = False
     vocabulary: tuple[Quantity, ...] = ()
     also_reads: Callable[[Any], bool] | None = None

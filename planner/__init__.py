@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from planner.inputs.loading import load
     from planner.mining.mine import Mined, mine
     from planner.open_model import model
+    from planner.populations.run import Validation, validate
     from planner.result import Result
     from planner.run import solve
     from planner.saving import save
@@ -46,6 +47,7 @@ _HOMES = {
     "planner.inputs.loading": ("load",),
     "planner.mining.mine": ("Mined", "mine"),
     "planner.open_model": ("model",),
+    "planner.populations.run": ("Validation", "validate"),
     "planner.result": ("Result",),
     "planner.run": ("solve",),
     "planner.saving": ("save",),
@@ -65,6 +67,7 @@ __all__ = [
     "Status",
     "Stop",
     "UsageError",
+    "Validation",
     "Verdict",
     "Verification",
     "certify",
@@ -81,6 +84,7 @@ __all__ = [
     "save",
     "solve",
     "to_networkx",
+    "validate",
     "verify",
 ]
 

@@ -42,7 +42,7 @@ class Report:
     ``optimum`` is proved by the methods together (some verified plan meets some proved bound), else ``None``; every
     result has its ``loss`` to it, or to the best bound.
     ``uncertified`` says by method why a proof has no certificate; a proof of another method either has one, or none was
-    requested and it can be tried.
+    requested and it can be tried. ``left_out`` says by method why it has no result.
     ``reproducer`` is the file written when they contradict each other.
     """
 
@@ -53,6 +53,7 @@ class Report:
     optimum: float | None
     reproducer: str | None = None
     uncertified: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def agree(self) -> bool:
@@ -141,13 +142,7 @@ def crosscheck(
     """
     expect_types(plans=plans, limits=limits, options=options, reproducers=reproducers, certificates=certificates)
     expect_types(listen=listen, notice=notice, ended=ended)
-    if methods is not None and (isinstance(methods, str) or not isinstance(methods, Sequence)):
-        raise UsageError.at("methods", methods, "a sequence of names, or None")
-    if methods is not None and not methods:
-        raise UsageError.at("methods", "empty", "one name or more")
-    for number, name in enumerate(methods or ()):
-        if methods is not None and name in methods[:number]:
-            raise UsageError.at("methods", ", ".join(map(str, methods)), f"{name} once")
+    expect_methods(methods)
     instance = admitted(instance)
     family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
@@ -157,7 +152,7 @@ def crosscheck(
         chosen += entered(family, plans or {}, chosen)
         given = method_options(chosen, options or {})
         examined(chosen, limits)
-        results, found = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
+        results, found, left_out = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
     if certificates is not None:
         results = [certified_into(certificates, instance, r, limits=limits) if is_proved(r) else r for r in results]
@@ -169,6 +164,7 @@ def crosscheck(
         tuple(found),
         optimum(results),
         uncertified={method: why for method, why in without.items() if why},
+        left_out=left_out,
     )
     if found and reproducers is not None:
         evidence = {**report.to_json(), "instance": family.to_json(instance)}
@@ -177,6 +173,19 @@ def crosscheck(
         except UsageError as unwritten:
             notice(f"no reproducer: {unwritten}")
     return report
+
+
+def expect_methods(methods: Any) -> None:
+    """Methods are named by a sequence of names, each once, or not at all (``None``); `UsageError` if they are not."""
+    if methods is None:
+        return
+    if isinstance(methods, str | bytes) or not isinstance(methods, Sequence):
+        raise UsageError.at("methods", methods, "a sequence of names, or None")
+    if not methods:
+        raise UsageError.at("methods", "empty", "one name or more")
+    for number, name in enumerate(methods):
+        if name in methods[:number]:
+            raise UsageError.at("methods", ", ".join(map(str, methods)), f"{name} once")
 
 
 def _run_each(
@@ -188,27 +197,31 @@ def _run_each(
     listen: Listen | None,
     notice: Callable[[str], None],
     ended: Callable[[Result], None],
-) -> tuple[list[Result], list[str]]:
-    """The results of the methods that can run, and what contradicts the definition; a signal ends it."""
+) -> tuple[list[Result], list[str], dict[str, str]]:
+    """The results of methods, what contradicts the definition, and why the others have none; a signal ends it."""
     results: list[Result] = []
     found: list[str] = []
+    left_out: dict[str, str] = {}
     for method in chosen:
         missing = method.refusal(instance)
         if missing:
             notice(f"{method.name} is left out: {missing}")
+            left_out[method.name] = missing
             continue
         try:
             results.append(run(family, method, instance, limits, given[method.name], listen=listen))
         except CrosscheckError as error:
             found.append(str(error))
+            left_out[method.name] = str(error)
             continue
         except UsageError as refused:  # a solver of another version than the pinned one
             notice(f"{method.name} is left out: {refused}")
+            left_out[method.name] = str(refused)
             continue
         ended(results[-1])
         if results[-1].signal:
             break
-    return results, found
+    return results, found, left_out
 
 
 def entered(

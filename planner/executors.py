@@ -1,4 +1,4 @@
-"""Where chunks of work run: this process, local processes or a dask cluster, all as `concurrent.futures.Executor`."""
+"""Where chunks of work run: this thread, local processes or a dask cluster, all as `concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection
 from typing import Any, TypeVar
 
 from formulations.compilation import KernelCacheWarning
+from planner import signals
 from planner.errors import UsageError
 from planner.signals import noted
 
@@ -31,6 +24,8 @@ Opened = Callable[[], AbstractContextManager[Executor]]
 
 #: Consecutive times that the workers may break down without a single chunk finished.
 BREAKDOWNS = 5
+#: Chunks that are handed over and not finished; the others are not even read yet.
+IN_FLIGHT = 128
 #: Times that a cluster runs a chunk again after it lost the worker.
 _RETRIES = 5
 #: Seconds between two checks for a signal.
@@ -40,7 +35,7 @@ CONNECT_S = 10.0
 
 
 def place(jobs: int = 1, dask: str | None = None) -> Opened:
-    """A function that opens an executor: one thread here, ``jobs`` local processes, or the cluster at ``dask``.
+    """A function that opens an executor: this thread, ``jobs`` local processes, or the cluster at ``dask``.
 
     Raises
     ------
@@ -52,38 +47,46 @@ def place(jobs: int = 1, dask: str | None = None) -> Opened:
         return lambda: _cluster(dask)
     if jobs < 1:
         raise UsageError.at("--jobs", jobs, "at least 1")
-    return lambda: _local(jobs)
+    return _here if jobs == 1 else lambda: _local(jobs)
 
 
 def completed(
-    opened: Opened, work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]]
+    opened: Opened, work: Callable[..., Result], tasks: Iterable[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Result]]:
     """``work(*task)`` for every task as ``(position, result)``, in the order in which they end.
 
-    Workers that die lose only what they had not handed over: the rest is given to a new executor. A signal that the
-    command line notes ends it early.
+    Tasks are taken as there is room for them (`IN_FLIGHT`). Workers that die lose only what they had not handed over:
+    the rest is given to a new executor. A signal that the command line notes ends it early, and stops the workers'
+    methods.
 
     Raises
     ------
     BrokenExecutor
         If the workers break down `BREAKDOWNS` times without finishing anything in between.
     """
-    left = dict(enumerate(tasks))
+    coming = enumerate(tasks)
+    left: dict[int, tuple[Any, ...]] = {}  # handed over, not finished
     breakdowns = 0
-    while left and noted() is None:
+    while noted() is None:
         with opened() as executor:
             futures: dict[Future[Result], int] = {}
             try:
-                with _uninterrupted():
-                    futures.update((executor.submit(work, *task), position) for position, task in left.items())
-                waiting = set(futures)
-                while waiting and noted() is None:
-                    done, waiting = wait(waiting, POLL_S, FIRST_COMPLETED)
-                    for future in done:
+                futures.update((executor.submit(work, *task), position) for position, task in left.items())
+                while noted() is None:
+                    for position, task in coming if len(futures) < IN_FLIGHT else ():
+                        left[position] = task
+                        future = executor.submit(work, *task)
+                        futures[future] = position
+                        if len(futures) >= IN_FLIGHT or future.done():
+                            break
+                    if not futures:
+                        return
+                    for future in wait(futures, POLL_S, FIRST_COMPLETED).done:
                         result = future.result()
                         breakdowns = 0
-                        del left[futures[future]]
-                        yield futures[future], result
+                        position = futures.pop(future)
+                        del left[position]
+                        yield position, result
             except BrokenExecutor:
                 breakdowns += 1
                 if breakdowns > BREAKDOWNS:
@@ -94,16 +97,30 @@ def completed(
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes that are started here block Ctrl-C: this process receives it and decides what it means for them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _here() -> Iterator[Executor]:
+    yield _Here()
+
+
+class _Here(Executor):
+    """Runs what is submitted at once, in this thread, where methods receive signals."""
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        future: Future[Result] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class _Processes(ProcessPoolExecutor):
+    """Processes that block Ctrl-C: this process receives it and decides what it means for them."""
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        if threading.current_thread() is not threading.main_thread():
+            return super().submit(fn, *args, **kwargs)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(fn, *args, **kwargs)  # starts a process if none is idle
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 #: As ``-W`` takes it.
@@ -112,25 +129,27 @@ _TRACKER = "ignore:resource_tracker:UserWarning"
 
 @contextmanager
 def _local(jobs: int) -> Iterator[Executor]:
-    if jobs == 1:
-        with ThreadPoolExecutor(1) as thread:
-            yield thread
-    else:  # fork would copy threads of numba and of the solvers
-        # Python's tracker of semaphores, a process that starts with these options, removes what a signal leaves behind;
-        # its warning about that is none of the user's.
-        if _TRACKER not in sys.warnoptions:
-            sys.warnoptions.append(_TRACKER)
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_work) as processes:
+    # Python's tracker of semaphores, a process that starts with these options, removes what a signal leaves behind;
+    # its warning about that is none of the user's.
+    if _TRACKER not in sys.warnoptions:
+        sys.warnoptions.append(_TRACKER)
+    context = multiprocessing.get_context("spawn")  # fork would copy threads of numba and of the solvers
+    with _Processes(jobs, mp_context=context, initializer=_begin_work) as processes:
+        try:
             yield processes
+        finally:
+            if noted() is not None:
+                for process in multiprocessing.active_children():
+                    process.terminate()
 
 
 def _begin_work() -> None:
-    """Print no warning that the parent prints, and end with the parent.
+    """Print no warning that the parent prints, only note signals, and end with the parent.
 
     Workers wait for work on a pipe that their siblings hold open, too: after kill -9 of the parent, forever.
     """
     warnings.simplefilter("ignore", KernelCacheWarning)  # the parent has printed it
+    signals.listen(lambda _: None)  # methods stop, and the chunk ends; the parent ends the process
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.family import Certificates, Family, lazy
 from formulations.flushed_partitioning.methods import METHODS, choose
 from formulations.flushed_partitioning.problem import evaluate, violations
-from formulations.flushed_partitioning.settings import OVERRIDES, describe, read, recognise
+from formulations.flushed_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan
@@ -28,6 +28,7 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
+    memory_pressure=memory_pressure,
     warnings=lambda instance: instance.flat.warnings,
     why_infeasible=lazy("formulations.flushed_partitioning.infeasible:why_infeasible"),
     also_reads=recognise_flat,

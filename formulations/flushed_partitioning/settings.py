@@ -65,3 +65,8 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
 def describe(instance: FlushedInstance) -> dict[str, Any]:
     """The key figures of an instance."""
     return {**describe_flat(instance.flat), "schedule": str(instance.schedule)}
+
+
+def memory_pressure(instance: FlushedInstance) -> float | None:
+    """That of the flat instance."""
+    return flat_overrides.memory_pressure(instance.flat)

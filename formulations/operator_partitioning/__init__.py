@@ -6,7 +6,7 @@ from formulations.family import Family, lazy
 from formulations.operator_partitioning.methods import METHODS
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
-from formulations.operator_partitioning.settings import OVERRIDES, describe, read, recognise
+from formulations.operator_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.operator_partitioning.vocabulary import VOCABULARY
 from instances.operator_partitioning import OperatorInstance, check, to_json
 
@@ -26,6 +26,7 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     vocabulary=VOCABULARY,
     choose=lazy("formulations.operator_partitioning.effort:choose"),
     describe=describe,
+    memory_pressure=memory_pressure,
     why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),
     breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
     mining=lazy("formulations.operator_partitioning.mining:mining"),

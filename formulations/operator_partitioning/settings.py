@@ -6,6 +6,7 @@ no more devices. Devices alone: the number of stages is free, and a training ste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -164,3 +165,16 @@ def describe(instance: OperatorInstance) -> dict[str, Any]:
         "memory_bytes": instance.memory_bytes,
         "compute_s": instance.total_compute_s,
     }
+
+
+def memory_pressure(instance: OperatorInstance) -> float | None:
+    """Copies of all weights and what operators hold beside, over the memory of all stages; ``None``: stages are free.
+
+    A lower bound on the share of the memory that any plan fills.
+    """
+    if not instance.memory_bytes or instance.num_stages is None:
+        return None
+    copies = 0.0 if instance.training is None else instance.training.weight_copies
+    needed = math.fsum(each.memory_bytes + copies * each.parameter_bytes for each in instance.operators)
+    shares = instance.replicas if instance.pooled_memory else 1
+    return needed / (instance.num_stages * shares * instance.memory_bytes)

@@ -6,7 +6,7 @@ from formulations.family import Family, lazy
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
-from formulations.stage_graph.settings import OVERRIDES, describe, read, recognise
+from formulations.stage_graph.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.stage_graph.vocabulary import VOCABULARY
 from instances.stage_graph import StageGraph, check, to_json
 
@@ -26,6 +26,7 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
+    memory_pressure=memory_pressure,
     chooses_by=(suits, fits_levels),
     breakdown=lazy("formulations.stage_graph.breakdown:breakdown"),
     mining=lazy("formulations.stage_graph.mining:mining"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -68,3 +69,10 @@ def describe(instance: StageGraph) -> dict[str, Any]:
         "minibatch": instance.minibatch,
         "schedule": instance.schedule,
     }
+
+
+def memory_pressure(instance: StageGraph) -> float | None:
+    """Copies of all weights over the memory of all devices: a lower bound on the share of it that any plan fills."""
+    needed = instance.weight_copies * math.fsum(each.weight_bytes for each in instance.operators)
+    room = math.fsum(instance.memory_of(device) for device in range(instance.num_devices))
+    return needed / room if room else None

@@ -7,7 +7,7 @@ from formulations.stage_partitioning.inside import INSIDE
 from formulations.stage_partitioning.methods import METHODS
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
-from formulations.stage_partitioning.settings import OVERRIDES, describe, read, recognise
+from formulations.stage_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.stage_partitioning.vocabulary import VOCABULARY
 from instances.stage_partitioning import StageInstance, check, to_json
 
@@ -27,6 +27,7 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     vocabulary=VOCABULARY,
     choose=lazy("formulations.stage_partitioning.effort:choose"),
     describe=describe,
+    memory_pressure=memory_pressure,
     warnings=lambda instance: instance.warnings,
     why_infeasible=lazy("formulations.stage_partitioning.infeasible:why_infeasible"),
     breakdown=lazy("formulations.stage_partitioning.breakdown:breakdown"),

@@ -6,6 +6,7 @@ Order: ``layers``, ``first``, ``tp``, ``forbid-tmpc``, ``linearize``, then the n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -213,3 +214,16 @@ def describe(instance: StageInstance) -> dict[str, Any]:
         "exactly": instance.exactly,
         "max_dp_degree": instance.max_dp_degree,
     }
+
+
+def memory_pressure(instance: StageInstance) -> float | None:
+    """What the least hungry TMPCs hold on all their devices, one micro-batch in flight, over the memory of the cluster.
+
+    A lower bound on the share of the cluster's memory that any plan fills.
+    """
+    needed = math.fsum(
+        min(t * (tmpc.static_bytes + tmpc.activation_bytes) for t, tmpcs in layer.tmpcs.items() for tmpc in tmpcs)
+        for layer in instance.layers
+    )
+    room = instance.num_devices * instance.memory_bytes
+    return needed / room if room else None

@@ -7,7 +7,7 @@ from formulations.tmpc_knapsack.infeasible import why_infeasible
 from formulations.tmpc_knapsack.methods import METHODS, choose
 from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
-from formulations.tmpc_knapsack.settings import MEMORY, describe, read, recognise
+from formulations.tmpc_knapsack.settings import MEMORY, describe, memory_pressure, read, recognise
 from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance, check, to_json
 
@@ -27,6 +27,7 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
+    memory_pressure=memory_pressure,
     why_infeasible=why_infeasible,
     certificates=Certificates(
         write=lazy("formulations.tmpc_knapsack.certificates:write"),

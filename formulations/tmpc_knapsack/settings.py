@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -53,3 +54,10 @@ def describe(instance: KnapsackInstance) -> dict[str, Any]:
         "capacity_bytes": instance.capacity_bytes,
         **{f"origin.{key}": value for key, value in instance.origin.items()},
     }
+
+
+def memory_pressure(instance: KnapsackInstance) -> float | None:
+    """What the fastest options need together, over the capacity: above 1 the knapsack is not trivial."""
+    fastest = [min(node.options, key=lambda option: (option.time, option.memory_bytes)) for node in instance.nodes]
+    room = instance.capacity_bytes
+    return math.fsum(option.memory_bytes for option in fastest) / room if room else None

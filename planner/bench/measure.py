@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from formulations.family import Method
+from formulations.family import Family, Method
 from planner.backends import chosen, examined, fitted
 from planner.bench.suites import EVERY, RELEASED, Case
 from planner.certificates import certified_into, why_uncertified
 from planner.comparison import entered, is_proved, sane
-from planner.dispatch import pick
+from planner.dispatch import named, pick
+from planner.executors import completed, place
 from planner.inputs.choices import split
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of, load
@@ -125,8 +126,10 @@ def measure(
     seeds: Sequence[int] | None = None,
     known: Collection[str] = (),
     certificates: str | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
 ) -> Iterator[Row]:
-    """Rows, one after the other; a signal ends the measurement with the row it interrupted.
+    """Rows, as they are there; a signal ends the measurement with the row it interrupted.
 
     Parameters
     ----------
@@ -136,56 +139,76 @@ def measure(
         Keys of rows that are there already and are not measured again.
     certificates
         Folder for certificates of what is proved; their seconds are not among those measured.
+    jobs, dask
+        Local processes, or the address of a dask scheduler; runs that share a machine take longer.
     """
-    for case in found:
-        if noted() is not None:  # before the instance is read
+    opened = place(jobs, dask)
+    planned = (
+        (each, repeats, certificates)
+        for case in found
+        if noted() is None  # before the instance is read
+        for each in _planned(case, limits, inputs, seeds or (limits.seed,))
+        if each.key not in known
+    )
+    for _, row in completed(opened, _Planned.row, planned):
+        yield row
+        if row.signal:
             return
-        overrides, options = split(case.settings)
-        instance = load(case.instance, inputs=inputs, **overrides)
-        methods = _methods(case, instance, limits)
-        examined(methods, limits)
-        for method in methods:
-            for seed in seeds or (limits.seed,):
-                own = replace(fitted(method, limits), seed=seed)
-                planned = _Planned(case, method, instance, options, own)
-                if planned.key in known:
-                    continue
-                row = planned.row(repeats, certificates)
-                yield row
-                if row.signal:
-                    return
+
+
+def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
+    """Every method of a case with every seed."""
+    methods = _methods(case, inputs, limits)
+    examined(methods, limits)
+    for method in methods:
+        for seed in seeds:
+            own = replace(fitted(method, limits), seed=seed)
+            source = None if method in family_of(_loaded(case, inputs)).methods else method.source
+            yield _Planned(case, method.name, source, own, inputs)
+
+
+#: The instance of the case that was loaded last, in this process.
+_LAST: dict[str, Any] = {}
+
+
+def _loaded(case: Case, inputs: str | None) -> Any:
+    key = as_json([case.instance, case.settings, inputs])
+    if key not in _LAST:
+        _LAST.clear()
+        _LAST[key] = load(case.instance, inputs=inputs, **split(case.settings)[0])
+    return _LAST[key]
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A case with one method and one seed, not measured yet."""
+    """A case with the name of one method and one seed, not measured yet: all that whoever measures it has to know.
+
+    ``source`` is where a method or plan that a user brought comes from; ``None``: it is one of the family's.
+    """
 
     case: Case
-    method: Method[Any, Any]
-    instance: Any
-    options: Mapping[str, Any]
+    method: str
+    source: str | None
     limits: Limits
+    inputs: str | None
 
     @property
     def key(self) -> str:
         """As `Row.key`."""
         case, limits = self.case, self.limits
         settings = plain(case.settings)
-        own = [case.instance, settings, self.method.name, limits.seed, limits.threads, limits.time_s]
+        own = [case.instance, settings, self.method, limits.seed, limits.threads, limits.time_s]
         return as_json(own + [each for each in (chosen(limits), self.source) if each])
-
-    @property
-    def source(self) -> str | None:
-        """Where a method or plan that a user brought comes from; ``None``: it is one of the family's."""
-        return None if self.method in family_of(self.instance).methods else self.method.source
 
     def row(self, repeats: int, certificates: str | None = None) -> Row:
         """Measure it, and certify what is proved into a folder."""
         results = []
-        family = family_of(self.instance)
-        given = method_options([self.method], self.options)[self.method.name]
+        instance = _loaded(self.case, self.inputs)
+        family = family_of(instance)
+        method = self._method(family)
+        given = method_options([method], split(self.case.settings)[1])[method.name]
         for _ in range(repeats):
-            results.append(run(family, self.method, self.instance, self.limits, given))
+            results.append(run(family, method, instance, self.limits, given))
             if results[-1].signal:
                 break
         last = results[-1]
@@ -216,20 +239,29 @@ class _Planned:
             solver=chosen(self.limits) or None,
             source=self.source,
             reason=None if last.plan is not None else last.reason,
-            certificate=None if certificates is None else self._certificate(certificates, last),
+            certificate=None if certificates is None else self._certificate(certificates, instance, last),
             signal=last.signal,
         )
 
-    def _certificate(self, folder: str, result: Result) -> Mapping[str, Any] | None:
+    def _method(self, family: Family[Any, Any]) -> Method[Any, Any]:
+        plans = self.case.plans
+        return (
+            entered(family, {self.method: plans[self.method]})[0]
+            if self.method in plans
+            else named(family, self.method)
+        )
+
+    def _certificate(self, folder: str, instance: Any, result: Result) -> Mapping[str, Any] | None:
         """What is known of a proof's certificate, or why there is none; of no proof ``None``."""
         if not is_proved(result):
             return None
-        found = certified_into(folder, self.instance, result, limits=self.limits)
+        found = certified_into(folder, instance, result, limits=self.limits)
         return found.certificate or {"uncertified": why_uncertified(found)}
 
 
-def _methods(case: Case, instance: Any, limits: Limits) -> list[Method[Any, Any]]:
+def _methods(case: Case, inputs: str | None, limits: Limits) -> list[Method[Any, Any]]:
     """The case's methods, with `EVERY` spelled out and ``auto`` resolved (a row can be found again), and its plans."""
+    instance = _loaded(case, inputs)
     family = family_of(instance)
     found: list[Method[Any, Any]] = []
     for name in case.methods:
@@ -242,12 +274,12 @@ def with_losses(rows: Iterable[Row]) -> list[Row]:
     """The rows, each with its loss to what all rows of the same case and settings prove together."""
     found = list(rows)
     cases: dict[str, list[int]] = {}
-    for place, row in enumerate(found):
-        cases.setdefault(as_json([row.case, row.settings]), []).append(place)
-    for places in cases.values():
-        own = losses([(found[place].objective, found[place].bound) for place in places])
-        for place, loss in zip(places, own, strict=True):
-            found[place] = replace(found[place], loss=loss)
+    for index, row in enumerate(found):
+        cases.setdefault(as_json([row.case, row.settings]), []).append(index)
+    for indices in cases.values():
+        own = losses([(found[index].objective, found[index].bound) for index in indices])
+        for index, loss in zip(indices, own, strict=True):
+            found[index] = replace(found[index], loss=loss)
     return found
 
 

@@ -14,6 +14,8 @@ from planner.dispatch import AUTO
 from planner.errors import UsageError
 from planner.inputs.loading import catalog, published_file
 from planner.inputs.reading import parse_json, read_text
+from planner.populations.sources import members
+from planner.show.tables import as_json
 
 #: How Piper's published inputs are declared where its released program is compared.
 RELEASED = {"cost_model": "released", "bandwidth": "25GiB/s"}
@@ -42,14 +44,19 @@ def cases(
     settings: Mapping[str, Any],
     inputs: str | None,
     plans: Mapping[str, str] = MappingProxyType({}),
+    count: int | None = None,
+    seed: int = 0,
 ) -> list[Case]:
-    """The requested cases: every instance with the same settings, and those of the suite.
+    """The requested cases: every instance of the sources with the same settings, and those of the suite.
+
+    ``instances``, ``count`` and ``seed`` are as for `planner.populations.sources.members`.
 
     ``suite`` is a name of `SUITES` or a file of JSON lines ``{"instance", "settings", "methods"}``; ``methods``, if
     given, replace the suite's own; ``plans`` are entered in all of them.
     """
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
-    found = [Case(name, given, tuple(methods or (AUTO,))) for name in instances]
+    drawn = members(instances, count, seed, names_only=True)
+    found = [Case(each.name, {**given, **each.overrides}, tuple(methods or (AUTO,))) for each in drawn]
     if suite is not None:
         of_suite = SUITES[suite](inputs) if suite in SUITES else list(_read_suite(suite))
         found += [
@@ -58,7 +65,8 @@ def cases(
         ]
     if not found:
         raise UsageError.at("bench", "nothing", "an INSTANCE or --suite")
-    return [replace(case, plans=plans) for case in found]
+    distinct = {as_json([case.instance, case.settings, case.methods]): case for case in found}
+    return [replace(case, plans=plans) for case in distinct.values()]
 
 
 def piper_suite(inputs: str | None) -> list[Case]:

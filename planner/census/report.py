@@ -1,10 +1,8 @@
-"""Show a census: progress while it runs, tables when it is done."""
+"""Show a census: its tables."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 from formulations.stage_partitioning.studies.subproblems import EDGES
@@ -12,20 +10,6 @@ from planner.census.each import EachCensus
 from planner.census.run import Census
 from planner.show.tables import number, percent
 from planner.show.terminal import console
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A listener that keeps a bar of chunks on stderr, where a person watches."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _done, _chunks: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    bar = Progress("chunks", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console(stderr=True))
-    with bar:
-        task = bar.add_task("census", total=None)
-        yield lambda done, chunks: bar.update(task, completed=done, total=chunks)
 
 
 def show_census(census: Census) -> None:

@@ -24,6 +24,7 @@ from planner.cli.bench import bench_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
+from planner.cli.crosscheck import crosscheck_command
 from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
@@ -31,7 +32,7 @@ from planner.cli.hierarchy import hierarchy_command
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
 from planner.cli.run import run_command
-from planner.cli.solve import check_command, crosscheck_command, solve_command
+from planner.cli.solve import check_command, solve_command
 from planner.cli.tools import (
     doctor_command,
     list_command,
@@ -39,6 +40,7 @@ from planner.cli.tools import (
     report_command,
     reproduce_command,
 )
+from planner.cli.validate import validate_command
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs import choices
 from planner.inputs.settings import unknown_option
@@ -126,10 +128,11 @@ class _Offered:
 
 
 _SETTINGS = _Offered(choices.every_setting, options.of_instances())
+_SOURCES = replace(_SETTINGS, about=options.of_sources())
 _OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False))
 _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "solve": (solve_command, _SETTINGS),
-    "crosscheck": (crosscheck_command, _SETTINGS),
+    "crosscheck": (crosscheck_command, _SOURCES),
     "check": (check_command, _OVERRIDES),
     "certify": (certify_command, _SETTINGS),
     "verify": (verify_command, _OVERRIDES),
@@ -139,7 +142,8 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
         make_command,
         _Offered(choices.every_parameter, options.of_entry, "Parameters of an instance: planner {} NAME --help."),
     ),
-    "bench": (bench_command, _SETTINGS),
+    "bench": (bench_command, _SOURCES),
+    "validate": (validate_command, _SOURCES),
     "report": (report_command, _SETTINGS),
     "doctor": (doctor_command, None),
     "reproduce": (
@@ -197,6 +201,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner bench --suite piper --inputs DIR",
         "planner bench --suite all --time-limit 3 --repeats 1 --out before",
         "planner bench --compare before after",
+    ),
+    "validate": (
+        "planner validate knapsacks.jsonl --methods piper,./mine.py:solve --out run",
+        "planner validate 'layers:layers=6..30,stages=2|4' --count 200 --out layers",
     ),
     "model": (
         "planner model layers --method milp --root",

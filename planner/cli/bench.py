@@ -11,8 +11,11 @@ import typer
 from planner.cli import completion
 from planner.cli.common import (
     Certify,
+    Count,
+    Dask,
     Gap,
     Inputs,
+    Jobs,
     Json,
     Plans,
     Quiet,
@@ -33,7 +36,8 @@ from solvers.outcome import DEFAULT_SOLVER
 
 def bench_command(
     instances: Annotated[
-        list[str] | None, typer.Argument(metavar="INSTANCE", help="files or catalog names", autocompletion=entries)
+        list[str] | None,
+        typer.Argument(metavar="SOURCE", help="files, rows, folders, names (as of validate)", autocompletion=entries),
     ] = None,
     suite: Annotated[
         str | None, typer.Option(metavar="FILE|all|piper", help="cases: JSON lines, the catalog, Piper's")
@@ -47,6 +51,9 @@ def bench_command(
         ),
     ] = None,
     plan: Plans = None,
+    count: Count = None,
+    jobs: Jobs = 1,
+    dask: Dask = None,
     repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs; the median counts")] = 3,
     seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of them")] = None,
     time_limit: TimeLimit = 60.0,
@@ -91,7 +98,7 @@ def bench_command(
     refuse_outputs({"--solver-log": solver_log}, *(instances or []), *([suite] if suite else []))
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
-    wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan))
+    wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan), count, seed)
     one_file = out is not None and out.endswith((".jsonl", ".jsonl.gz"))
     if out is not None and one_file:
         refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
@@ -99,7 +106,8 @@ def bench_command(
     rows = [] if folder is None else folders.kept(folder)
     writes: list[Callable[[], None]] = []
     with held():
-        for row in measure(wanted, limits, repeats, inputs, every_seed, {each.key for each in rows}, certify):
+        known = {each.key for each in rows}
+        for row in measure(wanted, limits, repeats, inputs, every_seed, known, certify, jobs, dask):
             note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
             rows.append(row)
             if folder is not None and not row.signal:

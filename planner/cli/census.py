@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, Inputs, Instance, Json, Quiet, limits_of
+from planner.cli.common import CONTRADICTION, Dask, Inputs, Instance, Jobs, Json, Quiet, limits_of
 from planner.errors import UsageError
 
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
@@ -59,8 +59,8 @@ def census_command(
     instance: Instance,
     problem: Problem = None,
     method: From = None,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="local processes")] = 1,
-    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")] = None,
+    jobs: Jobs = 1,
+    dask: Dask = None,
     sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="only so many (all but knapsacks)")] = None,
     crosscheck: Annotated[int, typer.Option(metavar="M", min=0, help="knapsacks: M again, CP-SAT and HiGHS")] = 0,
     seed: Seed = 0,
@@ -76,10 +76,10 @@ def census_command(
     """Solve every subproblem of a planner's run exactly and compare what was chosen inside."""
     from planner.census.arising import inside_of
     from planner.census.each import census_of
-    from planner.census.report import progress, show_census, show_each
+    from planner.census.report import show_census, show_each
     from planner.census.run import census
     from planner.inputs.loading import family_of, load
-    from planner.show.progress import note
+    from planner.show.progress import note, progress_bar
     from planner.show.tables import print_json
     from planner.signals import held
     from solvers.outcome import OPTIMAL_GAP
@@ -100,7 +100,7 @@ def census_command(
     }  # fmt: skip
     with held():
         found: Any
-        with progress(quiet) as listen:
+        with progress_bar(quiet, "chunks" if walked else "instances") as listen:
             if walked:
                 found = census(loaded, sample=crosscheck, fresh=fresh, listen=listen, **common)
             else:

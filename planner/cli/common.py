@@ -47,6 +47,9 @@ Methods = Annotated[
         metavar="A,B,...", help="names, FILE.py:FUNCTION; default: all that fit", autocompletion=completion.methods
     ),
 ]
+Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="local processes")]
+Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")]
+Count = Annotated[int | None, typer.Option(metavar="N", min=1, help="so many of each source: drawn, or a sample")]
 Plans = Annotated[
     list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")
 ]

@@ -72,12 +72,13 @@ def methods(incomplete: str) -> list[str]:
     """
     from planner.brought.registry import functions_in, installed
     from planner.inputs.loading import problem_of
+    from planner.populations.sources import first_name
 
     before, sign, last = incomplete.rpartition(",")
     name = next((word for word in unfinished()[1:] if not word.startswith("-")), "")
     offered = [*functions_in(last.rpartition(":")[0]), *installed()]
     with suppress(InstanceError, UsageError):  # no instance yet
-        offered = ["auto", *(method.name for method in problem_of(name).methods), *offered]
+        offered = ["auto", *(method.name for method in problem_of(first_name(name)).methods), *offered]
     return [before + sign + each for each in _starting(last, offered)]
 
 

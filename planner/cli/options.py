@@ -118,6 +118,18 @@ def of_instances(*, methods: bool = True, reads_as: bool = True) -> About:
     return about
 
 
+def of_sources(*, methods: bool = True) -> About:
+    """The same of the first instance of each source that is named (`planner.populations.sources`)."""
+
+    def about(values: Mapping[str, Any]) -> list[Choice]:
+        from planner.populations.sources import first_name
+
+        named = values.get("instances") or ()
+        return of_instances(methods=methods)({**values, "instances": [first_name(name) for name in named]})
+
+    return about
+
+
 def of_listed(values: Mapping[str, Any]) -> list[Choice]:
     """The overrides of the instance that is named; of a problem, none: it is listed with them."""
     name = values.get("name")

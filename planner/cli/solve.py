@@ -1,4 +1,4 @@
-"""The commands on one instance: ``solve``, ``crosscheck`` and ``check``."""
+"""The commands on one instance: ``solve`` and ``check``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import (
-    CONTRADICTION,
-    INFEASIBLE,
-    Certify,
     Events,
     Gap,
     Inputs,
     Instance,
     Json,
-    Methods,
     Plans,
     Quiet,
     Reproducers,
@@ -31,14 +27,13 @@ from planner.cli.common import (
     TimeLimit,
     exit_code,
     limits_of,
-    names_of,
     plans_of,
     warn,
 )
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs.choices import split
 from planner.result import Result
-from solvers.outcome import DEFAULT_SOLVER, Status
+from solvers.outcome import DEFAULT_SOLVER
 
 
 def _swept(metavar: str, text: str, **rules: Any) -> Any:
@@ -264,71 +259,6 @@ def _certificate_writes(path: str, certified: Any, quiet: bool) -> Iterator[Call
         note(quiet, f"--certificate {path}: uncertified, there is nothing to write")
     else:
         yield partial(write_atomically, path, certified.text, "--certificate")
-
-
-def crosscheck_command(
-    instance: Instance,
-    methods: Methods = None,
-    plan: Plans = None,
-    time_limit: TimeLimit = 60.0,
-    gap: Gap = 1e-6,
-    seed: Seed = 0,
-    threads: Threads = 1,
-    solver: Solver = DEFAULT_SOLVER,
-    solver_option: SolverOption = None,
-    solver_log: SolverLog = None,
-    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
-    certify: Certify = None,
-    events: Events = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
-    reproducer_dir: Reproducers = "reproducers",
-    **settings: Any,
-) -> None:
-    """Run several methods and compare their plans, bounds and proofs; exit 5 if two of them contradict each other."""
-    from planner.comparison import crosscheck
-    from planner.events import complain, event_file
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_all
-    from planner.inputs.loading import load
-    from planner.show.pictures import draw_comparison
-    from planner.show.plots.files import require
-    from planner.show.progress import note, progress_line
-    from planner.show.tables import print_json, show_report
-    from planner.signals import held, noted
-
-    refuse_outputs({"--plot": plot, "--events": events, "--solver-log": solver_log}, instance)
-    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
-    if plot is not None:
-        require(plot)
-    overrides, given = split(settings)
-    loaded = load(instance, inputs=inputs, **overrides)
-    warn(loaded, quiet)
-    with event_file(events) as log, held():
-        with progress_line(quiet) as log.also:
-            report = crosscheck(
-                loaded,
-                methods=names_of(methods),
-                plans=plans_of(plan),
-                limits=limits,
-                options=given,
-                reproducers=reproducer_dir,
-                certificates=certify,
-                listen=log.listen,
-                notice=lambda line: note(quiet, line),
-                ended=log.end,
-            )
-        print_json(report.to_json()) if json else show_report(report)
-    pictures = [] if plot is None else [partial(draw_comparison, plot, loaded, report, log.events)]
-    write_all(partial(complain, events, log), *pictures)
-    signalled = report.signal or noted()
-    if signalled:
-        raise typer.Exit(128 + signalled)
-    if not report.agree:
-        raise typer.Exit(CONTRADICTION)
-    infeasible = any(result.status is Status.INFEASIBLE for result in report.results)
-    raise typer.Exit(INFEASIBLE if infeasible else 0)
 
 
 def check_command(

@@ -6,10 +6,12 @@ holds knapsacks in columns (docs/interface.md).
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +23,8 @@ from planner.inputs.reading import MAX_FILE_BYTES, is_compressed, opened, parse_
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
 _ADDRESS = re.compile(r"(.+\.(?:jsonl|jsonl\.gz|parquet))#(\d{1,15})", re.DOTALL)
+#: Rows of a parquet file that are read at once.
+_BATCH = 1000
 _MISSING = "pyarrow (pip install 'dnn-planner[columnar]'), or a .jsonl file"
 
 
@@ -51,6 +55,57 @@ def read_row(path: Path, row: int | None) -> Any:
     return _parquet_row(path, row) if path.suffix == ".parquet" else _json_row(path, row)
 
 
+def count_rows(path: Path) -> int:
+    """How many rows a file has; errors as of `read_row`."""
+    if path.suffix == ".parquet":
+        with _parquet(path) as file:
+            return int(file.metadata.num_rows)
+    return sum(1 for _ in _lines(path))
+
+
+def read_rows(path: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Any]]:
+    """The numbers and JSON values of the ``wanted`` rows (``None``: of all), one after the other, in one pass.
+
+    A last line without an end is read, whether it is wanted or not: a file that was cut off is no row file.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read, is cut off, or a row is no JSON value.
+    UsageError
+        If the file is parquet and pyarrow is absent.
+    """
+    if path.suffix == ".parquet":
+        with _parquet(path) as file:
+            records = (record for batch in file.iter_batches(_BATCH) for record in batch.to_pylist())
+            yield from ((row, _knapsack(each)) for row, each in enumerate(records) if wanted is None or row in wanted)
+        return
+    for row, line in enumerate(_lines(path)):
+        is_wanted = wanted is None or row in wanted
+        if is_wanted or not line.endswith(b"\n"):
+            content = _parsed(line, path, row)
+            if is_wanted:
+                yield row, content
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file but empty ones at its end."""
+    with opened(path) as file:
+        empty: list[bytes] = []
+        while line := read_line(file, str(path)):
+            if line.strip():
+                yield from empty
+                empty.clear()
+                yield line
+            else:
+                empty.append(line)
+
+
+def is_columnar() -> bool:
+    """Whether parquet files can be read and written here."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
 def pyarrow() -> Any:
     """The package, or a `UsageError` that says how to do without."""
     try:
@@ -62,14 +117,19 @@ def pyarrow() -> Any:
 
 
 def _json_row(path: Path, row: int) -> Any:
+    with opened(path) as file:
+        line = _line(file, row, path)
+    return _parsed(line, path, row)
+
+
+def _parsed(line: bytes, path: Path, row: int) -> Any:
     try:
-        with opened(path) as file:
-            line = _line(file, row, path).decode("utf-8-sig")
+        text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InstanceError.at(str(path), "content", "no text", "UTF-8 text") from None
-    if not line.strip():
+    if not text.strip():
         raise InstanceError.at(str(path), "row", row, "a row of the file, counted from 0")
-    return parse_json(line, f"{path}#{row}")
+    return parse_json(text, f"{path}#{row}")
 
 
 def _line(file: BinaryIO, row: int, path: Path) -> bytes:
@@ -87,21 +147,28 @@ def _line(file: BinaryIO, row: int, path: Path) -> bytes:
 
 
 def _parquet_row(path: Path, row: int) -> Any:
+    with _parquet(path) as file:
+        before = 0
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).num_rows
+            if row < before + size:
+                table = file.read_row_group(group).slice(row - before, 1)
+                return _knapsack(table.to_pylist()[0])
+            before += size
+    raise InstanceError.at(str(path), "row", row, f"at most {before - 1}" if before else "nothing: it has no rows")
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """A parquet file; `InstanceError` for what is none, or lacks a column."""
     arrow = pyarrow()
     try:
         with arrow.parquet.ParquetFile(path) as file:
-            before = 0
-            for group in range(file.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                if row < before + size:
-                    table = file.read_row_group(group).slice(row - before, 1)
-                    return _knapsack(table.to_pylist()[0])
-                before += size
+            yield file
     except (OSError, arrow.ArrowException) as error:
         raise InstanceError.at(str(path), "file", " ".join(str(error).split())[:80], "a parquet file") from None
     except KeyError as missing:
         raise InstanceError.missing(str(path), f"column {missing.args[0]}", "as planner extract writes it") from None
-    raise InstanceError.at(str(path), "row", row, f"at most {before - 1}" if before else "nothing: it has no rows")
 
 
 def _knapsack(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,12 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "certificates": (str | os.PathLike | None, "a folder, or None"),
     "reproducers": (str | os.PathLike | None, "a folder, or None"),
     "where": (str, "a text"),
+    "against": (str, "the name of a method"),
+    "out": (str | os.PathLike, "a folder"),
+    "count": (int | None, "an integer, or None"),
+    "jobs": (int, "an integer"),
+    "dask": (str | None, "the address of a scheduler, or None"),
+    "worst": (int, "an integer"),
 }
 
 

@@ -1,10 +1,10 @@
-"""The progress line: incumbent, bound, gap and elapsed seconds, on stderr, only where a person watches."""
+"""Progress on stderr, only where a person watches: a line of a method, or a bar of what is done."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from planner.events import Event, Listen
@@ -38,6 +38,20 @@ def progress_line(quiet: bool) -> Iterator[Listen | None]:
     line = _Line()
     with console(stderr=True).status(line):
         yield line.listen
+
+
+@contextmanager
+def progress_bar(quiet: bool, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A listener, called with how many of ``what`` are done and how many there are, that keeps a bar."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    bar = Progress(what, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console(stderr=True))
+    with bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, every: bar.update(task, completed=done, total=every)
 
 
 def note(quiet: bool, line: str) -> None:

@@ -1,9 +1,10 @@
-"""The page "Your own heuristic": its examples go through every command without a change of the package."""
+"""The pages on heuristics of one's own: their examples go through every command without a change of the package."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,9 @@ Run = Callable[..., tuple[int, str, str]]
 PAGE = (Path(__file__).parents[2] / "docs" / "your-own-heuristic.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
 EXAMPLES = [("greedy.py", "chain8"), ("swaps.py", "uniform-dist")]
+POPULATIONS = {"greedy.py": "chain8:memory=40MB..64MB", "swaps.py": "uniform-dist:stages=3..4,replicas=2"}
+MANY = (Path(__file__).parents[2] / "docs" / "validating-a-heuristic.md").read_text()
+FILES |= dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", MANY, flags=re.DOTALL))
 _SECONDS = re.compile(r"(?<=proved )\d\S+|(?<=completed )\d\S+")
 
 
@@ -23,7 +27,7 @@ def _written(run: Run) -> None:
 
 
 def test_examples_have_twenty_lines() -> None:
-    assert set(FILES) == {name for name, _ in EXAMPLES}
+    assert set(FILES) == {*(name for name, _ in EXAMPLES), "largest.py"}
     for text in FILES.values():
         body = text.partition('"""\n')[2]
         assert len([line for line in body.splitlines() if line.strip()]) <= 20
@@ -36,6 +40,21 @@ def test_the_samples_are_what_the_commands_print(run: Run) -> None:
         code, out, _ = run(*command.split(), "--quiet")
         shown = [[_SECONDS.sub("...", " ".join(line.split())) for line in text.splitlines()] for text in (out, printed)]
         assert code == 0 and shown[0] == shown[1]
+
+
+def test_the_samples_of_populations_are_what_the_commands_print(run: Run) -> None:
+    samples = re.findall(r"```console\n(.*?)```", MANY, flags=re.DOTALL)
+    assert len(samples) == 2
+    for sample in samples:
+        *commands, printed = re.split(r"^\$ planner (.*)\n", sample, flags=re.MULTILINE)[1:]
+        outs = [run(*shlex.split(command), "--quiet") for command in commands if command]
+        assert all(code == 0 for code, _, _ in outs)
+        assert [_timeless(outs[-1][1])] == [_timeless(printed)]
+
+
+def _timeless(text: str) -> list[list[str]]:
+    """The words of every line; of a row of totals but its last, the seconds."""
+    return [line.split()[: -1 if "%" in line else None] for line in text.splitlines()]
 
 
 @pytest.mark.parametrize(("file", "case"), EXAMPLES)
@@ -54,6 +73,13 @@ def test_an_example_goes_through_every_command(run: Run, file: str, case: str) -
     code, out, _ = run("bench", case, "--methods", f"exact,{method}", *entered, "--repeats", "1", "--json")
     rows = json.loads(out)["rows"]
     assert code == 0 and [row["loss"] for row in rows] == [pytest.approx(0, abs=1e-6), loss, loss]
+    source = ["validate", POPULATIONS[file], "--count", "2", "--methods", method, "--out", "many", "--json", "--quiet"]
+    code, out, _ = run(*source)
+    found = json.loads(out)
+    assert code == 0 and found["instances"] == 2 and found["unproved"] == 0
+    own = found["methods"][method]
+    assert own["optimal"] + own["suboptimal"] == 2
+    assert all(run("solve", worst, "--json")[0] == 0 for worst in found["worst"][method])
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
     assert run("report", case, "--methods", f"exact,{method}", *entered, "--out", "page.html", "--quiet")[0] == 0

@@ -1,0 +1,148 @@
+"""The command that compares methods: ``crosscheck``, of one instance or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import (
+    CONTRADICTION,
+    INFEASIBLE,
+    Certify,
+    Count,
+    Events,
+    Gap,
+    Inputs,
+    Json,
+    Methods,
+    Plans,
+    Quiet,
+    Reproducers,
+    Seed,
+    Solver,
+    SolverLog,
+    SolverOption,
+    Threads,
+    TimeLimit,
+    limits_of,
+    names_of,
+    plans_of,
+    warn,
+)
+from planner.cli.completion import entries
+from planner.comparison import Report
+from planner.errors import UsageError
+from planner.inputs.choices import split
+from solvers.outcome import DEFAULT_SOLVER, Status
+
+
+def crosscheck_command(
+    instances: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INSTANCE", help="file, catalog name, - for stdin; or sources of validate", autocompletion=entries
+        ),
+    ],
+    methods: Methods = None,
+    plan: Plans = None,
+    count: Count = None,
+    time_limit: TimeLimit = 60.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    solver: Solver = DEFAULT_SOLVER,
+    solver_option: SolverOption = None,
+    solver_log: SolverLog = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
+    certify: Certify = None,
+    events: Events = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    reproducer_dir: Reproducers = "reproducers",
+    **settings: Any,
+) -> None:
+    """Run several methods and compare their plans, bounds and proofs; exit 5 if two of them contradict each other."""
+    from planner.comparison import crosscheck
+    from planner.events import complain, event_file
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.files import write_all
+    from planner.populations.sources import members
+    from planner.show.pictures import draw_comparison
+    from planner.show.plots.files import require
+    from planner.show.progress import note, progress_line
+    from planner.signals import held, noted
+
+    refuse_outputs({"--plot": plot, "--events": events, "--solver-log": solver_log}, *instances)
+    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
+    if plot is not None:
+        require(plot)
+    overrides, given = split(settings)
+    found = [(each.origin, each.load(inputs, overrides)) for each in members(instances, count, seed)]
+    if plot is not None and len(found) > 1:
+        raise UsageError.at("--plot", plot, f"one instance; there are {len(found)}")
+    reports: list[Report] = []
+    with event_file(events) as log, held():
+        for _, loaded in found:
+            warn(loaded, quiet)
+            with progress_line(quiet) as log.also:
+                report = crosscheck(
+                    loaded,
+                    methods=names_of(methods),
+                    plans=plans_of(plan),
+                    limits=limits,
+                    options=given,
+                    reproducers=reproducer_dir,
+                    certificates=certify,
+                    listen=log.listen,
+                    notice=lambda line: note(quiet, line),
+                    ended=log.end,
+                )
+            reports.append(report)
+            if not json:
+                _show(report, found[len(reports) - 1][0] if len(found) > 1 else "")
+            if report.signal or noted():
+                break
+        _show_all(reports, len(found), json)
+    pictures = [] if plot is None else [partial(draw_comparison, plot, found[0][1], reports[0], log.events)]
+    write_all(partial(complain, events, log), *pictures)
+    signalled = next((report.signal for report in reports if report.signal), noted())
+    if signalled:
+        raise typer.Exit(128 + signalled)
+    if not all(report.agree for report in reports):
+        raise typer.Exit(CONTRADICTION)
+    raise typer.Exit(INFEASIBLE if all(map(_is_infeasible, reports)) else 0)
+
+
+def _is_infeasible(report: Report) -> bool:
+    return any(result.status is Status.INFEASIBLE for result in report.results)
+
+
+def _show(report: Report, origin: str) -> None:
+    from planner.show.tables import show_report
+    from planner.show.terminal import console
+
+    if origin:
+        console().print(f"{origin}:")
+    show_report(report)
+
+
+def _show_all(reports: Sequence[Report], wanted: int, json: bool) -> None:
+    """What follows from all reports: of one instance its own object, of several one that holds all."""
+    from planner.show.tables import print_json
+    from planner.show.terminal import console
+
+    agree = all(report.agree for report in reports)
+    if json and wanted == 1:
+        print_json(reports[0].to_json())
+    elif json:
+        shown = [report.to_json() for report in reports]
+        print_json({"instances": len(reports), "agree": agree, "reports": shown})
+    elif wanted > 1:
+        proved = sum(report.optimum is not None for report in reports)
+        words = "the methods agree" if agree else "the methods contradict each other"
+        infeasible = sum(map(_is_infeasible, reports))
+        console().print(f"{len(reports)} instances: {words}; {proved} optima proved, {infeasible} infeasible")

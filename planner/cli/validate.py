@@ -1,0 +1,100 @@
+"""The command on populations: ``validate``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import (
+    CONTRADICTION,
+    Count,
+    Dask,
+    Inputs,
+    Jobs,
+    Json,
+    Plans,
+    Quiet,
+    Threads,
+    TimeLimit,
+    limits_of,
+    names_of,
+    plans_of,
+)
+from planner.cli.completion import entries
+
+
+def validate_command(
+    instances: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="file, rows, folder, pattern, or NAME:PARAMETER=A..B", autocompletion=entries
+        ),
+    ],
+    out: Annotated[str, typer.Option(metavar="DIR", help="folder of results; resumed")],
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="names, FILE.py:FUNCTION; default: heuristics", autocompletion=completion.methods
+        ),
+    ] = None,
+    against: Annotated[
+        str, typer.Option(metavar="M", help="proves the optima", autocompletion=completion.methods)
+    ] = "exact",
+    plan: Plans = None,
+    count: Count = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="of draws, samples and methods")] = 0,
+    worst: Annotated[int, typer.Option(metavar="K", min=0, help="worst instances that become files")] = 5,
+    jobs: Jobs = 1,
+    dask: Dask = None,
+    time_limit: TimeLimit = 60.0,
+    threads: Threads = 1,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Run heuristics on many instances: how often optimal, and how far from the proved optimum."""
+    from planner.inputs.choices import split
+    from planner.inputs.rows import is_columnar
+    from planner.populations.run import validate
+    from planner.show.populations import NO_PICTURES, draw_validation, show_validation
+    from planner.show.progress import note, progress_bar
+    from planner.show.tables import print_json
+    from planner.signals import held
+
+    limits = limits_of(time_limit, seed=seed, threads=threads)
+    overrides, options = split(settings)
+    with held():
+        with progress_bar(quiet, "instances") as listen:
+            found = validate(
+                instances,
+                methods=names_of(methods),
+                against=against,
+                out=out,
+                count=count,
+                seed=seed,
+                jobs=jobs,
+                dask=dask,
+                plans=plans_of(plan),
+                limits=limits,
+                options=options,
+                worst=worst,
+                inputs=inputs,
+                listen=listen,
+                notice=lambda line: note(quiet, line),
+                **overrides,
+            )
+        print_json(found.to_json()) if json else show_validation(found)
+        pictures = draw_validation(found)
+    note(quiet, f"pictures: {', '.join(pictures)}" if pictures else NO_PICTURES)
+    if not is_columnar():
+        note(quiet, f"{found.table} is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')")
+    if json:
+        for line in found.contradictions:
+            note(quiet, f"contradiction: {line}")
+    if found.signal:
+        note(quiet, f"{found.instances} of {found.wanted} instances lie in {out}; the same command resumes")
+        raise typer.Exit(128 + found.signal)
+    raise typer.Exit(CONTRADICTION if found.contradictions else 0)
