@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from planner.executors import completed, place
 from planner.inputs.loading import family_named
 from planner.run import solve
 from planner.show.tables import as_json
-from planner.signals import noted
 from planner.versions import versions
 from solvers.outcome import Limits, Status, Stop
 
@@ -102,24 +101,13 @@ class Optima:
             self._notice(f"{len(wanted) - len(left)} of {len(wanted)} optima lie in {self.path} already")
         done = len(wanted) - len(left)
         listen(done, len(wanted))
-        for position, found in self._found(left, limits, jobs, dask):
+        tasks = [(self._problem, content, limits) for content in left]
+        for position, found in completed(place(jobs, dask), find, tasks):
             if found is None:
                 return
             self._keep(self.key(left[position]), found)
             done += 1
             listen(done, len(wanted))
-
-    def _found(
-        self, left: Sequence[str], limits: Limits, jobs: int, dask: str | None
-    ) -> Iterator[tuple[int, Optimum | None]]:
-        tasks = [(self._problem, content, limits) for content in left]
-        if jobs == 1 and dask is None:  # in this thread, where a signal stops the search itself
-            for position, task in enumerate(tasks):
-                if noted() is not None:
-                    return
-                yield position, find(*task)
-        else:
-            yield from completed(place(jobs, dask), find, tasks)
 
     def _keep(self, key: str, found: Optimum) -> None:
         self.known[key] = found

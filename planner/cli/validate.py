@@ -40,8 +40,9 @@ def validate_command(
         ),
     ] = None,
     against: Annotated[
-        str, typer.Option(metavar="M", help="proves the optima", autocompletion=completion.methods)
-    ] = "exact",
+        str | None,
+        typer.Option(metavar="M", help="proves the optima; default: exact", autocompletion=completion.methods),
+    ] = None,
     plan: Plans = None,
     count: Count = None,
     seed: Annotated[int, typer.Option(metavar="S", help="of draws, samples and methods")] = 0,

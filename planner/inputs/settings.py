@@ -53,7 +53,7 @@ _ARGUMENTS: dict[str, tuple[Any, str]] = {
     "certificates": (str | os.PathLike | None, "a folder, or None"),
     "reproducers": (str | os.PathLike | None, "a folder, or None"),
     "where": (str, "a text"),
-    "against": (str, "the name of a method"),
+    "against": (str | None, "the name of a method, or None"),
     "out": (str | os.PathLike, "a folder"),
     "count": (int | None, "an integer, or None"),
     "jobs": (int, "an integer"),

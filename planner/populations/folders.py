@@ -27,6 +27,8 @@ from planner.versions import versions
 JOURNAL, TABLE = "journal.jsonl", "rows"
 #: The packages whose code decides what a record is.
 _CODE = ("formulations", "instances", "solvers", "planner")
+#: Fields of an instance that no plan depends on.
+_NAMES = ("name", "origin")
 #: Rows of the table that are written at once.
 _BLOCK = 20_000
 
@@ -34,10 +36,12 @@ _BLOCK = 20_000
 class Population:
     """The instances of a validation as lines of JSON in a temporary file, and which of them are identical.
 
-    ``same_as[number]`` is the first instance that is identical to this one, ``origins[number]`` where it comes from.
+    ``same_as[number]`` is the first instance that is identical to this one but for its name and where it arose,
+    ``names[number]`` what it is called, ``origins[number]`` where it comes from.
     """
 
     def __init__(self) -> None:
+        self.names: list[str] = []
         self.origins: list[str] = []
         self.same_as: list[int] = []
         self._first: dict[bytes, int] = {}
@@ -45,12 +49,14 @@ class Population:
         self._digest = hashlib.sha256()
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the population
 
-    def add(self, text: str, origin: str) -> None:
-        """One more instance, by its JSON text."""
-        line = text.encode() + b"\n"
-        own = hashlib.sha256(line).digest()
-        self._digest.update(own)
-        self.same_as.append(self._first.setdefault(own, len(self.same_as)))
+    def add(self, content: Mapping[str, Any], name: str, origin: str) -> None:
+        """One more instance, in its JSON form."""
+        line = as_json(content).encode() + b"\n"
+        self._digest.update(hashlib.sha256(line).digest())
+        own = as_json({name: value for name, value in content.items() if name not in _NAMES})
+        key = hashlib.sha256(own.encode()).digest()
+        self.same_as.append(self._first.setdefault(key, len(self.same_as)))
+        self.names.append(name)
         self.origins.append(origin)
         self._places.append(self._file.tell())
         self._file.write(line)

@@ -21,7 +21,7 @@ from planner.backends import examined
 from planner.brought.registry import registered
 from planner.checking import read_plan
 from planner.comparison import DEFAULT_TIME_S, entered, expect_methods, write_reproducer
-from planner.dispatch import named
+from planner.dispatch import exact_names, named
 from planner.errors import UsageError
 from planner.executors import completed, place
 from planner.inputs.loading import family_of
@@ -90,7 +90,7 @@ def validate(
     sources: str | Instance | Sequence[str | Instance],
     *,
     methods: Sequence[str] | None = None,
-    against: str = "exact",
+    against: str | None = None,
     out: str | os.PathLike[str],
     count: int | None = None,
     seed: int = 0,
@@ -114,7 +114,8 @@ def validate(
     methods
         Names, or ``FILE.py:FUNCTION``; default: all heuristics of the problem.
     against
-        The method that proves the optima. What other methods prove counts as well.
+        The method that proves the optima; default: ``exact``, or the problem's first exact method. What other methods
+        prove counts as well.
     out
         Folder for the population, the records, the table of rows and the worst instances. What lies there of the same
         validation is not solved again.
@@ -153,6 +154,7 @@ def validate(
     listed = [sources] if isinstance(sources, str) or not isinstance(sources, Sequence) else sources
     limits = limits or Limits(DEFAULT_TIME_S, seed=seed)
     population, family, size_of = _population(_members(listed, count, seed), inputs, overrides)
+    against = against or _reference(family)
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(registered(family.name))):
         raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
@@ -211,10 +213,16 @@ def _population(
         if family is None:
             family = family_of(instance)
             size_of = size(family, instance)[0]
-        population.add(as_json(family.to_json(instance)), member.origin)
+        population.add(family.to_json(instance), instance.name, member.origin)
     if family is None:
         raise UsageError.at("SOURCE", "nothing", "at least one instance")
     return population, family, size_of
+
+
+def _reference(family: Family[Any, Any]) -> str:
+    """The method that proves optima by default."""
+    names = exact_names(family)
+    return "exact" if "exact" in names else names[0]
 
 
 def _work(
@@ -228,6 +236,8 @@ def _work(
     """The names of the methods that are validated, and what is done with every instance; whatever is wrong is said."""
     if methods is None:
         methods = [each.name for each in family.methods if each.claim is Claim.HEURISTIC]
+        if not methods:
+            raise UsageError(f"--methods is missing; expected names: {family.name} has no heuristic")
     chosen = [named(family, name) for name in [*methods, *([] if against in methods else [against])]]
     every = [method.name for method in chosen]
     held = {name: plan if isinstance(plan, Mapping) else read_plan(plan) for name, plan in plans.items()}
@@ -263,9 +273,10 @@ def _tasks(work: Work, population: Population, left: Sequence[int]) -> Iterator[
 
 def _expanded(population: Population, records: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """A record for every instance, in order; identical ones share what came of them."""
-    for number, (first, origin) in enumerate(zip(population.same_as, population.origins, strict=True)):
+    for number, first in enumerate(population.same_as):
         if first in records:
-            yield {**records[first], "number": number, "origin": origin, "same_as": first}
+            own = {"number": number, "instance": population.names[number], "origin": population.origins[number]}
+            yield {**records[first], **own, "same_as": first}
 
 
 def _contradictions(

@@ -26,8 +26,9 @@ def show_validation(found: Validation) -> None:
 
     out = console()
     partly = "" if found.instances == found.wanted else f" of {found.wanted}"
+    plural = "" if found.wanted == 1 else "s"
     out.print(
-        f"{found.instances}{partly} instances of {found.problem}, against {found.against}: "
+        f"{found.instances}{partly} instance{plural} of {found.problem}, against {found.against}: "
         f"{found.infeasible} infeasible, {found.unproved} unproved"
     )
     heads = ("method", "optimal", "suboptimal", "no plan", "invalid", "errors")

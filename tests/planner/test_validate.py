@@ -222,6 +222,12 @@ def test_identical_instances_are_solved_once_and_counted_as_often_as_they_are_dr
     assert own["optimal"] + own["suboptimal"] == 40
     assert len(Path("run/instances.jsonl").read_text().splitlines()) == 40
     assert len(found["worst"]["./counted.py:solve"]) <= 2
+    rows = [json.loads(line) for line in Path("run/instances.jsonl").read_text().splitlines()]
+    Path("renamed.jsonl").write_text(
+        "".join(json.dumps({**row, "name": f"row {n}"}) + "\n" for n, row in enumerate(rows))
+    )
+    renamed = planner.validate("renamed.jsonl", methods=["./counted.py:solve"], out="renamed")
+    assert Path("calls").read_text() == "xxxx" and [each["instance"] for each in renamed.records][3] == "row 3"
     again = planner.validate("run", methods=["./counted.py:solve"], out="again")  # its population is a source
     assert totals(again)["methods"] == {"./counted.py:solve": {k: v for k, v in own.items() if k != "seconds"}}
 
