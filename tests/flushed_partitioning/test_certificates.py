@@ -345,7 +345,7 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(checker, "MAX_STEPS", 0)
     assert not checker.verify(content, claim(one_layer(), Fraction(9), []))["accepted"]
     with pytest.raises(UncertifiedError, match="size: over 0 stages"):
-        write(one_layer(), None, 9.0, Watch())
+        write(one_layer(**THREE), None, 7.99, Watch())
 
 
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
