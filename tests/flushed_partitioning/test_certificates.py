@@ -271,6 +271,15 @@ def test_caps_by_hand(fields: dict, bound: str | None, caps: list[str], accepted
     assert found["accepted"] is accepted, found["reason"]
 
 
+def test_larger_degrees_allow_choices_of_less_weight() -> None:
+    """8 s with 8 bytes of weights, or 12 s with one: within 4 s two replicas, or three which synchronise faster."""
+    layer = Layer("v", {1: (Tmpc("heavy", 8.0, 8.0, 0.0, 0.0), Tmpc("light", 12.0, 1.0, 0.0, 0.0))})
+    instance = flushed(StageInstance("one", (layer,), (), 3, 1.0, 1.0, 3))
+    assert least(instance) == Fraction(44, 9)  # 4 s, and 4 * 2/3 * 1 / 3 s
+    assert not accepts(instance, claim(instance, Fraction(5), [Fraction(39, 10)]))
+    assert accepts(instance, claim(instance, Fraction(488, 100), [Fraction(3999, 1000)]))
+
+
 def test_stages_side_by_side_count_once() -> None:
     """Four layers of 1 s, a before b and c, both before d, each on a device: L = 3 and not 4."""
     x = Tmpc("x", 1.0, 0.0, 0.0, 0.0)
