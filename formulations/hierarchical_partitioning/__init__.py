@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.hierarchical_partitioning.methods import METHODS, choose
 from formulations.hierarchical_partitioning.plans import plan_from_json, plan_to_json
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
@@ -36,5 +36,9 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     why_infeasible=lazy("formulations.hierarchical_partitioning.infeasible:why_infeasible"),
     also_reads=recognise_flat,
     breakdown=lazy("formulations.hierarchical_partitioning.breakdown:breakdown"),
+    certificates=Certificates(
+        write=lazy("formulations.hierarchical_partitioning.certificates:write"),
+        verify=lazy("formulations.hierarchical_partitioning.checker:verify"),
+    ),
     sweepable=True,
 )

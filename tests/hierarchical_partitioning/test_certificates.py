@@ -1,0 +1,300 @@
+"""Certificates of hierarchical partitioning: accepted where all plans, priced in fractions, confirm them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import pytest
+from oracles.hierarchical_partitioning import plans, random_hierarchical, tight_graph
+from small_instances import random_case
+
+import planner
+from formulations.family import UncertifiedError
+from formulations.hierarchical_partitioning import checker
+from formulations.hierarchical_partitioning.certificates import write
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines, to_json
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner import Stop
+from planner.cli.app import main
+from solvers.outcome import Watch
+
+
+def parsed(instance: HierarchicalInstance) -> dict:
+    return json.loads(json.dumps(to_json(instance)))
+
+
+def small(number: int) -> HierarchicalInstance:
+    """At most three layers, with whole numbers: a stage or a link often takes the bound exactly."""
+    if number % 3 == 0:
+        found = tight_graph(number)
+        if len(found.flat.layers) <= 3:
+            return found
+    return random_hierarchical(number, max_nodes=3, max_tmpcs=2)
+
+
+def price(instance: HierarchicalInstance, plan: dict) -> Fraction | None:
+    """The exact time of a plan; ``None`` if it does not fit into the memory."""
+    flat, most = instance.flat, min(instance.flat.num_microbatches, instance.flat.num_devices)
+    B1, B2 = Fraction(instance.inner_bandwidth), Fraction(instance.outer_bandwidth)
+    room = Fraction(flat.memory_bytes) * (1 + Fraction(1, 10**12))
+    layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
+    ends = [(str(e.source), str(e.target), e) for e in flat.edges]
+    times, s = [], 0
+    for superstage in reversed(plan["stages"]):
+        d2, held = superstage["dp_degree"], set[str]()
+        for stage in reversed(superstage["inner"]):
+            d1, t, nodes = stage["dp_degree"], stage["tp_degree"], {str(v) for v in stage["nodes"]}
+            chosen = {v: next(x for x in layers[v][t] if x.id == stage["tmpcs"][v]) for v in nodes}
+            s, held = s + d1 * d2, held | nodes
+            flying = math.ceil(Fraction(most, d1) if instance.memory_model == "crude" else Fraction(s, d1 * d2))
+            memory = sum(Fraction(x.activation_bytes) * flying + Fraction(x.static_bytes) for x in chosen.values())
+            if memory > room and instance.memory_model is not MemoryModel.NONE:
+                return None
+            volume = sum(4 * Fraction(d1 - 1, d1) * Fraction(x.weight_bytes) for x in chosen.values())
+            for u, v, e in ends:
+                if v in nodes and u not in nodes:
+                    volume += 2 * (Fraction(e.bytes) + Fraction(chosen[v].sync_forward_bytes.get(e.source, 0)))
+                if u in nodes and v not in nodes:
+                    volume += 2 * (Fraction(e.bytes) + Fraction(chosen[u].sync_backward_bytes.get(e.target, 0)))
+            times.append((sum(Fraction(x.time) for x in chosen.values()) + volume / B1) / d1 / d2)
+        weights = sum(min(t * Fraction(x.weight_bytes) for t, row in layers[v].items() for x in row) for v in held)
+        crossing = sum(Fraction(e.bytes) for u, v, e in ends if (u in held) is not (v in held))
+        times.append((4 * Fraction(d2 - 1, d2) * weights + 2 * crossing) / d2 / B2)
+    return max(times)
+
+
+def prices(instance: HierarchicalInstance) -> list[Fraction]:
+    """Those of all plans, rising."""
+    return sorted({each for each in (price(instance, plan) for plan in plans(instance)) if each is not None})
+
+
+def claim(instance: HierarchicalInstance, bound: Fraction | None) -> dict:
+    return {
+        "format": 1, "problem": "hierarchical_partitioning",
+        "instance_sha256": checker.Instance(parsed(instance)).digest,
+        "plan": None, "objective": None, "bound": None if bound is None else str(bound), "proof": {"kind": "search"},
+    }  # fmt: skip
+
+
+def accepts(instance: HierarchicalInstance, bound: Fraction | None) -> bool:
+    return bool(checker.verify(parsed(instance), claim(instance, bound))["accepted"])
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    seen = dict.fromkeys(("optimal", "infeasible", *MemoryModel), 0)
+    for number in range(cases):
+        instance = random_case("hierarchical_partitioning", 16, number)
+        result = planner.solve(instance, exact=True)
+        found = planner.certify(instance, result)
+        assert found.content is not None, (number, found.result.reason)
+        verdict = planner.verify(instance, json.loads(found.text))
+        assert verdict.accepted, (number, verdict.reason)
+        if verdict.bound is not None:
+            assert result.bound is not None and result.objective is not None
+            assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
+            assert math.isclose(verdict.objective or 0.0, result.objective, rel_tol=1e-13)
+        seen[result.status] += 1
+        seen[instance.memory_model] += 1
+    assert min(seen.values()) >= cases // 20, seen
+
+
+def test_bounds_below_the_optimum_are_accepted_and_no_others(cases: int) -> None:
+    """Against all plans: at times that a plan takes exactly, a little less, and a little more."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        instance, tiny = small(number), Fraction(1, 10**12)
+        found = prices(instance)
+        assert accepts(instance, None) is (not found), number
+        for bound in {Fraction(1, 10**6), *(each for each in found[:3] if each > 0)}:
+            for tried in (bound, bound * (1 - tiny), bound * (1 + tiny), bound / 2):
+                true = not found or found[0] > tried
+                assert accepts(instance, tried) is true, (number, tried)
+                outcomes[true] += 1
+        if found and found[0] > 0:
+            with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+                write(instance, None, float(found[0]) * (1 + 1e-9), Watch())
+    assert min(outcomes.values()) >= cases, outcomes
+
+
+def _mutants(rng: random.Random, content: dict, good: dict, other: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+
+    def changed(**parts: Any) -> dict:
+        return copy.deepcopy(good) | parts
+
+    if good["bound"] is not None:
+        bound, objective = Fraction(good["bound"]), Fraction(good["objective"])
+        yield content, changed(bound=good["objective"])
+        yield (
+            content,
+            changed(bound=str(bound * rng.choice([Fraction(10**9 + 2, 10**9), Fraction(3, 2), Fraction(9, 10)]))),
+        )
+        yield content, changed(objective=str(objective * Fraction(9, 10)))
+        yield content, changed(plan=None, objective=None, bound=None)
+        plan = copy.deepcopy(good["plan"])
+        superstage = rng.choice(plan["stages"])
+        stage = rng.choice([superstage, *superstage["inner"]])
+        stage[rng.choice([name for name in ("dp_degree", "tp_degree") if name in stage])] += rng.choice([-1, 1])
+        yield content, changed(plan=plan)
+        yield content, changed(plan={"stages": good["plan"]["stages"][::-1]})
+        yield content, changed(plan={"stages": good["plan"]["stages"][1:]})
+    yield content, copy.deepcopy(other)
+    for _ in range(4):
+        content = copy.deepcopy(content)
+        flat = content["flat"]
+        x = rng.choice(rng.choice([row for row in rng.choice(flat["layers"])["tmpcs"].values() if row]))
+        places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
+        places += [(flat, name) for name in ("memory_bytes", "num_microbatches")]
+        places += [(content, name) for name in ("inner_bandwidth", "devices_per_machine", "num_machines")]
+        place, name = rng.choice(places)
+        most = 3 if name in ("devices_per_machine", "num_machines") else 12
+        place[name] = max(1, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, 2 * place[name]]))
+        place[name] = min(place[name], most) if name.startswith("num_") or most == 3 else place[name]
+        flat["num_devices"] = content["devices_per_machine"] * content["num_machines"]
+        yield content, copy.deepcopy(good)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    rejected = tried = 0
+    others: list[dict] = []
+    for number in range(cases):
+        instance, rng = small(number), random.Random(f"mutants {number}")
+        made = planner.certify(instance)
+        assert made.content is not None
+        good = json.loads(made.text)
+        for content, mutant in _mutants(rng, parsed(instance), good, rng.choice(others or [good])):
+            mutant["instance_sha256"] = checker.Instance(content).digest  # it alone must not be what saves us
+            tried += 1
+            try:
+                accepted = checker.verify(content, mutant)["accepted"]
+            except ValueError:
+                accepted = False
+            rejected += not accepted
+            if accepted:
+                changed = planner.load(content)
+                best = min(prices(changed), default=math.inf)
+                assert best == math.inf if mutant["bound"] is None else best > Fraction(mutant["bound"]) or best == 0
+                if mutant["plan"] is not None:
+                    assert price(changed, mutant["plan"]) == Fraction(mutant["objective"])
+                    assert planner.check(changed, mutant["plan"]).violations == ()
+        others = [*others[-9:], good]
+    assert tried >= 5 * cases and rejected >= tried // 4, (tried, rejected)
+
+
+def two_layers(**fields: Any) -> HierarchicalInstance:
+    """a of 8 s before b of 8 s, 2 bytes in flight and 6 bytes of weights each, one byte between them; K_1 = K_2 = 2."""
+    model = fields.pop("model", MemoryModel.PRECISE)
+    K1, K2, B1, B2 = (fields.pop(name, value) for name, value in (("K1", 2), ("K2", 2), ("B1", 1.0), ("B2", 2.0)))
+    layers = tuple(Layer(v, {1: (Tmpc("x", 8.0, 6.0, 2.0, 0.0),)}) for v in "ab")
+    flat = StageInstance("two", layers, (Edge("a", "b", 1.0),), 4, 100.0, 1.0, 4)
+    return on_machines(replace(flat, **fields), K1, K2, B1, B2, model)
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound", "accepted"),
+    [
+        # each layer on a machine of two: (8 + 2 + 12)/2 = 11 s; on a device: 10 s; two machines of both: 10/2 = 5 s,
+        # while their link takes 4 * 1/2 * 12 / 2 / 2 = 6 s
+        ({}, "599999/100000", True),
+        ({}, "6", False),
+        ({"B2": 24.0}, "499999/100000", True),
+        ({"B2": 24.0}, "5", False),
+        ({"K2": 1}, "999999/100000", True),
+        ({"K2": 1}, "10", False),
+        ({"num_microbatches": 3}, "799999/100000", True),  # two machines of two stages have degrees of 4, of one 2
+        ({"num_microbatches": 3}, "8", False),
+        # a has two micro-batches in flight behind b, and 3 bytes do not hold them: a before b on one device
+        ({"memory_bytes": 3.0, "K2": 1}, None, True),
+        ({"memory_bytes": 4.0, "K2": 1}, "10", False),
+        ({"memory_bytes": 4 * (1 - 0.9e-12), "K2": 1}, "10", False),  # the definition's slack
+        ({"memory_bytes": 4 * (1 - 1e-11), "K2": 1}, "10", True),
+        ({"memory_bytes": 4 * (1 - 1e-11), "K2": 1, "model": MemoryModel.NONE}, "10", False),
+        ({"memory_bytes": 3.9, "model": MemoryModel.CRUDE}, None, True),  # S = 4: two in flight on two replicas
+        ({"memory_bytes": 4.0, "model": MemoryModel.CRUDE}, "1099999/100000", True),
+        ({"memory_bytes": 4.0, "model": MemoryModel.CRUDE}, "11", False),
+        ({}, None, False),
+        ({}, "0", True),
+    ],
+)  # fmt: skip
+def test_bounds_by_hand(fields: dict, bound: str | None, accepted: bool) -> None:
+    instance = two_layers(**fields)
+    found = checker.verify(parsed(instance), claim(instance, None if bound is None else Fraction(bound)))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+def test_knapsacks_are_decided_as_by_brute_force(cases: int) -> None:
+    rng, outcomes = random.Random(9), {True: 0, False: 0}
+    for number in range(20 * cases):
+        groups = [
+            checker.undominated([(rng.randint(0, 12), rng.randint(0, 12)) for _ in range(rng.randint(1, 4))])
+            for _ in range(rng.randint(1, 5))
+        ]
+        sums = [tuple(map(sum, zip(*choice, strict=True))) for choice in product(*groups)]
+        cost, memory = rng.choice(sums)  # most often one that fits, and the like with a little less
+        budget, capacity = cost - rng.choice([0, 0, 1, 2]), memory - rng.choice([0, 0, 1, 2])
+        expected = any(c <= budget and m <= capacity for c, m in sums)
+        assert checker.fits(groups, budget, capacity) is expected, (number, groups, budget, capacity)
+        assert checker.fits(groups, None, capacity) is any(m <= capacity for _, m in sums)
+        outcomes[expected] += 1
+    assert min(outcomes.values()) >= 2 * cases, outcomes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"stages": []}}, {"proof": None}, {"objective": "3"}, {"bound": 7}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = two_layers()
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claim(instance, Fraction(5)) | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"memory_model": "some"}, {"problem": "stage_partitioning"}, {"flat": {}}, {"flat": None}, {"num_machines": 0},
+        {"inner_bandwidth": 0}, {"devices_per_machine": 10**6},
+    ],
+)  # fmt: skip
+def test_what_is_no_instance_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_layers()) | change, claim(two_layers(), Fraction(5)))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(two_layers(), None, 5.0, watch)
+    content, certificate = parsed(two_layers()), claim(two_layers(), Fraction(5))
+    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    monkeypatch.setattr(checker, "MAX_STEPS", 0)
+    assert not checker.verify(content, claim(two_layers(), Fraction(9)))["accepted"]
+    with pytest.raises(UncertifiedError, match="size: over 0 stages"):
+        write(two_layers(), None, 5.9, Watch())
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    """The command, and the checker alone on its files."""
+    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
+    flat = planner.load("bert32", first=9, devices=8)
+    assert isinstance(flat, StageInstance)
+    planner.save(on_machines(flat, 4, 2, 10 * flat.bandwidth, flat.bandwidth), instance)
+    assert main(["certify", str(instance), "--out", str(certificate), "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == "search"
+    assert main(["verify", str(instance), str(certificate)]) == 0
+    assert "accepted: every plan takes more than " in capsys.readouterr().out
+    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
