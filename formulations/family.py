@@ -104,6 +104,8 @@ class Method(Generic[Instance, Plan]):
     build
         ``build(instance, watch, complete=False)``: the model of a declarative method (`formulations.modelled.Model`),
         pruned by the best plan that the watch knows, or that the method begins with; ``complete``: by none.
+    needs
+        A requirement such as those that its instances have, if it is for these alone.
     only_at_end
         Whether it has no plan before it ends: it is not chosen where it is not going to end in time.
     honours
@@ -122,6 +124,7 @@ class Method(Generic[Instance, Plan]):
     prepare: Callable[[], None] = no_preparation
     build: Callable[..., Any] | None = None
     honours: frozenset[str] = frozenset()
+    needs: str = ""
     only_at_end: bool = False
 
     def refusal(self, instance: Instance) -> str | None:

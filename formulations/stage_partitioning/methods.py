@@ -116,6 +116,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:realizable_supports"),
         limits="instances with the requirement realizable(TRAINER) (--realizable TRAINER) and no other",
         honours=frozenset({"realizable"}),
+        needs="realizable(deepspeed)",
     ),
     Method(
         name="linearised",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.stage_partitioning.problem import StagePlan
@@ -15,7 +15,13 @@ from planner.trainers.formats import Format
 from planner.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
 
 #: Problems whose stages are those of a layout.
-PROBLEMS = ("stage_partitioning", "flushed_partitioning", "layer_assignment")
+PROBLEMS = (
+    "stage_partitioning",
+    "flushed_partitioning",
+    "hierarchical_partitioning",
+    "layer_assignment",
+    "amp_strategy",
+)
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,26 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> Found:
     if problem not in PROBLEMS:
         raise UsageError.at("INSTANCE", f"one of {problem}", f"an instance of {', '.join(PROBLEMS)}")
     if problem == "layer_assignment":
-        return _checked(
-            _of_lengths(plan.lengths, instance), wanted, ["one device for a stage: the plan has no degrees"]
+        notes = ["one device for a stage: the plan has no degrees"]
+        return _checked(_of_lengths(plan.lengths, instance), wanted, notes)
+    if problem == "amp_strategy":
+        degrees = plan.degrees
+        layout = _of_lengths(plan.lengths, instance, degrees.dp_degree, degrees.tp_degree)
+        return _checked(layout, wanted, [f"micro-batches of {degrees.microbatch} samples"])
+    if problem == "stage_partitioning":
+        return _of_stages(instance, plan, wanted)
+    return _of_stages(instance.flat, plan if problem == "flushed_partitioning" else _flattened(plan), wanted)
+
+
+def _flattened(plan: Any) -> StagePlan:
+    """The stages of all superstages, each of which has its replicas on every machine of its superstage."""
+    return StagePlan(
+        tuple(
+            replace(stage, dp_degree=stage.dp_degree * superstage.dp_degree)
+            for superstage in plan.stages
+            for stage in superstage.inner
         )
-    return _of_stages(instance if problem == "stage_partitioning" else instance.flat, plan, wanted)
+    )
 
 
 def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
@@ -90,16 +112,16 @@ def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:
         seen[kind] += 1
 
 
-def _of_lengths(lengths: Iterable[int], instance: Any) -> Layout:
+def _of_lengths(lengths: Sequence[int], instance: Any, dp_degree: int = 1, tp_degree: int = 1) -> Layout:
     """The layout of stages with so many layers, the first and last of which are the ends."""
-    count = len(instance.layer_time_s)
+    count = sum(lengths)
     tail = count - instance.tail_layers
     roles = [
         EMBEDDING if place < instance.head_layers else HEAD if place >= tail else DECODER for place in range(count)
     ]
     layers = iter([Layer(role, (f"layers.{place}",)) for place, role in enumerate(roles)])
-    stages = tuple(Stage(tuple(next(layers) for _ in range(length))) for length in lengths)
-    return Layout(stages, num_microbatches=instance.num_microbatches)
+    rows = [tuple(next(layers) for _ in range(length)) for length in lengths]
+    return Layout(tuple(Stage(row, dp_degree, tp_degree) for row in rows))
 
 
 def _checked(layout: Layout, wanted: Format, notes: list[str]) -> Found:

@@ -25,6 +25,7 @@ from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
 from instances.flushed_partitioning import flushed
 from instances.hierarchical_partitioning import on_machines
+from instances.requirements import parse, with_requirements
 from planner.cli.solve import solve_command
 from planner.show.tables import as_json
 from planner.worker import any_left_behind
@@ -219,10 +220,18 @@ ANY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fami
 ANY_METHOD = pytest.mark.parametrize(("family", "method"), METHODS)
 
 
+def given(method: Method[Any, Any], instance: Any) -> Any:
+    """The instance, with the requirement that the method is for."""
+    return with_requirements(instance, [parse(method.needs)]) if method.needs else instance
+
+
 @cache
-def proved_optimum(family_name: str, number: int) -> float:
-    """The optimum of an example, proved by the method that the dispatcher trusts."""
-    result = planner.solve(EXAMPLES[family_name][number](), exact=True, limits=LIMITS)
+def proved_optimum(family_name: str, number: int, method_name: str = "") -> float:
+    """The optimum of an example (for a method of that name), proved by the method that the dispatcher trusts."""
+    instance = EXAMPLES[family_name][number]()
+    if method_name:
+        instance = given(_family(family_name).method(method_name), instance)
+    result = planner.solve(instance, exact=True, limits=LIMITS)
     assert result.status is Status.OPTIMAL and result.objective is not None
     return result.objective
 
@@ -231,12 +240,12 @@ def proved_optimum(family_name: str, number: int) -> float:
 def test_results_are_verified_and_bracket_the_optimum(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     supported = 0
     for number, example in enumerate(EXAMPLES[family.name]):
-        instance = example()
+        instance = given(method, example())
         if method.supports(instance) is not None:
             continue
         supported += 1
         result = planner.solve(instance, method=method.name, limits=LIMITS)
-        optimum = proved_optimum(family.name, number)
+        optimum = proved_optimum(family.name, number, method.name if method.needs else "")
         assert result.verified and result.objective is not None
         assert result.objective >= optimum * (1 - 1e-9)
         assert result.bound is None or result.bound <= optimum * (1 + 1e-6)
@@ -261,7 +270,7 @@ def _round_trip(family: Family[Any, Any], instance: Any, result: planner.Result)
 def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     if family.name in NEVER_STARVED:
         pytest.skip("every instance is feasible")
-    instance = EXAMPLES[family.name][0](**STARVED[family.name])
+    instance = given(method, EXAMPLES[family.name][0](**STARVED[family.name]))
     if method.supports(instance) is not None:
         pytest.skip("the example is too large for this method")
     result = planner.solve(instance, method=method.name, limits=LIMITS)
@@ -275,7 +284,7 @@ def test_starved_instances_are_proved_infeasible(family: Family[Any, Any], metho
 
 @ANY_METHOD
 def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, Any], method: Method[Any, Any]) -> None:
-    instance = EXAMPLES[family.name][0]()
+    instance = given(method, EXAMPLES[family.name][0]())
     method.load()
     watch = Watch(Limits())
     watch.stop(Stop.INTERRUPTED)
@@ -291,7 +300,8 @@ def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, A
 def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any], limit: float) -> None:
     instance = _large(family, method)
     method.load()
-    planner.solve(EXAMPLES[family.name][0](), method=method.name, limits=Limits(time_s=5))  # imports what it needs
+    small = given(method, EXAMPLES[family.name][0]())
+    planner.solve(small, method=method.name, limits=Limits(time_s=5))  # imports what it needs
     took = []
     for _ in range(3):  # a busy machine may be late, a method that keeps its limit is not late every time
         began = time.perf_counter()
@@ -326,9 +336,10 @@ def test_an_interruption_gives_a_result(family: Family[Any, Any], method: Method
 def _large(family: Family[Any, Any], method: Method[Any, Any]) -> Any:
     """An instance on which slow methods take a while; the largest example where the method supports no larger one."""
     larger = [planner.load("bert32")] if family.name == "stage_partitioning" else []
+    every = [*larger, *(example() for example in reversed(EXAMPLES[family.name]))]
     return next(
         instance
-        for instance in [*larger, *(example() for example in reversed(EXAMPLES[family.name]))]
+        for instance in (given(method, each) for each in every)
         if method.supports(instance) is None
     )
 

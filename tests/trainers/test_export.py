@@ -149,9 +149,25 @@ def test_plans_of_other_problems() -> None:
     found = planner.export(layers, result.plan, "vllm")
     assert found.text is not None and ",".join(map(str, result.plan["lengths"])) in found.text
     assert any("one device for a stage" in note for note in found.notes)
-    machines = planner.load("chain8-machines")
+    machines = planner.load("chain8-machines", memory="1GB")
+    inner = [
+        {"nodes": nodes, "dp_degree": 1, "tp_degree": 1, "tmpcs": {str(v): "keep" for v in nodes}}
+        for nodes in ([0, 1, 2], [3, 4, 5, 6, 7])
+    ]
+    found = planner.export(machines, {"stages": [{"dp_degree": 2, "inner": inner}]}, "torch")
+    assert found.text is not None, found.refused
+    read = FORMATS["torch"].read(found.text)
+    assert [(len(stage.layers), stage.dp_degree) for stage in read.stages] == [(3, 2), (5, 2)]
+    strategy = planner.load("amp-homogeneous")
+    plan = planner.solve(strategy, method="megatron").plan
+    assert plan is not None
+    found = planner.export(strategy, plan, "megatron")
+    assert found.text is not None, found.refused
+    read = FORMATS["megatron"].read(found.text)
+    assert (read.dp_degree, read.tp_degree, read.pp_degree) == tuple(plan[f"{x}_degree"] for x in ("dp", "tp", "pp"))
+    mapping = planner.load("fig2")
     with pytest.raises(planner.UsageError, match=", ".join(PROBLEMS)):
-        planner.export(machines, planner.solve(machines).to_json(), "torch")
+        planner.export(mapping, planner.solve(mapping).to_json(), "torch")
 
 
 def test_recomputation_that_a_server_does_not_have_is_not_lossless() -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.size import demand
 from formulations.stage_partitioning.exact.pieces import PLAIN, RECOMPUTED, Chain
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.trainers import Kind, Recompute
@@ -73,6 +74,7 @@ class _Table:
 
     def __init__(self, chain: Chain, flat: StageInstance, t: int, d: int) -> None:
         self.t, self.d, self.size = t, d, len(flat.layers)
+        demand(64.0 * self.size * (self.size + 1), f"the stages between all cuts of {self.size} pieces")
         self.counts = np.array([piece.kind is Kind.DECODER for piece in chain.pieces])
         choices = [{x.id: x for x in layer.tmpcs[t]} for layer in flat.layers]
         paper = flat.cost_model is CostModel.PAPER

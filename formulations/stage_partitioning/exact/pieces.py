@@ -87,23 +87,34 @@ class Chain:
     @cached_property
     def _edges(self) -> tuple[Edge, ...]:
         sent: dict[tuple[int, int], list[float]] = defaultdict(list)
-        for edge, (u, v) in zip(self.instance.edges, self.instance.edge_indices, strict=True):
-            ends = self._place[u], self._place[v]
-            if ends[0] != ends[1]:
-                sent[ends].append(edge.bytes)
+        for edge, u, v in self._crossing:
+            sent[self._place[u], self._place[v]].append(edge.bytes)
         return tuple(Edge(source, target, math.fsum(sizes)) for (source, target), sizes in sent.items())
+
+    @cached_property
+    def _crossing(self) -> list[tuple[Edge, int, int]]:
+        """The edges between pieces, with the positions of their ends."""
+        ends = zip(self.instance.edges, self.instance.edge_indices, strict=True)
+        return [(edge, u, v) for edge, (u, v) in ends if self._place[u] != self._place[v]]
+
+    @cached_property
+    def _of_piece(self) -> list[list[tuple[Edge, int, int]]]:
+        """The edges that enter or leave each piece."""
+        found: list[list[tuple[Edge, int, int]]] = [[] for _ in self.pieces]
+        for edge, u, v in self._crossing:
+            found[self._place[u]].append((edge, u, v))
+            found[self._place[v]].append((edge, u, v))
+        return found
 
     def _summed(self, piece: Piece, option: Option) -> Tmpc:
         """A TMPC of the whole piece."""
         chosen = dict(zip(piece.nodes, option.tmpcs, strict=True))
         forward: dict[int | str, list[float]] = defaultdict(list)
         backward: dict[int | str, list[float]] = defaultdict(list)
-        for edge, (u, v) in zip(self.instance.edges, self.instance.edge_indices, strict=True):
-            if self._place[u] == self._place[v]:
-                continue
+        for edge, u, v in self._of_piece[self._place[piece.nodes[0]]]:
             if v in chosen:
                 forward[self._place[u]].append(chosen[v].sync_forward_bytes.get(edge.source, 0.0))
-            if u in chosen:
+            else:
                 backward[self._place[v]].append(chosen[u].sync_backward_bytes.get(edge.target, 0.0))
         return Tmpc(
             RECOMPUTED if option.recomputes else PLAIN,

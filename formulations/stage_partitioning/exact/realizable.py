@@ -57,8 +57,10 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         answer = _by_threshold(chain, pairs, limits, watch)
     else:
         answer = _by_cuts(chain, pairs, watch)
-    stats = {"pieces": len(chain.pieces), "degrees": len(pairs), **answer.stats, **_price(free, answer, limits, watch)}
-    return replace(answer, stats=stats)
+    price = _price(free, answer, limits, watch)
+    reason = f"{price['price']:.3%} slower than the free optimum {price['free_optimum']:.9g}" if price else ""
+    stats = {"pieces": len(chain.pieces), "degrees": len(pairs), **answer.stats, **price}
+    return replace(answer, reason=reason, stats=stats)
 
 
 def _degrees(instance: StageInstance, trainer: Trainer, most_stages: int) -> Iterator[tuple[int, int, int]]:
