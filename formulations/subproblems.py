@@ -34,8 +34,7 @@ class Subproblem:
     inner
         What chose inside, in a word or two: the name of the method or rule.
     plan
-        What it chose, a plan of ``instance`` (``None``: it found none), or a function that finds it again, called for
-        those alone that are looked at.
+        What it chose, a plan of ``instance``; ``None``: it found none.
     origin
         Where in the run it arose, and from what: texts and numbers.
     decision
@@ -48,9 +47,9 @@ class Subproblem:
     origin: Mapping[str, str | int | float] = field(default_factory=dict)
     decision: Decision | None = None
 
-    def chosen(self) -> Any:
-        """The plan that was chosen, ``None`` if none was found."""
-        return self.plan() if callable(self.plan) else self.plan
+
+#: Makes a subproblem; called for those alone that are looked at.
+Arisen = Callable[[], Subproblem]
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ class Inside:
     says
         What they are, in words that continue "the".
     arise
-        ``arise(instance, limits, watch)``: an iterator over the `Subproblem` of a run, made while it is read; it ends
-        early once the watch is stopped.
+        ``arise(instance, limits, watch)``: those of a run, in its order; what makes them is called later, or never. It
+        ends early once the watch is stopped.
     exactly
         ``exactly(instance, limits, watch)``: the same method with each of them solved exactly; ``None``: there is no
         such run.
@@ -77,6 +76,6 @@ class Inside:
     method: str
     problem: str
     says: str
-    arise: Callable[..., Iterator[Subproblem]] | None = None
+    arise: Callable[..., Iterator[Arisen]] | None = None
     exactly: Callable[..., Any] | None = None
     walk: Callable[..., Any] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Family, lazy
+from formulations.operator_partitioning.inside import INSIDE
 from formulations.operator_partitioning.methods import METHODS
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
@@ -30,4 +31,5 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),
     breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
     mining=lazy("formulations.operator_partitioning.mining:mining"),
+    subproblems=INSIDE,
 )

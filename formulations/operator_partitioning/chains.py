@@ -206,13 +206,18 @@ def filled(
 
 def chained(instance: OperatorInstance, family: Rows, before: NDArray[np.int64]) -> OperatorPlan:
     """The plan behind the last entry of the table."""
-    row, chain = len(family.bits) - 1, [len(family.bits) - 1]
-    for s in range(instance.num_stages or 1, 0, -1):
+    chain = chain_to(before, len(family.bits) - 1, instance.num_stages or 1)
+    return plan_of(family.bits, chain, [instance.replicas] * (len(chain) - 1), len(instance.operators))
+
+
+def chain_to(before: NDArray[np.int64], row: int, stages: int) -> list[int]:
+    """The rows of the chain behind an entry of the table, from the empty one on."""
+    chain = [row]
+    for s in range(stages, 0, -1):
         if row:
             row = int(before[row, s])
             chain.append(row)
-    replicas = [instance.replicas] * (len(chain) - 1)
-    return plan_of(family.bits, chain[::-1], replicas, len(instance.operators))
+    return chain[::-1]
 
 
 def effort_stats(found: Found, downsets: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Family, lazy
+from formulations.stage_graph.inside import INSIDE
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
@@ -30,4 +31,5 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     chooses_by=(suits, fits_levels),
     breakdown=lazy("formulations.stage_graph.breakdown:breakdown"),
     mining=lazy("formulations.stage_graph.mining:mining"),
+    subproblems=INSIDE,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import formulations
 from formulations.family import Family
-from formulations.subproblems import Decision, Inside, Subproblem
+from formulations.subproblems import Arisen, Decision, Inside, Subproblem
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs.loading import admitted, family_named, family_of
 from planner.show.tables import as_json
@@ -93,18 +93,17 @@ def rows(instance: Any, inside: Inside, limits: Limits, sample: int | None = Non
     digest = hashlib.sha256(as_json(family.to_json(instance)).encode()).hexdigest()
     child = family_named(inside.problem)
     for number, each in _drawn(arisen, sample, seed):
-        yield _row(child, each, f"{instance.name}-{inside.method}-{number}", {
-            "parent": instance.name, "parent_problem": family.name, "parent_sha256": digest,
-            "method": inside.method, "number": number, "inner": each.inner,
-        })  # fmt: skip
+        origin = {"parent": instance.name, "parent_problem": family.name, "parent_sha256": digest,
+                  "method": inside.method, "number": number}  # fmt: skip
+        yield _row(child, each(), f"{instance.name}-{inside.method}-{number}", origin)
 
 
-def _drawn(arisen: Iterable[Subproblem], sample: int | None, seed: int) -> Iterable[tuple[int, Subproblem]]:
+def _drawn(arisen: Iterable[Arisen], sample: int | None, seed: int) -> Iterable[tuple[int, Arisen]]:
     """Each with its number; of a sample, which has every subproblem with the same chance, in their order."""
     if sample is None:
         return enumerate(arisen)
     rng = random.Random(seed)
-    kept: list[tuple[int, Subproblem]] = []
+    kept: list[tuple[int, Arisen]] = []
     for number, each in enumerate(arisen):
         if len(kept) < sample:
             kept.append((number, each))
@@ -114,8 +113,8 @@ def _drawn(arisen: Iterable[Subproblem], sample: int | None, seed: int) -> Itera
 
 
 def _row(child: Family[Any, Any], found: Subproblem, name: str, origin: dict[str, str | int | float]) -> Row:
-    plan = found.chosen()
-    objective, form = None, None
+    plan, objective, form = found.plan, None, None
+    origin["inner"] = found.inner
     if plan is not None:
         form = child.plan_to_json(found.instance, plan)
         broken = child.violations(found.instance, plan)

@@ -244,7 +244,7 @@ def _decided(pairs: Sequence[Pair]) -> dict[str, int]:
 
 
 def _truth(row: Row, optimum: Optimum) -> bool | None:
-    """Whether there is a plan of at most the target that was asked for; ``None``: nobody knows."""
+    """Whether there is a plan of at most the decision's target; ``None``: nobody knows."""
     assert row.decision is not None
     best = min((each for each in (row.objective, optimum.objective) if each is not None), default=math.inf)
     if best <= row.decision.target:

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import branching_cases
 import pytest
 from oracles import amp_strategy as amp_oracle
 from oracles import device_mapping as mapping_oracle
 from oracles import layer_assignment as layer_oracle
+from oracles import operator_partitioning as operator_oracle
 from oracles import pipeline_placement as placement_oracle
 from small_instances import family_named, known_optimum
 
@@ -43,6 +45,12 @@ def _parents(problem: str) -> Iterator[Any]:
         yield planner.load("placement", objective="p2p")
         while True:
             yield placement_oracle.random_instance(rng, 2, 2, "full")
+    if problem == "stage_graph":
+        for seed in range(100):
+            yield branching_cases.random_graph(seed, (3, 5), 3, series_parallel=True)
+    if problem == "operator_partitioning":
+        while True:
+            yield operator_oracle.random_instance(rng, plain=True)
     yield _mapping()
 
 
@@ -161,7 +169,7 @@ def test_a_refutation_that_is_false_is_a_contradiction(tmp_path: Path, monkeypat
 def test_what_is_no_plan_is_refused() -> None:
     instance = planner.load("fig2")
     wrong = Subproblem(instance, "search", Mapping(((0,), (0,), (1,), (2,))))
-    inside = Inside("parmesan", "device_mapping", "", arise=lambda *_: iter([wrong]))
+    inside = Inside("parmesan", "device_mapping", "", arise=lambda *_: iter([lambda: wrong]))
     with pytest.raises(CrosscheckError, match="breaks"):
         list(rows(instance, inside, LIMITS))
 

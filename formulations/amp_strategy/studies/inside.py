@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 
 from formulations.amp_strategy.problem import StrategyPlan, layer_assignment
@@ -12,46 +13,46 @@ from formulations.layer_assignment import paper
 from formulations.layer_assignment.problem import LayerPlan, parameters_of
 from formulations.layer_assignment.problem import cuts as ends_of
 from formulations.mesh_tiling.problem import Tile, TilingPlan
-from formulations.subproblems import Subproblem
+from formulations.subproblems import Arisen, Subproblem
 from instances.amp_strategy import AmpInstance
 from instances.mesh_tiling import MeshInstance
 from solvers.outcome import Limits, Watch
 
 
-def layers_of_amp(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def layers_of_amp(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The layer assignment of each strategy of Algorithm 1."""
     return _assignments(instance, "amp", ranked(instance, watch, paper.solve_amp))
 
 
-def layers_of_released(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def layers_of_released(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Those of the released program."""
     assign: Assign = released(instance)
     return _assignments(instance, "amp-released", ranked(instance, watch, assign))
 
 
-def layers_of_megatron(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def layers_of_megatron(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Those that Megatron's split cuts."""
     return _assignments(instance, "megatron", ranked(instance, watch, paper.solve_megatron))
 
 
-def layers_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def layers_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The layer assignment of each strategy that Algorithm 2 looks at."""
     return _assignments(instance, "amp", annealed(instance, limits, watch, paper.solve_amp))
 
 
-def tilings_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def tilings_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The tiling that each placement drawn by Algorithm 2 is; Megatron's is left out where it is none."""
     for each in annealed(instance, limits, watch, paper.solve_amp):
         tiles = None if each.plan is None else tiling(instance, each.plan)
         if each.plan is not None and tiles is not None:
             mesh = mesh_of(instance, each.plan)
-            yield Subproblem(mesh, "drawn", tiles, {**_degrees(each), "accepted": int(each.is_accepted)})
+            yield partial(Subproblem, mesh, "drawn", tiles, {**_degrees(each), "accepted": int(each.is_accepted)})
 
 
-def _assignments(instance: AmpInstance, inner: str, tried: Iterable[Tried]) -> Iterator[Subproblem]:
+def _assignments(instance: AmpInstance, inner: str, tried: Iterable[Tried]) -> Iterator[Arisen]:
     for each in tried:
         plan = None if each.plan is None else LayerPlan(each.plan.lengths)
-        yield Subproblem(layer_assignment(instance, each.degrees, each.placement), inner, plan, _degrees(each))
+        yield partial(Subproblem, layer_assignment(instance, each.degrees, each.placement), inner, plan, _degrees(each))
 
 
 def _degrees(each: Tried) -> dict[str, str | int | float]:

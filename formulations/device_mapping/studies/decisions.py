@@ -6,19 +6,21 @@ Source: Parmesan, section 5.2; a search that is cut off counts as "no" there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from formulations.device_mapping.paper import decisions
-from formulations.subproblems import Decision, Subproblem
+from formulations.subproblems import Arisen, Decision, Subproblem
 from instances.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Watch
 
 
-def of_parmesan(instance: DeviceMapping, limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def of_parmesan(instance: DeviceMapping, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Each target, the interval that it lies in, and how its search ended."""
     for outcome, low, high in decisions(instance, limits, watch):
         found = outcome.plan is not None
         ended = "found" if found else "exhausted" if outcome.complete else "cut off"
-        yield Subproblem(
+        yield partial(
+            Subproblem,
             instance,
             "search",
             outcome.plan,

@@ -39,6 +39,9 @@ from solvers.outcome import Limits, Watch
 
 Clusters = tuple[tuple[int, ...], ...]
 
+#: What cuts the clustered graph: `dynamic_program`, or `best_chain`.
+Program = Callable[..., tuple[OperatorPlan | None, int]]
+
 #: A clustered graph with more downsets is fused further.
 MAX_DOWNSETS = 10_000
 
@@ -97,18 +100,28 @@ def dynamic_program(instance: OperatorInstance, family: Clustered, watch: Watch)
     return chained(instance, each, before), steps
 
 
+def best_chain(instance: OperatorInstance, family: Clustered, watch: Watch) -> tuple[OperatorPlan | None, int]:
+    """The best plan that splits no cluster, each tensor sent once to a stage; and the steps taken."""
+    found = Search(instance, family.bits, watch).least(load_bound(instance), report=False)
+    return found.plan, found.steps
+
+
 def partition(
     instance: OperatorInstance,
     watch: Watch,
     *,
+    program: Program = dynamic_program,
     alpha: float = ALPHA,
     clusters: int | None = None,
     refined: bool = True,
     report_losses: bool = False,
 ) -> Flow:
-    """The three steps on an instance with a given S; ``report_losses``: against the optimum, where it can be found."""
+    """The three steps on an instance with a given S, ``program`` being the second.
+
+    ``report_losses``: against the optimum, where it can be found.
+    """
     family = clustered(instance, watch, alpha, clusters)
-    plan, steps = dynamic_program(instance, family, watch)
+    plan, steps = program(instance, family, watch)
     stats: dict[str, Any] = {
         "clusters": len(family.clusters),
         "downsets": len(family.bits),
@@ -155,6 +168,11 @@ def solve_dp(
 ) -> Answer[OperatorPlan]:
     """Clustering and dynamic programming, without refinement."""
     return _solve(instance, watch, lambda each: partition(each, watch, alpha=alpha, clusters=clusters, refined=False))
+
+
+def solve_best_chain(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
+    """All three steps, the second one exactly on the clusters it is given."""
+    return _solve(instance, watch, lambda each: partition(each, watch, program=best_chain))
 
 
 def solve_cluster(

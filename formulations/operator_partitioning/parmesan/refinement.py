@@ -7,7 +7,7 @@ slowest stage, then the sum of squares of all stages, then what crosses between 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from formulations.operator_partitioning.problem import OperatorPlan, stage_of, violations
 from instances.graph import adjacency, topological_order
@@ -28,18 +28,29 @@ def refine(
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[OperatorPlan, int]:
     """The plan after at most ``moves`` moves, and their number; every plan on the way is feasible if the first is."""
+    done = 0
+    for _, after in steps(instance, plan, moves, stopped):
+        plan, done = after, done + 1
+    return plan, done
+
+
+def steps(
+    instance: OperatorInstance,
+    plan: OperatorPlan,
+    moves: int = MOVES,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Move, OperatorPlan]]:
+    """The moves one by one, each with the plan after it."""
     state = _Loads(instance, plan)
     moved: dict[int, int] = {}
-    done = 0
-    while done < moves and not stopped():
-        better = _best_move(instance, state, moved, stopped)
+    for _ in range(moves):
+        better = None if stopped() else _best_move(instance, state, moved, stopped)
         if better is None:
-            break
+            return
         move, plan = better
         moved[move[0]] = moved.get(move[0], 0) + 1
         state = _Loads(instance, plan)
-        done += 1
-    return plan, done
+        yield move, plan
 
 
 def _best_move(

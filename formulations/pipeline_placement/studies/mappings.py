@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from formulations.device_mapping import paper as paper_mapping
@@ -12,28 +13,31 @@ from formulations.family import Answer
 from formulations.operator_partitioning.parmesan import paper as paper_partition
 from formulations.pipeline_placement.phases import Place, in_phases, turns
 from formulations.pipeline_placement.problem import PlacementPlan, second_phase
-from formulations.subproblems import Subproblem
+from formulations.subproblems import Arisen, Subproblem
 from instances.device_mapping import DeviceMapping
 from instances.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits, Watch
 
 
-def of_parmesan(instance: PlacementInstance, limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def of_parmesan(instance: PlacementInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The mapping of the partition that Parmesan's first phase ends with."""
     placing = _Placing("parmesan", paper_mapping.solve)
     in_phases(instance, limits, watch, paper_partition.solve, placing)
     yield from placing.solved
 
 
-def of_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Iterator[Subproblem]:
+def of_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The mapping of each round, and of each move of an operator that is looked at, which keeps the last mapping."""
     placing = _Placing("anneal", near.solve)
     moves: list[tuple[int, PlacementPlan]] = []
     turns(instance, limits, watch, placing, lambda plan: moves.append((len(placing.solved), plan)))
     yield from placing.solved
     for turn, plan in moves:
-        left = second_phase(instance, plan.partition)
-        yield Subproblem(left, "kept", plan.mapping, {"round": turn})
+        yield partial(_kept, instance, plan, turn)
+
+
+def _kept(instance: PlacementInstance, plan: PlacementPlan, turn: int) -> Subproblem:
+    return Subproblem(second_phase(instance, plan.partition), "kept", plan.mapping, {"round": turn})
 
 
 class _Placing:
@@ -41,11 +45,11 @@ class _Placing:
 
     def __init__(self, name: str, place: Place) -> None:
         self._name, self._place = name, place
-        self.solved: list[Subproblem] = []
+        self.solved: list[Arisen] = []
 
     def __call__(self, instance: DeviceMapping, limits: Limits, watch: Watch, **options: Any) -> Answer[Mapping]:
         answer = self._place(instance, limits, watch, **options)
         plan = answer.plan if answer.plan is not None else watch.incumbent()[0]
         found = plan.mapping if isinstance(plan, PlacementPlan) else plan
-        self.solved.append(Subproblem(instance, self._name, found, {"round": len(self.solved)}))
+        self.solved.append(partial(Subproblem, instance, self._name, found, {"round": len(self.solved)}))
         return answer

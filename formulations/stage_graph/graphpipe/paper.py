@@ -59,7 +59,7 @@ def solve_graphpipe(
     """
     costs = Costs(instance)
     order = decompose(costs)
-    reach = Reach.OWNER if terminals == "branch" else Reach.NONE
+    reach = reach_of(terminals)
     degrees = degrees_of(instance, any_degree)
     try:
         search = Search(costs, order.segment, reach, degrees, rank == "memory", False, watch)
@@ -142,6 +142,17 @@ def each_size(
         if watch.stopped():
             break
     return plans
+
+
+def default_search(instance: StageGraph, watch: Watch) -> Search:
+    """The search of ``graphpipe`` without options; `TooLargeError` if it has too many transitions."""
+    costs = Costs(instance)
+    return Search(costs, decompose(costs).segment, reach_of(), degrees_of(instance, False), True, False, watch)
+
+
+def reach_of(terminals: str = "branch") -> Reach:
+    """Who owns an operator at which branches fork or join."""
+    return Reach.OWNER if terminals == "branch" else Reach.NONE
 
 
 def degrees_of(instance: StageGraph, any_degree: bool) -> Sequence[int]:

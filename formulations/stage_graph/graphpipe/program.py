@@ -151,6 +151,17 @@ class Program:
         self._note(segment)
         return self.state(segment)
 
+    def visited(self, remainder: Remainder) -> Iterator[Remainder]:
+        """A remainder and all that it leads to, an example of each state, those that are left last come first."""
+        seen, stack = {EMPTY}, [remainder]
+        while stack:
+            found = stack.pop()
+            if self.state(found) in seen:
+                continue
+            seen.add(self.state(found))
+            yield found
+            stack += [rest for move in self.moves(found) for rest in (move.first, move.second)]
+
     def _note(self, segment: Segment) -> None:
         for component in segment:
             if isinstance(component, Parallel):
