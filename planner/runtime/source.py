@@ -10,6 +10,7 @@ from typing import Any
 from instances.rules import NodeId
 from planner.capture.models import example_in, expect_packages
 from planner.errors import UsageError
+from planner.runtime.in_place import without_in_place
 from planner.runtime.program import Program, by_modules, names_modules
 
 _NEEDS = "planner run"
@@ -38,6 +39,7 @@ def program(named: str, instance: Any, num_samples: int) -> Program:
     captured, node_of = _bound(named, example, instance)
     traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
     given = example.args, {name: example.kwargs[name] for name in traced}
+    without_in_place(captured.module)
     whole = captured.module if _without_dropout(named, captured.module) else example.model
     samples = tuple(_drawn(given, sample) for sample in range(num_samples))
     return Program(example.model, whole, captured.module, node_of, samples)

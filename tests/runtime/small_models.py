@@ -51,6 +51,22 @@ class Language(nn.Module):
         return self.head(x)
 
 
+class Writing(nn.Module):
+    """Layers that write into their inputs, the second into what came from the first; ``part``: into a column of it."""
+
+    def __init__(self, part: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Sequential(nn.ReLU(inplace=True), nn.BatchNorm1d(4))
+        self.part = part
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        x = self.second(x) + x
+        if self.part:
+            x[:, 0].mul_(2)
+        return x.mul_(3) * x
+
+
 Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
@@ -60,6 +76,14 @@ def words() -> tuple[torch.Tensor]:
 
 def language() -> Example:
     return Language().double(), words()
+
+
+def writing() -> Example:
+    return Writing(False).double(), (torch.randn(5, 4).double(),)
+
+
+def writing_a_part() -> Example:
+    return Writing(True).double(), (torch.randn(5, 4).double(),)
 
 
 def tied() -> Example:

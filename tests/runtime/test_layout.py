@@ -62,6 +62,30 @@ def test_a_micro_batch_of_a_stage_graph_is_split_over_its_devices() -> None:
     assert found.owners()[0, 2] == 1 and found.owners()[2, 4] == 3
 
 
+def test_micro_batches_of_stage_partitioning_take_turns_on_the_replicas() -> None:
+    tmpc = {"id": "keep", "time": 3.0, "weight_bytes": 1.0, "activation_bytes": 10.0, "static_bytes": 1.0}
+    layers = [{"id": node, "tmpcs": {"1": [tmpc | {"id": "activation recomp" if node else "keep"}]}} for node in (0, 1)]
+    content = {
+        "problem": "stage_partitioning", "schema_version": 1, "name": "two", "layers": layers, "num_devices": 4,
+        "edges": [{"source": 0, "target": 1, "bytes": 100.0}], "memory_bytes": 1e9, "bandwidth": 1e9,
+        "num_microbatches": 5, "time_unit": "ms",
+    }  # fmt: skip
+    names = ("keep", "activation recomp")
+    stages = [
+        {"nodes": [node], "dp_degree": d, "tp_degree": 1, "tmpcs": {str(node): names[node]}}
+        for node, d in ((0, 3), (1, 1))
+    ]
+    found = made(load(content), {"stages": stages})
+    forward = [[task.samples for task in duty.passes if task.is_forward] for duty in found.duties]
+    assert forward == [[(0,), (3,)], [(1,), (4,)], [(2,)], [(0,), (1,), (2,), (3,), (4,)]]
+    # 4 micro-batches are in flight behind the first stage's input, two on each of its three replicas
+    assert [task.is_forward for task in found.duties[0].passes] == [True, True, False, False]
+    assert [duty.held_planned for duty in found.duties] == [20, 20, 20, 10]
+    assert [duty.bytes_planned for duty in found.duties] == [200, 200, 100, 500]
+    assert (found.duties[0].forward_s, found.duties[0].backward_s) == (pytest.approx(1e-3), pytest.approx(2e-3))
+    assert found.recomputed == {1}
+
+
 def test_simulated_passes_wait_for_what_they_need() -> None:
     times = {(each.rank, each.is_forward, each.index): each for each in simulate(branches())}
     assert times[2, True, 0].end_s == 3.0  # three samples in turn

@@ -221,6 +221,16 @@ def test_graphs_of_stages_compute_what_the_whole_model_does(call: Any, made: Any
     assert found["bytes_sent"] == found["bytes_planned"]
 
 
+def test_stages_do_not_write_into_tensors_of_others(call: Any) -> None:
+    instance, stages = chain(("first", "second"), 5 * 4 * 8), plan(([0], 1), ([1], 2))
+    code, out, err = call(instance, stages, "writing", "--check", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["gradient_error"] <= 1e-12 and found["bytes_sent"] == found["bytes_planned"]
+    code, _, err = call(instance, stages, "writing_a_part")
+    assert code == 2 and "writing into a part of a tensor" in err
+
+
 def test_dropout_is_switched_off_in_both(call: Any) -> None:
     code, out, _ = call(chain(), plan(([0, 1], 2), ([2, 3, 4], 1)), "dropping", "--check", "--json")
     assert code == 0 and json.loads(out)["gradient_error"] <= 1e-12
