@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-from planner.capture.measure import OpCost
 
 #: More downsets than this are not counted.
 MOST_DOWNSETS = 20_000
+
+
+@dataclass
+class OpCost:
+    """What one op costs in one forward pass over a micro-batch.
+
+    ``flops`` counts a multiplication and an addition as two. ``saved`` is what autograd keeps for the backward pass and
+    no earlier op of the graph kept: bytes of storages, by the op that made each (its own name for what is made
+    inside). ``moved_bytes`` are read and written, 0 for views. ``output_bytes`` is the size of its outputs as they
+    would be sent; ``gradient`` is whether a gradient comes back.
+    """
+
+    flops: float = 0.0
+    saved: Counter[str] = field(default_factory=Counter)
+    moved_bytes: float = 0.0
+    output_bytes: float = 0.0
+    gradient: bool = False
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def saved_bytes(self) -> float:
+        """All that autograd keeps for it."""
+        return float(sum(self.saved.values()))
 
 
 @dataclass(frozen=True)
@@ -69,6 +91,8 @@ class Captured:
         The other ops (masks, positions): no gradient comes back to them, and every stage that needs one makes its own.
     costs
         Of every op, by name.
+    names
+        The attributes of ``module`` that are parameters, and the first name that the model has for each.
     crossings
         Tensors between nodes.
     tied
@@ -86,6 +110,7 @@ class Captured:
     node_of: Mapping[str, int]
     replicated: frozenset[str]
     costs: Mapping[str, OpCost]
+    names: Mapping[str, str]
     crossings: tuple[Crossing, ...]
     tied: Mapping[str, tuple[int, ...]]
     downsets: int | None

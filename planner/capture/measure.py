@@ -6,39 +6,15 @@ Source: reconstructed; operations are those that PyTorch's FlopCounterMode count
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from planner.capture.ops import ATTENTION, aten, is_in_place
-
-
-@dataclass
-class OpCost:
-    """What one op costs in one forward pass over a micro-batch.
-
-    ``flops`` counts a multiplication and an addition as two. ``saved`` is what autograd keeps for the backward pass and
-    no earlier op of the graph kept: bytes of storages, by the op that made each (its own name for what is made
-    inside). ``moved_bytes`` are read and written, 0 for views. ``output_bytes`` is the size of its outputs as they
-    would be sent; ``gradient`` is whether a gradient comes back.
-    """
-
-    flops: float = 0.0
-    saved: Counter[str] = field(default_factory=Counter)
-    moved_bytes: float = 0.0
-    output_bytes: float = 0.0
-    gradient: bool = False
-    shapes: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def saved_bytes(self) -> float:
-        """All that autograd keeps for it."""
-        return float(sum(self.saved.values()))
+from planner.capture.captured import OpCost
+from planner.capture.ops import ATTENTION, LOOKUPS, aten, is_in_place
 
 
 def measured(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict[str, OpCost]:
@@ -123,7 +99,10 @@ class _Run(torch.fx.Interpreter):
         self.maker[storage._cdata] = ""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Views of what has another layout here than where it was traced (attention) are copies."""
+        """Views of what was traced with another layout are copies; masks of dropout are of one byte, as on GPUs."""
+        if target is aten.dropout.default:
+            source, probability, training = args
+            return aten.native_dropout.default(source, probability, True)[0] if training and probability else source
         return super().call_function(aten.reshape.default if target is aten.view.default else target, args, kwargs)
 
     def run_node(self, n: torch.fx.Node) -> Any:
@@ -143,9 +122,9 @@ class _Run(torch.fx.Interpreter):
         made = self._made(n.name, outputs)
         if made or is_in_place(n.target):
             reads = [self.env[source] for source in n.all_input_nodes]
-            cost.moved_bytes = sum(_size(each) for value in reads for each in _tensors(value)) + sum(
-                map(_size, outputs)
-            )
+            taken = sum(_size(each) for value in reads for each in _tensors(value))
+            written = sum(map(_size, outputs))
+            cost.moved_bytes = (written if n.target in LOOKUPS else taken) + written  # of a table the rows alone
         cost.output_bytes = sum(map(_size, outputs))
         cost.gradient = any(each.requires_grad for each in outputs)
         cost.shapes = tuple(tuple(each.shape) for each in outputs)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
-from contextlib import nullcontext
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,20 @@ def expect_packages(*names: str, for_what: str) -> None:
             raise UsageError(f"{for_what} needs {name}: pip install 'dnn-planner[torch]'")
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No remarks of torch and transformers about their own insides; torch prints graphs that it cannot trace."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        nowhere = io.StringIO()
+        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
 def example_in(name: str, *, meta: bool) -> Example:
     """The model that ``FILE.py:FUNCTION`` returns, with inputs.
 
@@ -53,7 +70,7 @@ def example_in(name: str, *, meta: bool) -> Example:
         raise UsageError.at("MODEL", name, "FILE.py:FUNCTION")
     path = Path(file)
     if not path.is_file():
-        raise UsageError.at(name, "file", "a file that is there")
+        raise UsageError.at("MODEL", file, "a file that is there")
     try:
         call = Target(name, file=str(path.resolve()), function=function).load()
         with torch.device("meta") if meta else nullcontext():

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from planner.brought.target import words
 from planner.capture import clusters
-from planner.capture.captured import MOST_DOWNSETS, Captured, Crossing, Node, Parameter
+from planner.capture.captured import MOST_DOWNSETS, Captured, Crossing, Node, OpCost, Parameter
 from planner.capture.clusters import Granularity, Traced
-from planner.capture.measure import OpCost, measured
+from planner.capture.measure import measured
+from planner.capture.models import quiet
 from planner.capture.ops import CHECKS, LOOKUPS, PICKS
 from planner.errors import UsageError
 from planner.inputs.reading import no_collection
@@ -57,7 +55,7 @@ def capture(
     Reconstructed; `clusters.gathered` and `measure.measured` say what is counted and how.
     """
     kwargs = dict(kwargs or {})
-    with _quiet(), no_collection():
+    with quiet(), no_collection():
         try:
             program = torch.export.export(model, args, kwargs, strict=False)
         except Exception as error:  # of the model, or of any part of torch.export
@@ -66,19 +64,6 @@ def capture(
         module = _plain(program)
         costs = measured(module, _inputs(program, module, args, kwargs))
     return _captured(model, program, module, costs, name, Granularity(granularity))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No remarks of torch about its own insides."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _plain(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
@@ -118,7 +103,8 @@ def _captured(
     granularity: Granularity,
 ) -> Captured:
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    read = _read(calls, _parameters(model, module))
+    parameters = _parameters(model, module)
+    read = _read(calls, parameters)
     traced = {
         node.name: Traced(
             tuple(each.name for each in node.all_input_nodes if each.op == "call_function"),
@@ -146,6 +132,7 @@ def _captured(
         node_of=node_of,
         replicated=frozenset(traced) - through,
         costs=costs,
+        names={attribute: each.name for attribute, each in parameters.items()},
         crossings=crossings,
         tied=_tied(nodes),
         downsets=_downsets(len(nodes), pairs),

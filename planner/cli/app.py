@@ -21,6 +21,7 @@ from formulations.compilation import KernelCacheWarning
 from instances.errors import InstanceError
 from planner.cli import completion, options
 from planner.cli.bench import bench_command
+from planner.cli.capture import import_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
@@ -168,6 +169,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
         ),
     ),
     "run": (run_command, _OVERRIDES),
+    "import": (import_command, None),
 }
 
 
@@ -210,6 +212,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner model layers --method milp --root",
         "planner model layers --method milp --require 'layers(0) >= 6' --write layers.lp",
         "planner model layers --method milp --require 'layers(0) >= 6' --read layers.sol",
+    ),
+    "import": (
+        "planner import hf llama-7b --hardware h100 --devices 16 --out llama.json",
+        "planner import torch model.py:make --devices 8 --out model.json",
     ),
     "formulations": ("planner formulations layers --layers 12 --stages 4 --time-limit 20 --plot roots.svg",),
     "mine": (

@@ -95,3 +95,24 @@ def _density(found: Mapping[str, Any]) -> str:
 
 def _magnitudes(values: Mapping[str, float]) -> str:
     return f"{values['least']:.3g} to {values['most']:.3g}" if values["most"] else "none"
+
+
+def show_brought(found: Mapping[str, Any]) -> None:
+    """Print what ``planner import --json`` does (docs/capture.md)."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(found["instance"]), f" {found['problem']}")
+    facts = Table.grid(padding=(0, 2))
+    downsets = "more than 20,000" if found["downsets"] is None else number(found["downsets"])
+    facts.add_row("nodes", f"{found['nodes']}, {found['edges']} edges, {downsets} downsets")
+    facts.add_row("parameters", f"{found['parameters'] / 1e9:.4g} G, {found['dtype']}")
+    facts.add_row(
+        "forward pass", f"{found['forward_flops'] / 1e12:.4g} TFLOP of a micro-batch of {found['microbatch']}"
+    )
+    facts.add_row("saved", f"{found['saved_bytes'] / 2**30:.4g} GiB of activations of a micro-batch")
+    for name, nodes in found["tied"].items():
+        facts.add_row("tied", f"{name} in nodes {', '.join(map(str, nodes))}")
+    facts.add_row("hardware", f"{found['hardware']} ({found['source']})")
+    facts.add_row("written", found["out"])
+    out.print(facts)

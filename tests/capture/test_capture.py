@@ -8,54 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E402
 from torch import nn  # noqa: E402
 
 from planner.capture.trace import capture  # noqa: E402
 from planner.errors import UsageError  # noqa: E402
-
-VOCABULARY, WIDTH, HEADS, LENGTH = 50, 16, 4, 8
-
-
-class Block(nn.Module):
-    """A transformer block that attends with a mask it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(WIDTH)
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
-
-    def forward(self, x: Any, mask: Any) -> Any:
-        b, s, _ = x.shape
-        q, k, v = (each.view(b, s, HEADS, -1).transpose(1, 2) for each in self.qkv(self.norm(x)).chunk(3, dim=-1))
-        a = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        x = x + self.out(a.transpose(1, 2).reshape(b, s, WIDTH))
-        return x + self.mlp(x)
-
-
-class Language(nn.Module):
-    """Embeddings, blocks, and a head that may be tied to the embedding; the mask is made once, for all blocks."""
-
-    def __init__(self, blocks: int = 2, tied: bool = True) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.ModuleList([Block() for _ in range(blocks)])
-        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-        if tied:
-            self.head.weight = self.embed.weight
-
-    def forward(self, ids: Any) -> Any:
-        mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).tril()
-        x = self.embed(ids)
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(x)
-
-
-def language(device: str = "meta", **options: Any) -> tuple[nn.Module, tuple[Any, ...]]:
-    with torch.device(device):
-        return Language(**options), (torch.ones(1, LENGTH, dtype=torch.long),)
 
 
 def test_blocks_become_nodes_with_names_and_roles():
@@ -182,3 +139,43 @@ def test_by_op_the_graph_is_finer_and_the_sums_are_equal():
     assert len(ops.nodes) > len(blocks.nodes)
     assert ops.flops() == blocks.flops() and ops.saved_bytes() == blocks.saved_bytes()
     assert all(crossing.source < min(crossing.targets) for crossing in ops.crossings)
+
+
+class Pictures(nn.Module):
+    """Convolutions, batch norms, a residual connection and dropout, without attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.second, self.head = nn.Conv2d(8, 8, 3, padding=1), nn.Linear(8, 5)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.relu(self.norm(self.first(x)))
+        x = x + nn.functional.gelu(self.second(x))
+        return self.head(nn.functional.max_pool2d(x, 2).mean((2, 3)))
+
+
+def test_saved_bytes_are_those_of_a_real_run():
+    """Without attention nothing is set apart: PyTorch's own hooks on a run with data are the witness."""
+    model, x = Pictures(), torch.randn(2, 3, 16, 16)
+    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers(), x)}
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        result = model(x)
+    assert result.requires_grad
+    assert capture(model, (x,)).saved_bytes() == sum(storage.nbytes() for storage in kept.values())
+
+
+def test_masks_of_dropout_are_of_one_byte():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH, dtype=torch.bfloat16), nn.Dropout(0.1))
+        found = capture(model, (torch.ones(LENGTH, WIDTH, dtype=torch.bfloat16),))
+    assert found.saved_bytes() == LENGTH * WIDTH
+    assert capture(model.eval(), (torch.ones(LENGTH, WIDTH, dtype=torch.bfloat16, device="meta"),)).saved_bytes() == 0

@@ -1,0 +1,183 @@
+"""From the name of a model to an instance: `bring`, what ``planner import`` calls."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from instances.errors import closest
+from instances.hardware import DTYPES, HARDWARE, Hardware
+from planner.capture.captured import Captured
+from planner.capture.choices import Choices, Work
+from planner.capture.models import Example, example_in, expect_packages
+from planner.errors import UsageError
+from planner.inputs.loading import admitted
+from planner.types import Instance
+
+KINDS = ("torch", "hf")
+#: Instances that a captured model can become.
+PROBLEMS = ("stage_partitioning", "operator_partitioning", "stage_graph")
+
+
+@dataclass(frozen=True)
+class Brought:
+    """An instance, and the captured model that it was made of."""
+
+    instance: Instance
+    captured: Captured
+    work: Work
+    hardware: Hardware
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures of the model, in JSON types."""
+        captured = self.captured
+        return {
+            "instance": captured.name,
+            "nodes": len(captured.nodes),
+            "edges": len(captured.edges),
+            "downsets": captured.downsets,
+            "parameters": captured.parameter_bytes() / DTYPES[self.work.dtype],
+            "parameter_bytes": captured.parameter_bytes(),
+            "forward_flops": captured.flops(),
+            "saved_bytes": captured.saved_bytes(),
+            "tied": {name: list(nodes) for name, nodes in captured.tied.items()},
+            "replicated_ops": len(captured.replicated),
+            "hardware": self.hardware.name,
+            "source": self.hardware.source,
+            "microbatch": self.work.microbatch,
+            "dtype": self.work.dtype,
+            "warnings": list(captured.warnings),
+            "seconds": self.seconds,
+        }
+
+
+def bring(
+    kind: str,
+    model: str,
+    *,
+    problem: str = "stage_partitioning",
+    granularity: str = "block",
+    hardware: str = "h100",
+    devices: int = 8,
+    microbatches: int = 128,
+    microbatch: int | None = None,
+    sequence: int | None = None,
+    dtype: str | None = None,
+    choices: Choices | None = None,
+) -> Brought:
+    """Capture a model and make an instance of it.
+
+    Parameters
+    ----------
+    kind, model
+        ``torch`` and ``FILE.py:FUNCTION`` (`models.example_in`), or ``hf`` and a name of the catalogue or a file with a
+        configuration (`hf.configuration`).
+    problem
+        One of `PROBLEMS`.
+    granularity
+        ``block`` or ``op``.
+    hardware, devices
+        A name of `instances.hardware.HARDWARE`, and how many there are.
+    microbatches
+        Of a batch, N.
+    microbatch, sequence, dtype
+        Of ``hf``: samples in a micro-batch (1), tokens of a sequence, data type (bf16). Of ``torch`` they are those of
+        the function's model and inputs.
+    choices
+        What is offered for each node, and the rates that are reached.
+
+    Raises
+    ------
+    UsageError
+        If a package is missing, a name is unknown, or the model cannot be made or traced.
+    """
+    started = time.perf_counter()
+    device = _hardware(hardware)
+    _expect("problem", problem, PROBLEMS)
+    _expect("granularity", granularity, ("block", "op"))
+    expect_packages("torch", *(["transformers"] if kind == "hf" else []), for_what="planner import")
+    example, facts = _example(kind, model, microbatch, sequence, dtype)
+    work = Work(facts["microbatch"], facts["dtype"], microbatches)
+    if work.dtype not in device.peak_flop_per_s:
+        raise UsageError.at("--dtype", work.dtype, f"one of {', '.join(device.peak_flop_per_s)} on {device.name}")
+    choices = _with_degrees(choices or Choices(), min(devices, device.devices_per_machine))
+    from planner.capture.trace import capture
+
+    captured = capture(example.model, example.args, example.kwargs, name=model, granularity=granularity)
+    captured = replace(captured, name=example.name)
+    from planner.capture import instances
+
+    if problem == "stage_partitioning":
+        facts = {"model": model, **facts, "hardware": device.name, "efficiency": choices.efficiency}
+        facts |= {"forward-flops": captured.flops(), "granularity": granularity}
+        instance: Any = instances.stage_partitioning(captured, device, devices, work, choices, facts)
+    else:
+        made = {"operator_partitioning": instances.operator_partitioning, "stage_graph": instances.stage_graph}[problem]
+        instance = made(captured, device, devices, work, choices)
+    return Brought(admitted(instance, example.name), captured, work, device, time.perf_counter() - started)
+
+
+def _hardware(name: str) -> Hardware:
+    if name not in HARDWARE:
+        raise UsageError.at("--hardware", name, f"one of {', '.join(HARDWARE)}{closest(name, HARDWARE)}")
+    return HARDWARE[name]
+
+
+def _expect(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError.at(f"--{option}", value, " or ".join(known))
+
+
+def _with_degrees(choices: Choices, most: int) -> Choices:
+    """The choices with degrees that a server has devices for; `UsageError` for what breaks a rule."""
+    for level in choices.zero:
+        if level not in (1, 2, 3):
+            raise UsageError.at("--zero", level, "levels of 1, 2 and 3")
+    for name in ("efficiency", "memory_efficiency", "link_efficiency"):
+        if not 0 < getattr(choices, name) <= 1:
+            raise UsageError.at(f"--{name.replace('_', '-')}", getattr(choices, name), "a share of the peak, up to 1")
+    if choices.weight_versions not in (1, 2):
+        raise UsageError.at("--weight-versions", choices.weight_versions, "1 or 2")
+    for degree in choices.degrees:
+        if not 1 <= degree <= most:
+            raise UsageError.at("--tp", degree, f"degrees from 1 to {most}, the devices of a server that there are")
+    powers = tuple(2**power for power in range(most.bit_length()))
+    return replace(choices, degrees=choices.degrees or powers)
+
+
+def _example(
+    kind: str, model: str, microbatch: int | None, sequence: int | None, dtype: str | None
+) -> tuple[Example, dict[str, Any]]:
+    """The model with its inputs, and what it runs with."""
+    if kind == "hf":
+        from planner.capture import hf
+
+        _expect("dtype", dtype or "bf16", tuple(DTYPES))
+
+        found, length = hf.example(model, sequence=sequence, microbatch=microbatch or 1, dtype=dtype or "bf16")
+        facts = {"microbatch": microbatch or 1, "dtype": dtype or "bf16"}
+        return found, {**facts, "seq-len": length} if length else facts
+    if kind != "torch":
+        raise UsageError.at("KIND", kind, " or ".join(KINDS))
+    for option, value in (("--seq-len", sequence), ("--microbatch", microbatch), ("--dtype", dtype)):
+        if value is not None:
+            raise UsageError.at(option, value, "nothing: the function's model and inputs have it")
+    found = example_in(model, meta=True)
+    return found, _of_model(found)
+
+
+def _of_model(example: Example) -> dict[str, Any]:
+    """Samples of the first input, and the data type of most parameters."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+    sizes: dict[str, int] = {}
+    for each in example.model.parameters():
+        name = names.get(each.dtype, str(each.dtype).removeprefix("torch."))
+        sizes[name] = sizes.get(name, 0) + each.numel()
+    inputs = [each for each in tree_leaves((example.args, dict(example.kwargs))) if isinstance(each, torch.Tensor)]
+    first = inputs[0].shape[0] if inputs and inputs[0].dim() else 1
+    return {"microbatch": int(first), "dtype": max(sizes, key=lambda name: sizes[name]) if sizes else "fp32"}

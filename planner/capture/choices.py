@@ -1,0 +1,43 @@
+"""What is declared beside a model: the micro-batch, the configurations that are offered, the rates that are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Guesses: the share of the peak that matrix products reach, and of the bandwidths that memory and links reach.
+EFFICIENCY, MEMORY_EFFICIENCY, LINK_EFFICIENCY = 0.5, 0.75, 0.75
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the planner may choose for each node, and the declared numbers.
+
+    Parameters
+    ----------
+    degrees
+        Numbers of devices that share a node (t); empty: powers of two up to the devices of a server.
+    recompute, sequence_parallel, zero
+        Offer these configurations too; ``zero`` are levels, of 1, 2 and 3.
+    efficiency, memory_efficiency, link_efficiency
+        Shares of the hardware's peak rates.
+    weight_versions
+        Copies of the weights: 1 where the pipeline is flushed after every batch, 2 with PipeDream-2BW.
+    """
+
+    degrees: tuple[int, ...] = ()
+    recompute: bool = True
+    sequence_parallel: bool = False
+    zero: tuple[int, ...] = ()
+    efficiency: float = EFFICIENCY
+    memory_efficiency: float = MEMORY_EFFICIENCY
+    link_efficiency: float = LINK_EFFICIENCY
+    weight_versions: int = 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """The micro-batch and the batch: samples in one, data type of the model, how many of them."""
+
+    microbatch: int
+    dtype: str
+    num_microbatches: int

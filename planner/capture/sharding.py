@@ -1,0 +1,165 @@
+"""How a layer's products are shared by tensor-parallel devices: found in the graph, not declared by the model.
+
+A matrix product with a whole input is split by columns, one with a split input by rows; what row products give is
+summed by an all-reduce, and so is the gradient of what column products take.
+
+Source: reconstructed from Megatron-LM's description (columns, then rows: two all-reduces forward and two backward in a
+transformer block; the vocabulary of an embedding split by rows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.capture.captured import Captured, Node
+from planner.capture.ops import LOOKUPS, PRODUCTS, REDUCTIONS, SELECTIONS, is_attention
+
+
+@dataclass
+class Sharding:
+    """Which ops of a node are split, and what the devices exchange.
+
+    ``split`` are ops with split outputs, ``shared`` those that compute a share of the work (row products besides);
+    ``parameters`` are names of split ones. ``forward_bytes`` are outputs to be summed, ``backward_bytes`` inputs whose
+    gradients are. A degree must divide all of ``sizes``.
+    """
+
+    split: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    parameters: set[str] = field(default_factory=set)
+    forward_bytes: float = 0.0
+    backward_bytes: float = 0.0
+    sizes: set[int] = field(default_factory=set)
+
+    def allows(self, degree: int) -> bool:
+        """Whether so many devices can share the node."""
+        return all(size % degree == 0 for size in self.sizes)
+
+
+def sharding(captured: Captured, node: Node) -> Sharding | None:
+    """How a node is split among devices; ``None`` where no rule is known, and each device computes the whole.
+
+    A rule is not known where a split tensor leaves the node, or is reduced as a whole (a norm over a split dimension).
+    """
+    walk = _Walk(captured, node)
+    for op in node.ops:
+        if not walk.see(walk.graph[op]):
+            return None
+    found = walk.found
+    leaving = {crossing.op for crossing in captured.crossings if crossing.source == node.id}
+    return found if found.parameters and not leaving & found.split else None
+
+
+class _Walk:
+    """The ops of a node in their order, with what is known of those before."""
+
+    def __init__(self, captured: Captured, node: Node) -> None:
+        self.captured = captured
+        self.inside = set(node.ops)
+        self.graph = {each.name: each for each in captured.module.graph.nodes}
+        self.known = {each.name for each in node.parameters}
+        self.shapes = {each.name: each.shape for each in node.parameters}
+        self.found = Sharding()
+        self.taken: set[str] = set()
+        self.widths: dict[str, set[int]] = {}
+        self.products = any(self.graph[op].target in PRODUCTS for op in node.ops)
+
+    def see(self, op: Any) -> bool:
+        """Learn one op; false where no rule is known."""
+        name, split = op.name, self.found.split
+        matrix = PRODUCTS.get(op.target)
+        if matrix is not None and self._parameters(op.args[matrix]):
+            self._product(op, matrix)
+            return True
+        if op.target in LOOKUPS and self._parameters(op.args[0]) and not self.products:
+            self._lookup(op)
+            return True
+        inputs = [each for each in op.all_input_nodes if each.name in self.inside]
+        self.widths[name] = set().union(*(self.widths.get(each.name, set()) for each in inputs))
+        if not any(each.name in split for each in inputs):
+            return True
+        shapes = self.captured.costs[name].shapes
+        if op.target in REDUCTIONS and len(self._shape(inputs[0])) < 4:
+            return False
+        if is_attention(op) and shapes:
+            self._heads(op, shapes[0])
+        split.add(name)
+        self.found.shared.add(name)
+        return True
+
+    def _shape(self, op: Any) -> tuple[int, ...]:
+        shapes = self.captured.costs[op.name].shapes if op.name in self.captured.costs else ()
+        return shapes[0] if shapes else ()
+
+    def _parameters(self, operand: Any) -> list[str]:
+        """The parameters that an operand is, or is a view of."""
+        if getattr(operand, "op", "") == "get_attr":
+            name = self.captured.names.get(str(operand.target))
+            return [name] if name in self.known else []
+        if getattr(operand, "op", "") == "call_function" and not self.captured.costs[operand.name].moved_bytes:
+            return [each for source in operand.all_input_nodes for each in self._parameters(source)]
+        return []
+
+    def _product(self, op: Any, matrix: int) -> None:
+        """By columns, or by rows where the input is split; a router, whose outputs choose experts, is left whole."""
+        found, name = self.found, op.name
+        left = op.args[matrix - 1]
+        out = self.captured.costs[name].shapes[0][-1]
+        matrices = [each for source in op.all_input_nodes for each in self._parameters(source)]
+        if left.name in found.split:
+            found.shared.add(name)
+            found.parameters.update(each for each in matrices if len(self.shapes[each]) > 1)
+            found.forward_bytes += self.captured.costs[name].output_bytes
+            found.sizes.add(self._shape(left)[-1])
+        elif not self._chooses(op):
+            found.split.add(name)
+            found.shared.add(name)
+            found.parameters.update(matrices)
+            found.sizes.add(out)
+            self.widths[name] = {out}
+            cost = self.captured.costs.get(left.name)
+            if left.name not in self.taken and cost is not None and cost.gradient:
+                found.backward_bytes += cost.output_bytes
+            self.taken.add(left.name)
+
+    def _chooses(self, op: Any) -> bool:
+        """Whether what follows, before the next product, selects."""
+        waiting, seen = [op], set()
+        while waiting:
+            for user in waiting.pop().users:
+                if user.target in SELECTIONS:
+                    return True
+                if user.name in self.inside and user.target not in PRODUCTS and user.name not in seen:
+                    seen.add(user.name)
+                    waiting.append(user)
+        return False
+
+    def _lookup(self, op: Any) -> None:
+        """The largest table of a node that only looks up is split by rows, if inputs of the model choose among them."""
+        name = self._parameters(op.args[0])[0]
+        if self._given(op.args[1]) and self.shapes[name] == max(
+            shape for shape in self.shapes.values() if len(shape) == 2
+        ):
+            self.found.parameters.add(name)
+            self.found.forward_bytes += self.captured.costs[op.name].output_bytes
+            self.found.sizes.add(self.shapes[name][0])
+
+    def _given(self, op: Any) -> bool:
+        """Whether an op depends on an input of the model."""
+        waiting, seen = [op], {op}
+        while waiting:
+            each = waiting.pop()
+            if each.op == "placeholder":
+                return True
+            waiting += [before for before in each.all_input_nodes if before not in seen]
+            seen.update(each.all_input_nodes)
+        return False
+
+    def _heads(self, op: Any, shape: tuple[int, ...]) -> None:
+        """Whole heads go to a device: those of the product, and those of the columns that its operands come from."""
+        if len(shape) < 3:
+            return
+        self.found.sizes.add(shape[-3])
+        if op.target not in PRODUCTS:
+            self.found.sizes.update(width // shape[-1] for width in self.widths[op.name] if width % shape[-1] == 0)

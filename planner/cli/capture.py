@@ -1,0 +1,97 @@
+"""The command that makes instances of models of PyTorch: ``import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.common import Json, Quiet
+
+
+def import_command(
+    kind: Annotated[str, typer.Argument(metavar="torch|hf", help="a function of yours, or a model of transformers")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="FILE.py:FUNCTION; or a name, or a config.json")],
+    problem: Annotated[
+        str, typer.Option(metavar="NAME", help="or operator_partitioning, stage_graph")
+    ] = "stage_partitioning",
+    granularity: Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")] = "block",
+    hardware: Annotated[str, typer.Option(metavar="NAME", help="such as a100-80g, h200, b200, v100, mi300x")] = "h100",
+    devices: Annotated[int, typer.Option(metavar="K", help="how many")] = 8,
+    microbatches: Annotated[int, typer.Option(metavar="N", help="of a batch")] = 128,
+    microbatch: Annotated[int | None, typer.Option(metavar="B", help="hf: samples of one; default 1")] = None,
+    seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
+    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp16 or fp32")] = None,
+    tp: Annotated[str | None, typer.Option(metavar="T,...", help="degrees; default: powers of two")] = None,
+    no_recompute: Annotated[bool, typer.Option("--no-recompute", metavar="", help="offer no recomputation")] = False,
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", metavar="", help="offer it where layers are split")
+    ] = False,
+    zero: Annotated[str | None, typer.Option(metavar="1,2,3", help="offer states sharded by T devices")] = None,
+    efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
+    weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
+    from planner.capture.bring import KINDS, bring
+    from planner.capture.choices import Choices
+    from planner.errors import UsageError
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.inputs.loading import family_of
+    from planner.show.models import show_brought
+    from planner.show.progress import note
+    from planner.show.tables import as_json, print_json
+
+    if kind not in KINDS:
+        raise UsageError.at("KIND", kind, " or ".join(KINDS))
+    counts = {"--devices": devices, "--microbatches": microbatches, "--microbatch": microbatch, "--seq-len": seq_len}
+    for option, count in counts.items():
+        if count is not None and not 1 <= count <= 10**6:
+            raise UsageError.at(option, count, "an integer from 1 to 1000000")
+    if out is not None:
+        refuse_overwriting(out, model.rpartition(":")[0] or model)
+    elif json:
+        raise UsageError("--json shows the figures of the model; expected --out FILE for the instance beside it")
+    found = bring(
+        kind,
+        model,
+        problem=problem,
+        granularity=granularity,
+        hardware=hardware,
+        devices=devices,
+        microbatches=microbatches,
+        microbatch=microbatch,
+        sequence=seq_len,
+        dtype=dtype,
+        choices=Choices(
+            () if tp is None else _degrees("--tp", tp),
+            not no_recompute,
+            sequence_parallel,
+            () if zero is None else _degrees("--zero", zero),
+            efficiency,
+            weight_versions=weight_versions,
+        ),
+    )
+    for warning in found.captured.warnings:
+        note(quiet, f"warning: {warning}")
+    text = as_json(family_of(found.instance).to_json(found.instance))
+    if out is None:
+        print(text)
+        return
+    write_atomically(Path(out), text + "\n")
+    shown = {"problem": problem, **found.to_json(), "out": out}
+    print_json(shown) if json else show_brought(shown)
+
+
+def _degrees(option: str, given: str) -> tuple[int, ...]:
+    from instances.parameters import parse_degrees
+    from planner.errors import UsageError
+
+    try:
+        return parse_degrees(given)
+    except ValueError as error:
+        raise UsageError.at(option, given, str(error)) from None

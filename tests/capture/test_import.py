@@ -1,0 +1,195 @@
+"""The command import: models of a file and of configurations, instances that solve, and bad input in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from instances.hardware import DTYPES, HARDWARE
+from planner.cli.app import main
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")
+needs_transformers = pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None or importlib.util.find_spec("torch") is None,
+    reason="needs the extra torch, with transformers",
+)
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)) for _ in range(3)])
+
+    def forward(self, x):
+        return self.layers(x)
+
+class Asks(Net):
+    def forward(self, x):
+        return self.layers(x) if x.sum().item() > 0 else x
+
+def make():
+    return Net(), (torch.ones(4, 8),)
+
+def named():
+    return Net(), {"x": torch.ones(4, 8)}
+
+def asks():
+    return Asks(), (torch.ones(4, 8),)
+
+def fails():
+    raise OSError("no such data set")
+
+def odd():
+    return "a model"
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    file = tmp_path / "mine.py"
+    file.write_text(MODEL)
+    return str(file)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["import", *arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_hardware_is_complete_and_says_where_from():
+    for each in HARDWARE.values():
+        assert set(each.peak_flop_per_s) <= set(DTYPES) and each.peak_flop_per_s["fp16"] > each.peak_flop_per_s["fp32"]
+        assert each.inner_bandwidth_bytes_per_s > each.outer_bandwidth_bytes_per_s > 1e9
+        assert each.memory_bandwidth_bytes_per_s > 2 * each.inner_bandwidth_bytes_per_s and each.source
+
+
+@needs_torch
+@pytest.mark.parametrize("function", ["make", "named"])
+def test_a_function_of_a_file(source: str, function: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = str(tmp_path / "net.json")
+    code, shown, _ = run(capsys, "torch", f"{source}:{function}", "--devices", "2", "--out", out, "--json")
+    figures = json.loads(shown)
+    assert code == 0 and (figures["nodes"], figures["edges"], figures["downsets"]) == (3, 2, 4)
+    assert figures["parameters"] == 3 * (2 * 8 * 32 + 32 + 8) and figures["forward_flops"] == 3 * 2 * 4 * 2 * 8 * 32
+    loaded = planner.load(out)
+    assert [layer.module for layer in loaded.layers] == ["layers.0", "layers.1", "layers.2"]
+    assert loaded.options["microbatch"] == 4 and loaded.options["hardware"] == "h100"
+    assert planner.solve(loaded, exact=True).status == "optimal"
+
+
+@needs_torch
+@pytest.mark.parametrize("problem", ["stage_partitioning", "operator_partitioning", "stage_graph"])
+@pytest.mark.parametrize("granularity", ["block", "op"])
+def test_every_problem(source: str, problem: str, granularity: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = str(tmp_path / "net.json")
+    options = ("--problem", problem, "--granularity", granularity, "--hardware", "a100-80g", "--devices", "2")
+    assert run(capsys, "torch", f"{source}:make", *options, "--out", out)[0] == 0
+    result = planner.solve(planner.load(out), exact=True)
+    assert (result.problem, result.status, result.verified) == (problem, "optimal", True)
+
+
+@needs_torch
+def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.CaptureFixture[str]):
+    code, shown, _ = run(capsys, "torch", f"{source}:make")
+    content = json.loads(shown)
+    assert code == 0 and content["problem"] == "stage_partitioning" and content["cost_model"] == "released"
+    assert list(content["layers"][0]["tmpcs"]) == ["1", "2", "4", "8"]
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        (":make", ("--hardware", "h1000"), "--hardware is 'h1000'; expected one of v100, a100-80g, h100"),
+        (":make", ("--seq-len", "8"), "--seq-len is 8; expected nothing: the function's model and inputs have it"),
+        (":make", ("--tp", "16"), "--tp is 16; expected degrees from 1 to 8"),
+        (":make", ("--tp", "x"), "--tp is 'x'; expected positive integers"),
+        (":make", ("--zero", "4"), "--zero is 4; expected levels of 1, 2 and 3"),
+        (":make", ("--efficiency", "1.5"), "--efficiency is 1.5; expected a share of the peak"),
+        (":make", ("--devices", "0"), "--devices is 0; expected an integer from 1"),
+        (":make", ("--problem", "mesh_tiling"), "--problem is 'mesh_tiling'; expected stage_partitioning"),
+        (":make", ("--json",), "expected --out FILE"),
+        (":none", (), "function is 'none'; expected one of make, named"),
+        ("", (), "expected FILE.py:FUNCTION"),
+        (":asks", (), "expected a model that torch.export can trace"),
+        (":fails", (), "OSError: no such data set (line 27 of mine.py)"),
+        (":odd", (), "result is of type str; expected a pair of a torch.nn.Module"),
+    ],
+)
+def test_bad_input_is_one_line(
+    source: str, model: str, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+):
+    code, shown, error = run(capsys, "torch", source + model, *options)
+    assert (code, shown) == (2, "") and words in error and error.count("\n") == 1
+
+
+def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    code, shown, error = run(capsys, "hf", "gpt2")
+    assert (code, shown) == (2, "")
+    assert error == "planner import needs torch: pip install 'dnn-planner[torch]'\n"
+
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 64,
+}
+
+
+def configured(folder: Path, **changes: Any) -> str:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**LLAMA, **changes}))
+    return str(file)
+
+
+@needs_transformers
+def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = str(tmp_path / "llama.json")
+    options = ("--seq-len", "16", "--microbatch", "2", "--devices", "4")
+    code, shown, _ = run(capsys, "hf", configured(tmp_path), *options, "--out", out, "--json")
+    s, h, tokens = 16, 32, 32
+    block = 2 * tokens * (h * h + 2 * h * h // 2 + h * h + 3 * h * 64) + 4 * tokens * s * h
+    assert code == 0 and json.loads(shown)["forward_flops"] == 2 * block + 2 * tokens * h * 64
+    loaded = planner.load(out)
+    assert [layer.role for layer in loaded.layers] == ["embedding", "decoder", "decoder", "norm", "head"]
+    assert (loaded.options["seq-len"], loaded.options["dtype"]) == (16, "bf16")
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({"model_type": "no such"}, (), "expected one that transformers makes a model of"),
+        ({"hidden_size": "many"}, (), "expected one that transformers makes a model of"),
+        ({"model_type": 3}, (), "model_type is missing"),
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, ("--seq-len", "2000"), "expected at most 1024"),
+        ({}, ("--hardware", "v100"), "--dtype is 'bf16'; expected one of fp16, fp32 on v100"),
+        ({}, ("--dtype", "int4"), "--dtype is 'int4'; expected bf16 or fp16 or fp32"),
+    ],
+)
+def test_bad_configurations_are_one_line(
+    changes: dict[str, Any], options: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, shown, error = run(capsys, "hf", configured(tmp_path, **changes), *options)
+    assert (code, shown) == (2, "") and words in error and error.count("\n") == 1
+
+
+@needs_transformers
+def test_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]):
+    code, _, error = run(capsys, "hf", "llama-8b")
+    assert code == 2 and error.startswith("MODEL is 'llama-8b'; expected one of llama-3-8b")

@@ -1,0 +1,159 @@
+"""Configurations of captured nodes: products that are split, recomputation, sharded states; needs the extra torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E402
+from torch import nn  # noqa: E402
+
+from instances.hardware import HARDWARE  # noqa: E402
+from planner.capture.choices import Choices, Work  # noqa: E402
+from planner.capture.configurations import Configurations  # noqa: E402
+from planner.capture.sharding import sharding  # noqa: E402
+from planner.capture.trace import capture  # noqa: E402
+
+H100 = HARDWARE["h100"]
+A = 4.0 * LENGTH * WIDTH
+
+
+def tmpcs(captured: Any, node: int, microbatch: int = 1, **choices: Any) -> dict[int, dict[str, Any]]:
+    """The TMPCs of a node by degree and id."""
+    offered = Configurations(captured, H100, Work(microbatch, "fp32", 16), Choices(**choices))
+    return {t: {x.id: x for x in found} for t, found in offered.of(captured.nodes[node]).items()}
+
+
+def test_a_block_is_split_by_columns_and_rows():
+    """Two row products to sum forward, two column inputs backward: Megatron-LM's four all-reduces."""
+    captured = capture(*language())
+    found = sharding(captured, captured.nodes[1])
+    assert found is not None
+    assert (found.forward_bytes, found.backward_bytes) == (2 * A, 2 * A)
+    assert found.parameters == {
+        f"layers.0.{name}"
+        for name in ("qkv.weight", "qkv.bias", "out.weight", "mlp.0.weight", "mlp.0.bias", "mlp.2.weight")
+    }, "biases of row products and norms are whole"
+    assert found.allows(2) and found.allows(HEADS) and not found.allows(2 * HEADS), "whole heads go to a device"
+
+
+def test_the_vocabulary_is_split_at_both_ends():
+    captured = capture(*language())
+    first, last = (sharding(captured, captured.nodes[place]) for place in (0, 3))
+    assert first is not None and (first.forward_bytes, first.backward_bytes) == (A, 0.0)
+    assert last is not None and (last.forward_bytes, last.backward_bytes) == (0.0, A)
+    assert first.sizes == last.sizes == {VOCABULARY}
+
+
+class Normed(nn.Module):
+    """A norm over what columns have split, as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(WIDTH, 32), nn.LayerNorm(32), nn.Linear(32, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.norm(self.first(x)))
+
+
+class Leaving(nn.Module):
+    """A product whose split output another block takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(2)])
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Routed(nn.Module):
+    """A router that chooses among experts, and one expert."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.up, self.down = nn.Linear(WIDTH, 8), nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        chosen = torch.topk(self.router(x).softmax(-1), 2).values.sum(-1, keepdim=True)
+        return x + self.down(nn.functional.gelu(self.up(x))) * chosen
+
+
+def block(module: nn.Module) -> Any:
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), module, nn.Linear(WIDTH, WIDTH))
+        return capture(model.to("meta"), (torch.ones(LENGTH, WIDTH),))
+
+
+def test_no_rule_where_a_norm_needs_the_whole():
+    captured = block(Normed())
+    assert sharding(captured, captured.nodes[1]) is None
+    two = tmpcs(captured, 1, degrees=(1, 2), recompute=False)
+    assert two[2]["vanilla"].time == two[1]["vanilla"].time, "each device computes the whole"
+
+
+def test_no_rule_where_a_split_tensor_leaves():
+    with torch.device("meta"):
+        captured = capture(Leaving(), (torch.ones(LENGTH, WIDTH),))
+    assert sharding(captured, captured.nodes[0]) is None
+    assert sharding(captured, captured.nodes[1]) is not None, "nobody takes the last one's output"
+
+
+def test_a_router_is_whole():
+    captured = block(Routed())
+    found = sharding(captured, captured.nodes[1])
+    assert found is not None and not any("router" in name for name in found.parameters)
+    assert any("up.weight" in name for name in found.parameters)
+
+
+def test_shares_of_a_split_block():
+    found = tmpcs(capture(*language()), 1, degrees=(1, 2), recompute=False)
+    whole, half = found[1]["vanilla"], found[2]["vanilla"]
+    h = WIDTH
+    split = 4.0 * (3 * h * h + 3 * h + h * h + 8 * h * h + 4 * h)
+    assert whole.weight_bytes - half.weight_bytes == split / 2
+    assert whole.static_bytes == 4 * whole.weight_bytes and half.static_bytes == 4 * half.weight_bytes, "16 for 4 bytes"
+    link = 2 * (2 - 1) / 2 * 4 * A / (450e9 * 0.75)
+    assert half.time > link and whole.time / 2 < half.time - link < whole.time
+    assert half.sync_forward_bytes == {0: A} and half.sync_backward_bytes == {2: A}
+
+
+def test_sequence_parallelism_shares_everything_that_is_saved():
+    found = tmpcs(capture(*language()), 1, degrees=(1, 4), recompute=False, sequence_parallel=True)
+    whole, split, sequence = found[1]["vanilla"], found[4]["vanilla"], found[4]["sequence parallel"]
+    assert sequence.activation_bytes == pytest.approx(whole.activation_bytes / 4)
+    assert split.activation_bytes > sequence.activation_bytes
+    assert sequence.time < split.time and sequence.weight_bytes == split.weight_bytes
+
+
+def test_recomputation_keeps_inputs_and_takes_a_forward_pass():
+    found = tmpcs(capture(*language()), 1, degrees=(1,))[1]
+    kept, again = found["vanilla"], found["activation recomp"]
+    assert again.activation_bytes == A
+    assert again.time == pytest.approx(kept.time * 4 / 3)
+    inside = again.static_bytes - kept.static_bytes
+    assert kept.activation_bytes - A <= inside <= kept.activation_bytes
+
+
+@pytest.mark.parametrize(
+    ("level", "states", "exchanges"), [(1, 2 + 2 / 4, 2 / 16), (2, 1 + 3 / 4, 1 + 1 / 16), (3, 4 / 4, 3)]
+)
+def test_sharded_states(level: int, states: float, exchanges: float):
+    """By hand: 4 bytes of weights, 4 of gradients, 8 of Adam for each 4 bytes of parameters, on 4 devices; N = 16."""
+    captured = capture(*language(batch=4))
+    found = tmpcs(captured, 1, microbatch=4, degrees=(1, 4), zero=(level,), recompute=False)
+    whole, sharded = found[1]["vanilla"], found[4][f"zero{level}"]
+    P = whole.weight_bytes
+    assert sharded.static_bytes == pytest.approx(states * P)
+    assert sharded.time == pytest.approx(whole.time / 4 + exchanges * 3 / 4 * P / (450e9 * 0.75))
+    assert sharded.activation_bytes == whole.activation_bytes / 4 and sharded.weight_bytes == P / 4
+
+
+def test_samples_that_cannot_be_shared_offer_no_sharded_states():
+    found = tmpcs(capture(*language(batch=2)), 1, microbatch=2, degrees=(2, 4), zero=(1,))
+    assert "zero1" in found[2] and "zero1" not in found[4]
