@@ -1,4 +1,4 @@
-"""What the nodes of a captured model cost on devices, in every configuration that is asked for.
+"""What the nodes of a captured model cost on devices, in every configuration on offer.
 
 One sample is one micro-batch, forward and backward; t devices share a node. Symbols: F operations and m bytes moved in
 a forward pass, P bytes of parameters, A bytes of a tensor between devices.
