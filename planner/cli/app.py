@@ -32,7 +32,7 @@ from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
-from planner.cli.run import run_command
+from planner.cli.run import fidelity_command, run_command
 from planner.cli.solve import check_command, solve_command
 from planner.cli.tools import (
     doctor_command,
@@ -170,6 +170,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     ),
     "run": (run_command, _OVERRIDES),
     "import": (import_command, None),
+    "fidelity": (fidelity_command, None),
 }
 
 
@@ -230,6 +231,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",
         "planner census amp-het-cluster --problem layer_assignment --from amp",
     ),
+    "fidelity": ("planner fidelity run.json",),
     "run": ("planner run plan.json model.json --model mine.py:build --check",),
     "extract": (
         "planner extract bert32 --sample 1000 --out knapsacks.jsonl",

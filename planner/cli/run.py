@@ -1,4 +1,4 @@
-"""The command that runs plans: ``run``."""
+"""The commands that run plans and judge the runs: ``run`` and ``fidelity``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ def run_command(
     trace: Annotated[
         str | None, typer.Option(metavar="FILE.json", help="write measured beside simulated passes as Chrome trace")
     ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="RUN.json", help="write the run with its passes, for planner fidelity")
+    ] = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes", min=0)] = 600.0,
     json: Json = False,
     quiet: Quiet = False,
@@ -52,7 +55,7 @@ def run_command(
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     sources = [plan, instance, model.rpartition(":")[0], *([] if schedule is None else [schedule])]
-    refuse_outputs({"--trace": trace}, *sources)
+    refuse_outputs({"--trace": trace, "--out": out}, *sources)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     with held():
@@ -74,6 +77,22 @@ def run_command(
         except InterruptedRunError:
             raise typer.Exit(128 + (noted() or 0)) from None
         print_json(found.to_json()) if json else show_run(found)
-        if trace is not None:
-            write_atomically(trace, as_json(chrome_trace(found)) + "\n", "--trace")
+        files = {"--trace": (trace, chrome_trace(found)), "--out": (out, found.record(loaded.name))}
+        for option, (file, content) in files.items():
+            if file is not None:
+                write_atomically(file, as_json(content) + "\n", option)
     raise typer.Exit(0 if found.ok else 1)
+
+
+def fidelity_command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="from run --out")],
+    json: Json = False,
+) -> None:
+    """Compare what a plan predicts with what its run measured, term by term."""
+    from planner.checking import read_plan
+    from planner.runtime.fidelity import fidelity
+    from planner.show.runs import show_fidelity
+    from planner.show.tables import print_json
+
+    found = fidelity(read_plan(run), run)
+    print_json(found.to_json()) if json else show_fidelity(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.checking import check as judge
@@ -47,6 +47,8 @@ class Run:
         From the first pass to the end of the last one.
     measured, simulated
         The passes as they ran, from 0 on, and as the plan's times have them.
+    resimulated_s
+        Seconds of a simulated iteration whose passes take as long as the measured ones of their process on average.
     """
 
     ok: bool
@@ -64,6 +66,7 @@ class Run:
     layout: Layout
     measured: tuple[Timing, ...]
     simulated: tuple[Timing, ...]
+    resimulated_s: float
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner run --json`` prints."""
@@ -80,6 +83,17 @@ class Run:
             "held_planned": list(self.held_planned),
             "seconds": self.seconds,
         }
+
+    def record(self, instance: str) -> dict[str, Any]:
+        """The object that ``planner run --out`` writes, for ``planner fidelity``: the run with all its passes."""
+
+        def rows(timings: Sequence[Timing]) -> list[list[Any]]:
+            return [[t.rank, "F" if t.is_forward else "B", t.index, t.start_s, t.end_s] for t in timings]
+
+        processes = [{"stage": duty.stage, "replica": duty.replica} for duty in self.layout.duties]
+        passes = {"measured": rows(self.measured), "simulated": rows(self.simulated)}
+        head = {"schema_version": 1, "instance": instance, "rows": processes}
+        return {**head, **self.to_json(), **passes, "resimulated_s": self.resimulated_s}
 
 
 def run_plan(
@@ -246,7 +260,20 @@ def _judged(
         made,
         tuple(sorted(measured, key=lambda each: (each.start_s, each.rank))),
         tuple(simulated),
+        _resimulated(made, measured),
     )
+
+
+def _resimulated(made: Layout, measured: Sequence[Timing]) -> float:
+    duties = []
+    for rank, duty in enumerate(made.duties):
+        seconds = {
+            kind: [each.end_s - each.start_s for each in measured if each.rank == rank and each.is_forward == kind]
+            for kind in (True, False)
+        }
+        forward, backward = (math.fsum(seconds[kind]) / max(1, len(seconds[kind])) for kind in (True, False))
+        duties.append(replace(duty, forward_s=forward, backward_s=backward))
+    return max(each.end_s for each in simulate(replace(made, duties=tuple(duties))))
 
 
 def compare(found: Sequence[Mapping[str, Any]], whole: Mapping[str, Any]) -> tuple[float, int]:

@@ -8,6 +8,7 @@ from planner.show.tables import size
 from planner.show.terminal import console
 
 if TYPE_CHECKING:
+    from planner.runtime.fidelity import Fidelity
     from planner.runtime.run import Run
 
 
@@ -31,3 +32,18 @@ def show_run(found: Run) -> None:
         f"{verdict} the unsplit model: loss within {found.loss_error:.2g}, gradients of {found.compared} of "
         f"{found.parameters} parameters within {found.gradient_error:.2g}; expected {found.tolerance:g}"
     )
+
+
+def show_fidelity(found: Fidelity) -> None:
+    """Print a row for each term, and the one that is most wrong."""
+    from rich.table import Table
+
+    table = Table(title=f"{found.instance}: what the plan predicts, and its run")
+    for heading in ("term", "unit", "predicted", "measured", "measured / predicted"):
+        table.add_column(heading, justify="left" if heading in ("term", "unit") else "right")
+    for term in found.terms:
+        ratio = "" if term.ratio is None else f"{term.ratio:.4g}"
+        table.add_row(term.term, term.unit, f"{term.predicted:.6g}", f"{term.measured:.6g}", ratio)
+    out = console()
+    out.print(table)
+    out.print("every term is as predicted" if found.worst is None else f"most wrong: {found.worst}")

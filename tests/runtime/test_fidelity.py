@@ -1,0 +1,86 @@
+"""`planner fidelity`: the term that is most wrong is named; nothing here needs torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli.app import main
+from planner.runtime.fidelity import fidelity
+
+
+def record(**changed: Any) -> dict[str, Any]:
+    """Two processes, a micro-batch: forward passes of 1 s, backward passes of 2 s, as predicted."""
+    passes = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
+    content = {"instance": "two", "bytes_sent": [8, 8], "bytes_planned": [8.0, 8.0], "held_bytes": [5, 7],
+               "held_planned": [5.0, 7.0], "measured": passes, "simulated": passes, "resimulated_s": 6.0}  # fmt: skip
+    return content | changed
+
+
+def test_a_run_as_predicted_has_no_wrong_term() -> None:
+    found = fidelity(record())
+    assert found.worst is None
+    values = {term.term: (term.predicted, term.measured) for term in found.terms}
+    assert values == {
+        "forward": (2.0, 2.0), "backward": (4.0, 4.0), "transfer": (16.0, 16), "memory": (7.0, 7),
+        "bubble": (0.5, 0.5), "waiting": (0.0, 0.0), "iteration": (6.0, 6.0),
+    }  # fmt: skip
+
+
+SLOW = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 8.0], [0, "B", 0, 8.0, 14.0]]
+LATE = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 9.0, 10.0], [1, "B", 0, 10.0, 12.0], [0, "B", 0, 20.0, 22.0]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "worst"),
+    [
+        ({"measured": SLOW, "resimulated_s": 14.0}, "backward"),
+        ({"measured": LATE}, "bubble"),
+        ({"bytes_sent": [8, 0]}, "transfer"),
+        ({"held_bytes": [5, 14]}, "memory"),
+        ({"held_bytes": [5, 0], "held_planned": [0.0, 0.0]}, "memory"),
+    ],
+)
+def test_the_term_that_is_most_wrong_is_named(changed: dict[str, Any], worst: str) -> None:
+    assert fidelity(record(**changed)).worst == worst
+
+
+def test_waiting_is_what_measured_passes_do_not_explain() -> None:
+    waiting = next(term for term in fidelity(record(measured=LATE)).terms if term.term == "waiting")
+    assert (waiting.predicted, waiting.measured, waiting.ratio) == (0.0, 16.0, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"ok": True}, "instance is missing"),
+        (record(measured=[[0, "X", 0, 0.0, 1.0]]), "measured[0] is"),
+        (record(held_bytes=["much"]), "held_bytes[0] is 'much'; expected a number"),
+        (record(simulated=[]), "simulated is []"),
+        (record(resimulated_s=None), "resimulated_s is"),
+    ],
+)
+def test_bad_input_is_one_line(
+    content: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(content))
+    assert main(["fidelity", str(file)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and len(captured.err.splitlines()) == 1 and words in captured.err
+
+
+def test_the_command_prints_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(record(bytes_sent=[8, 0])))
+    assert main(["fidelity", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["instance", "terms", "worst"] and found["worst"] == "transfer"
+    assert found["terms"][2] == {
+        "term": "transfer", "unit": "bytes", "predicted": 16.0, "measured": 8.0, "ratio": 0.5,
+    }  # fmt: skip
+    assert main(["fidelity", str(file)]) == 0
+    assert "most wrong: transfer" in capsys.readouterr().out
