@@ -48,7 +48,7 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
         objective = None if plan is None else checker.plan_time(exact, plan)
         certified, caps = _proof(instance, exact, bound, objective, watch)
     except checker.RejectedError as error:
-        raise UncertifiedError(f"exact arithmetic rejects it ({error})") from None
+        raise UncertifiedError(f"the checker refuses: {error}") from None
     return {
         "format": 1,
         "problem": "flushed_partitioning",

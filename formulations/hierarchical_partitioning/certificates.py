@@ -40,7 +40,7 @@ def write(instance: HierarchicalInstance, plan: Mapping[str, Any] | None, bound:
         objective = None if plan is None else checker.plan_time(exact, plan)
         certified = _certified(checker.Lattice(exact), bound, objective, watch)
     except checker.RejectedError as error:
-        raise UncertifiedError(f"exact arithmetic rejects it ({error})") from None
+        raise UncertifiedError(f"the checker refuses: {error}") from None
     return {
         "format": 1,
         "problem": "hierarchical_partitioning",

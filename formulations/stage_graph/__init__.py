@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.stage_graph.inside import INSIDE
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
@@ -30,6 +30,10 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     memory_pressure=memory_pressure,
     chooses_by=(suits, fits_levels),
     breakdown=lazy("formulations.stage_graph.breakdown:breakdown"),
+    certificates=Certificates(
+        write=lazy("formulations.stage_graph.certificates:write"),
+        verify=lazy("formulations.stage_graph.checker:verify"),
+    ),
     mining=lazy("formulations.stage_graph.mining:mining"),
     subproblems=INSIDE,
 )

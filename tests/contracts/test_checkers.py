@@ -25,6 +25,8 @@ from planner.cli.app import main
 
 CERTIFIED = [family for family in FAMILIES if family.certificates is not None]
 _NAMES = [family.name for family in CERTIFIED]
+#: Entries of the catalog with more downsets than a checker looks at.
+_TOO_LARGE = {"candle-uno", "candle-uno-8", "dlrm", "dlrm-8", "mmt"}
 _WEIRD: list[Any] = [
     None, True, -1, 0, 1.5, 10**400, float("nan"), float("inf"), "", "x", "1/3", "9" * 3000, "ff", [], [[]], {},
     {"a": 1},
@@ -81,6 +83,9 @@ def test_the_catalog_is_certified(entry: str) -> None:
     found = planner.certify(instance, limits=planner.Limits(time_s=20))
     if "python-sat" in found.result.reason:
         pytest.skip("python-sat is not installed (extra proofs)")
+    if entry in _TOO_LARGE:
+        assert "uncertified: the checker refuses: size: " in found.result.reason
+        return
     assert found.content is not None, found.result.reason
     assert found.result.status == "optimal"
     verdict = planner.verify(instance, json.loads(found.text))

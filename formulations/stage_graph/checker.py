@@ -1,0 +1,429 @@
+"""Check a certificate of a stage graph: ``python checker.py INSTANCE.json CERTIFICATE.json``.
+
+Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+(B, b, r, n, TPS, M). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals; times
+between two entries of a table are their chord. M+ is M (1 + 2^-50): what the definition admits with the rounding of its
+sums. Identical devices, the objective ``tps`` and the schedule ``uniform`` (one size b in all stages, 1F1B) only.
+
+**Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, T (if T is 0: none
+takes less, which needs no proof). If ``bound`` is null there is no plan; then T is infinite below. The proof holds
+nothing else: the checker looks for a plan within T by itself, as below.
+
+**Theorem.** If it finds none for any size b that plans may use, every plan takes more than T.
+
+**The search at a size b.** D devices; V are the operators. A *downset* U holds all successors of its operators. w(v) is
+the least r (fw + bw) / b of an operator over all r <= min(D, b), fw and bw for the n samples at r, w(U) its sum over U,
+and rest(U) = ceil(w(V - U) / T). Labels of U are [k, depths]: devices, and for every operator outside U with an edge
+into U the most stages on a path from one of those edges on, but no more than B/b. The empty set has the label [0]. From
+every label of U and for every larger U' a stage leads to U' that holds U' - U. Its depth is 1 more than the largest of
+the depths of its operators (1 if there are none), but no more than B/b, and its r the least r <= b with TPS <= T and,
+with depth micro-batches in flight, memory of at most M+. U' has the label [k + r, depths] then, if k + r + rest(U') <=
+D. A label that another one of U' is nowhere larger than is dropped.
+
+*Proof.* Assume a plan of size b within T. Its stages, in an order in which no edge between two of them runs backwards
+(there is one, as they form no cycle), from the last one on, lead from the empty set to V through downsets. A stage of r
+devices has r TPS >= the sum of w over its operators, as its other terms are not negative: any operators take at least
+ceil(w / T) devices. A stage with d stages on its longest path (edges of the plan that no tensor needs only make it
+longer) keeps at least min(d, B/b) micro-batches in flight: each stage one more than those behind it, up to B samples.
+
+*If the stages that hold U take k* devices and have depths*, U has a label that is nowhere larger.* It holds for the
+empty set. Assume it for U, and let the next stage, of r devices, lead to U'. From the label its depth is no larger, so
+it needs no more memory, and r is possible: a least r' <= r was found. So a label that is nowhere larger than the plan's
+arises at U'. It is not dropped for its devices, as k* + r + rest(U') <= D; if another label is nowhere larger, that one
+serves. For U = V it is a label of V. If there is none, there was no plan.
+
+Times at r are integers, multiples of one unit for each r; so are amounts of memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from operator import le
+from typing import Any, NamedTuple
+
+MAX_BYTES = 64 * 2**20  # of a file
+MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
+MAX_DOWNSETS, MAX_BITS = 10_000, 2**28  # of a graph, and of all its downsets together
+MAX_DEGREE = 1_000  # of devices in a stage
+MAX_STEPS = 20_000_000  # of pairs of nested downsets, of all sizes together
+MAX_KEPT = 100_000  # of what is kept between pairs
+FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
+KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
+
+Label = tuple[int, ...]  # k and depths
+
+
+class RejectedError(Exception):
+    """The first rule that a certificate breaks."""
+
+
+def need(holds: bool, rule: str) -> None:
+    """`ValueError`, bad input, unless it holds."""
+    if not holds:
+        raise ValueError(f"expected {rule}")
+
+
+def reject(broken: bool, rule: str) -> None:
+    """`RejectedError` if the rule is broken."""
+    if broken:
+        raise RejectedError(rule)
+
+
+def exact(value: Any) -> Fraction:
+    """A number: the float64 that it denotes, as an exact rational."""
+    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
+    return Fraction(float(value))
+
+
+def count(value: Any) -> int:
+    """A positive integer."""
+    need(exact(value).denominator == 1 and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
+    return int(value)
+
+
+def stated(text: Any) -> Fraction | None:
+    """An exact fraction as text, or nothing."""
+    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
+    return None if text is None else Fraction(text)
+
+
+class Pass(NamedTuple):
+    """Seconds of a pass: those of any number of samples, and of each, or at some numbers of samples."""
+
+    fixed: Fraction
+    each: Fraction
+    table: tuple[tuple[int, Fraction], ...]
+
+    def seconds(self, n: int) -> Fraction:
+        """Of n samples on one device."""
+        if not self.table:
+            return self.fixed + self.each * n
+        (low, early), (high, late) = self.table[0], self.table[-1]
+        if n <= low or n >= high:
+            return early if n <= low else late * n / high
+        (low, early), (high, late) = next(pair for pair in pairwise(self.table) if pair[1][0] >= n)
+        return early + (late - early) * Fraction(n - low, high - low)
+
+
+def pass_of(declared: Any) -> Pass:
+    """A pass as an instance declares it."""
+    if "samples" not in declared:
+        return Pass(exact(declared["fixed_s"]), exact(declared["per_sample_s"]), ())
+    table = [(count(n), exact(t)) for n, t in zip(declared["samples"], declared["seconds"], strict=True)]
+    need(bool(table) and all(m < n and t <= u for (m, t), (n, u) in pairwise(table)), "a table that rises")
+    return Pass(Fraction(0), Fraction(0), tuple(table))
+
+
+class Instance:
+    """An instance; operators and edges by position."""
+
+    def __init__(self, content: Any) -> None:
+        need(content["problem"] == "stage_graph", "an instance of stage_graph")
+        for key, only in (("device_graph", None), ("objective", "tps"), ("schedule", "uniform")):
+            reject(content.get(key, only) != only, f"{key}: {only or 'identical devices'} only")
+        operators, edges = content["operators"], content["edges"]
+        self.D, self.B, M = count(content["num_devices"]), count(content["minibatch"]), exact(content["memory_bytes"])
+        self.bandwidth, self.latency = exact(content["bandwidth_bytes_per_s"]), exact(content["latency_s"])
+        inner, near = content.get("inner_bandwidth_bytes_per_s"), content.get("devices_per_node")
+        self.inner, self.near = (exact(inner), count(near)) if inner is not None else (self.bandwidth, 0)
+        need(self.bandwidth > 0 and self.inner > 0, "positive bandwidths")
+        every = (b for d in range(1, math.isqrt(self.B) + 1) if self.B % d == 0 for b in (d, self.B // d))
+        self.sizes = sorted({count(b) for b in content.get("microbatches") or every})
+        need(all(self.B % b == 0 for b in self.sizes), "sizes that divide the mini-batch")
+        ids = [str(each["id"]) for each in operators]
+        self.index, copies = {name: v for v, name in enumerate(ids)}, exact(content["weight_copies"])
+        self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
+        need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "operators and edges, none twice")
+        weights = [exact(each["weight_bytes"]) for each in operators]
+        kept, sent = [exact(x["activation_bytes"]) for x in operators], [exact(e["bytes_per_sample"]) for e in edges]
+        # All denominators are powers of two, so that the largest is a common one.
+        self.grain = max(m.denominator for m in (copies, *weights, *kept, *sent))
+        #: Both passes of operators, and amounts of memory; copies of weights, and M+.
+        self.passes = [(pass_of(x["forward"]), pass_of(x["backward"])) for x in operators]
+        self.weights, self.kept, self.sent = ([int(m * self.grain) for m in row] for row in (weights, kept, sent))
+        self.copies, self.room = int(copies * self.grain), M * (1 + Fraction(1, 2**50)) * self.grain**2
+        declared = [self.D, self.B, M, self.bandwidth, self.latency, self.inner, self.near, self.sizes, ids, self.ends]
+        amounts = [copies, weights, kept, sent, self.passes]
+        self.digest = hashlib.sha256(str([declared, amounts]).encode()).hexdigest()
+
+    def seconds(self, v: int, n: int) -> Fraction:
+        """Both passes of an operator for n samples on one device."""
+        forward, backward = self.passes[v]
+        return forward.seconds(n) + backward.seconds(n)
+
+    def costs(self, b: int, r: int) -> tuple[list[Fraction], list[Fraction], Fraction]:
+        """What an operator, and an edge with one end in the stage, add to its TPS, and what it has without them."""
+        n, bandwidth = -(-b // r), self.inner if r <= self.near else self.bandwidth
+        reduce = Fraction(2 * (r - 1), r * self.B * self.grain) / bandwidth
+        own = [self.seconds(v, n) / b + w * reduce for v, w in enumerate(self.weights)]
+        each = [2 * (self.latency + Fraction(m * n, self.grain) / self.bandwidth) / b for m in self.sent]
+        return own, each, 2 * r * self.latency / self.B if r > 1 else Fraction(0)
+
+    def memory(self, weights: int, kept: int, samples: int) -> int:
+        """Of a stage with so many samples in flight on a device, in the unit of ``room``."""
+        return self.copies * weights + samples * kept * self.grain
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions in a set."""
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+class Lattice:
+    """The downsets of an instance from smaller to larger ones."""
+
+    def __init__(self, instance: Instance) -> None:
+        n, ends = len(instance.passes), instance.ends
+        self.instance, self.steps = instance, 0
+        self.after = after = [sum(1 << v for u, v in ends if u == w) for w in range(n)]
+        before = [[u for u, v in ends if v == w] for w in range(n)]
+        entering = [sum(1 << e for e, (_, v) in enumerate(ends) if v == w) for w in range(n)]
+        leaving = [sum(1 << e for e, (u, _) in enumerate(ends) if u == w) for w in range(n)]
+        self.masks, self.crossing, known = [0], [0], {0}  # the edges that enter a downset
+        self.origins: list[tuple[int, int]] = []  # a smaller downset, and the operator that it lacks
+        ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
+        for i, mask in enumerate(self.masks):  # which grows meanwhile
+            for v in bits(ready[i]):
+                new = mask | 1 << v
+                if new in known:
+                    continue
+                reject(len(self.masks) == limit, f"size: a graph of over {limit} downsets")
+                known.add(new)
+                self.masks.append(new)
+                self.origins.append((i, v))
+                self.crossing.append(self.crossing[i] & ~leaving[v] | entering[v])
+                ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in before[v] if not after[u] & ~new))
+        need(self.masks[-1] == (1 << n) - 1, "a graph without cycles")
+        #: The operators outside a downset that have an edge into it.
+        self.front = [sorted({ends[e][0] for e in bits(edges)}) for edges in self.crossing]
+        self.weights, self.kept = self.sums(instance.weights), self.sums(instance.kept)
+
+    def sums(self, amounts: list[int]) -> list[int]:
+        """The sum of an amount of operators over each downset."""
+        found = [0]
+        for i, v in self.origins:
+            found.append(found[i] + amounts[v])
+        return found
+
+
+class Degree:
+    """Times of stages of r devices in integers, multiples of one unit."""
+
+    def __init__(self, lattice: Lattice, b: int, r: int, bound: Fraction | None) -> None:
+        own, each, fixed = lattice.instance.costs(b, r)
+        unit = math.lcm(*(cost.denominator for cost in (*own, *each, fixed)))
+        self.n = -(-b // r)
+        self.own, self.edges = lattice.sums([int(cost * unit) for cost in own]), [int(cost * unit) for cost in each]
+        #: What is left for operators and edges.
+        self.limit = math.inf if bound is None else math.floor((bound - fixed) * unit)
+        self.sent = lru_cache(MAX_KEPT)(lambda edges: sum(self.edges[e] for e in bits(edges)))
+
+
+class Search:
+    """The search for a plan of size b within T; None: of any time."""
+
+    def __init__(self, lattice: Lattice, b: int, bound: Fraction | None) -> None:
+        instance = self.instance = lattice.instance
+        self.lattice, self.most = lattice, instance.B // b
+        largest, last = min(instance.D, b), len(lattice.masks) - 1
+        reject(largest > MAX_DEGREE, f"size: stages of over {MAX_DEGREE} devices")
+        self.degrees = [Degree(lattice, b, r, bound) for r in range(1, largest + 1)]
+        least = [
+            min(r * instance.seconds(v, -(-b // r)) / b for r in range(1, largest + 1))
+            for v in range(len(instance.passes))
+        ]
+        unit = math.lcm(*(w.denominator for w in least))
+        self.limit = None if bound is None else bound * unit  # work of a device
+        works = lattice.sums([int(w * unit) for w in least])
+        rest, front = [self._devices(works[-1] - work) for work in works], [self._devices(work) for work in works]
+        usable = [i for i in range(last + 1) if front[i] + rest[i] <= instance.D]
+        self.order = sorted(usable, key=lambda i: (works[i], i))  # what holds a downset comes after it
+        self.works, self.rest = [works[i] for i in self.order], rest
+        self.labels: list[set[Label]] = [set() for _ in range(last + 1)]
+        self.labels[0].add((0,))
+
+    def _devices(self, work: int) -> int:
+        return 0 if self.limit is None else math.ceil(work / self.limit)
+
+    def run(self) -> Iterator[int]:
+        """All downsets from smaller to larger ones."""
+        masks, D = self.lattice.masks, self.instance.D
+        for place, i in enumerate(self.order):
+            yield i
+            labels = undominated(self.labels[i])
+            if labels:
+                free = D - labels[0][0]
+                most = math.inf if self.limit is None else self.works[place] + free * self.limit
+                for at in range(place + 1, bisect_right(self.works, most)):
+                    j = self.order[at]
+                    if masks[j] & masks[i] == masks[i]:
+                        work = self.works[at] - self.works[place]
+                        self._extend(i, j, labels, range(max(1, self._devices(work)), free - self.rest[j] + 1))
+
+    def _extend(self, i: int, j: int, labels: list[Label], degrees: range) -> None:
+        """What labels of downset i lead to at downset j, with some of these degrees."""
+        lattice, front = self.lattice, self.lattice.front
+        lattice.steps += 1
+        reject(lattice.steps > MAX_STEPS, f"size: over {MAX_STEPS} pairs of downsets")
+        options = list(self._options(i, j, degrees))
+        if not options:
+            return
+        stage = lattice.masks[j] & ~lattice.masks[i]
+        at_i = {v: at for at, v in enumerate(front[i], start=1)}
+        behind = [at for v, at in at_i.items() if stage >> v & 1]
+        kept = [(at_i.get(v, 0), bool(lattice.after[v] & stage)) for v in front[j]]
+        for label in labels:
+            depth = min(self.most, 1 + max((label[at] for at in behind), default=0))
+            r = next((r for r, y in options if y >= depth), self.instance.D + 1)
+            if label[0] + r + self.rest[j] <= self.instance.D:
+                depths = [max(label[at] if at else 0, depth if reaches else 0) for at, reaches in kept]
+                self.labels[j].add((label[0] + r, *depths))
+
+    def _options(self, i: int, j: int, degrees: range) -> Iterator[tuple[int, int]]:
+        """Degrees of a stage within T, rising, and the micro-batches that fit, as far as these are more each time."""
+        lattice, instance, best = self.lattice, self.instance, 0
+        entering, leaving = (lattice.crossing[a] & ~lattice.crossing[b] for a, b in ((j, i), (i, j)))
+        kept = lattice.kept[j] - lattice.kept[i] + sum(instance.sent[e] for e in bits(entering))
+        weights = lattice.weights[j] - lattice.weights[i]
+        for r in degrees[: max(0, len(self.degrees) + 1 - degrees.start)]:
+            at = self.degrees[r - 1]
+            least, each = instance.memory(weights, kept, 0), instance.memory(0, kept, at.n)
+            y = -1 if least > instance.room else self.most if not each else (instance.room - least) // each
+            y = min(self.most, y)
+            if y > best and at.own[j] - at.own[i] + at.sent(entering | leaving) <= at.limit:
+                best = y
+                yield r, y
+            if best == self.most:
+                return
+
+
+def undominated(labels: Iterable[Label]) -> list[Label]:
+    """The labels that no other one beats, by rising devices."""
+    kept: list[Label] = []
+    for label in sorted(labels):
+        if not any(all(map(le, other, label)) for other in kept):
+            kept.append(label)
+    return kept
+
+
+def prove(instance: Instance, bound: Fraction | None) -> None:
+    """`RejectedError` if a plan within the bound may exist."""
+    lattice = Lattice(instance)
+    for b in instance.sizes:
+        search = Search(lattice, b, bound)
+        for _ in search.run():
+            pass
+        reject(bool(search.labels[-1]), f"bound: a plan of size {b} within it is not excluded")
+
+
+def plan_time(instance: Instance, plan: Any) -> Fraction:
+    """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
+    stages, place = plan["stages"], dict[int, int]()
+    after: list[set[int]] = [set() for _ in stages]
+    for before, behind in plan["edges"]:
+        need(min(before, behind) >= 0 and max(before, behind) < len(stages) and before != behind, "pairs of stages")
+        after[before].add(behind)
+    for number, stage in enumerate(stages):
+        found = [instance.index[str(v)] for v in stage["nodes"] if str(v) in instance.index]
+        reject(not found or len(found) < len(stage["nodes"]), "plan: a stage without operators, or an unknown one")
+        reject(any(v in place for v in found), "plan: every operator in one stage")
+        place.update(dict.fromkeys(found, number))
+    reject(len(place) < len(instance.passes), "plan: every operator in one stage")
+    across = {(place[u], place[v]) for u, v in instance.ends if place[u] != place[v]}
+    reject(any(v not in after[u] for u, v in across), "plan: a tensor without an edge")
+    left = set(range(len(stages)))
+    while left:
+        free = {s for s in left if not after[s] & left}
+        reject(not free, "plan: stages wait for each other")
+        left -= free
+    b, used = count(stages[0]["microbatch"]), sum(count(stage["devices"]) for stage in stages)
+    reject(
+        b not in instance.sizes or any(stage["microbatch"] != b for stage in stages), "plan: one size, an allowed one"
+    )
+    reject(any(stage.get("k", 1) != 1 for stage in stages), "plan: k")
+    reject(used + plan.get("idle_devices", 0) != instance.D or used > instance.D, "plan: devices")
+    return max(_stage_time(instance, stages, after[s], place, s, b) for s in range(len(stages)))
+
+
+def _stage_time(instance: Instance, stages: Any, after: set[int], place: dict[int, int], s: int, b: int) -> Fraction:
+    """TPS of stage s, which keeps as much in flight as it must, and fits."""
+    r, flying = count(stages[s]["devices"]), count(stages[s]["in_flight"])
+    least = min(instance.B, b + max((count(stages[behind]["in_flight"]) for behind in after), default=0))
+    reject(flying % b > 0 or not least <= flying <= instance.B, "plan: samples in flight")
+    reject(r > b, "plan: replicas without samples")
+    own, each, fixed = instance.costs(b, r)
+    inside = [v for v in place if place[v] == s]
+    entering = [e for e, (u, v) in enumerate(instance.ends) if place[v] == s != place[u]]
+    leaving = [e for e, (u, v) in enumerate(instance.ends) if place[u] == s != place[v]]
+    kept = sum(instance.kept[v] for v in inside) + sum(instance.sent[e] for e in entering)
+    weights = sum(instance.weights[v] for v in inside)
+    reject(instance.memory(weights, kept, flying // b * -(-b // r)) > instance.room, "plan: memory")
+    return sum(own[v] for v in inside) + sum(each[e] for e in (*entering, *leaving)) + fixed
+
+
+def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
+    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
+    need(
+        isinstance(certificate, dict) and certificate.keys() >= KEYS, f"a certificate, with the keys {', '.join(KEYS)}"
+    )
+    reject(certificate["format"] != 1 or certificate["problem"] != "stage_graph", "format: another problem's")
+    reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
+    reject(bool(content.get("requirements")), "requirements: they are not looked at")
+    instance, plan = Instance(content), certificate["plan"]
+    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
+    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
+    need((plan is None) == (objective is None), "a plan and its objective, or neither")
+    need(plan is None or bound is not None, "a bound beside a plan")
+    if plan is not None:
+        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
+    if bound is None or bound > 0:
+        prove(instance, bound)
+    return objective, bound
+
+
+def verify(content: Any, certificate: Any) -> dict[str, Any]:
+    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
+    began, objective, bound, accepted = time.perf_counter(), None, None, False
+    try:
+        objective, bound = proved(content, certificate)
+        reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
+        reason, accepted = reason + ("" if objective is None else f", this one {float(objective)!r}"), True
+    except RejectedError as error:
+        reason = str(error)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
+    return {
+        "accepted": accepted, "problem": "stage_graph", "kind": "search",
+        "objective": None if objective is None else float(objective), "bound": None if bound is None else float(bound),
+        "reason": reason, "seconds": time.perf_counter() - began,
+    }  # fmt: skip
+
+
+def main(files: list[str]) -> int:
+    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
+    try:
+        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
+        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
+        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
+        verdict = verify(*map(json.loads, texts))
+    except (OSError, RecursionError, ValueError) as error:
+        print(f"bad input: {error}", file=sys.stderr)
+        return 2
+    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
+    return 0 if verdict["accepted"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,350 @@
+"""Certificates of stage graphs: accepted where all plans, priced in fractions, confirm them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from branching_cases import depths, partitions, random_graph, shares, uneven_graph
+from small_instances import random_case
+
+import planner
+from formulations.family import UncertifiedError
+from formulations.stage_graph import checker
+from formulations.stage_graph.certificates import write
+from instances.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph, TableTime, to_json
+from planner import Stop
+from planner.cli.app import main
+from solvers.outcome import Watch
+
+
+def parsed(instance: StageGraph) -> dict:
+    return json.loads(json.dumps(to_json(instance)))
+
+
+def small(number: int) -> StageGraph:
+    """At most four operators, most often with whole numbers: a stage often takes the bound exactly."""
+    rng = random.Random(f"small {number}")
+    if number % 4 == 0:
+        return uneven_graph(number, (1, 4))
+    found = random_graph(number, (1, 4), rng.randint(1, 4), series_parallel=number % 2 == 0)
+    if number % 4 == 1:
+        return found
+    made = []
+    for each in found.operators:
+        time: AffineTime | TableTime = AffineTime(rng.randint(0, 2), rng.randint(0, 3))
+        if rng.random() < 0.3:
+            time = TableTime((2, 4), (3, rng.choice([3, 4, 6])))
+        made.append(replace(each, forward=time, backward=AffineTime(rng.randint(0, 1), rng.randint(1, 3))))
+    tier = {"inner_bandwidth_bytes_per_s": 8.0, "devices_per_node": 2} if rng.random() < 0.3 else {}
+    return replace(
+        found, operators=tuple(made), bandwidth_bytes_per_s=rng.choice([1.0, 3.0]), latency_s=rng.choice([0, 1]), **tier
+    )
+
+
+def seconds(time: AffineTime | TableTime, n: int) -> Fraction:
+    if isinstance(time, AffineTime):
+        return Fraction(time.fixed_s) + Fraction(time.per_sample_s) * n
+    points = [(m, Fraction(t)) for m, t in zip(time.samples, time.seconds, strict=True)]
+    below, above = [p for p in points if p[0] <= n], [p for p in points if p[0] >= n]
+    if not below:
+        return points[0][1]
+    if not above:
+        return points[-1][1] * n / points[-1][0]
+    (low, early), (high, late) = below[-1], above[0]
+    return early if low == high else early + (late - early) * Fraction(n - low, high - low)
+
+
+def stage(instance: StageGraph, part: list[int], size: int, r: int, depth: int) -> Fraction | None:
+    """The exact TPS of a stage; ``None`` if it does not fit or a replica has no sample."""
+    n, inside = math.ceil(size / r), set(part)
+    crossing = [e for e in instance.edges if (e.source in inside) is not (e.target in inside)]
+    kept = sum(Fraction(e.bytes_per_sample) for e in crossing if e.target in inside)
+    kept += sum(Fraction(instance.operators[v].activation_bytes) for v in part)
+    weights = sum(Fraction(instance.operators[v].weight_bytes) for v in part)
+    held = n * min(depth, instance.minibatch // size)
+    if r > size or Fraction(instance.weight_copies) * weights + held * kept > Fraction(instance.memory_bytes):
+        return None
+    B, latency = Fraction(instance.bandwidth_bytes_per_s), Fraction(instance.latency_s)
+    step = sum(seconds(instance.operators[v].forward, n) + seconds(instance.operators[v].backward, n) for v in part)
+    step += 2 * sum(latency + Fraction(e.bytes_per_sample) * n / B for e in crossing)
+    near = instance.inner_bandwidth_bytes_per_s is not None and r <= (instance.devices_per_node or 0)
+    ring = Fraction(instance.inner_bandwidth_bytes_per_s or 1) if near else B
+    reduce = 2 * Fraction(r - 1, r) * weights / ring + 2 * r * latency if r > 1 else 0
+    return step / size + Fraction(reduce) / instance.minibatch
+
+
+def prices(instance: StageGraph) -> list[Fraction]:
+    """Those of all plans, rising."""
+    found = set()
+    for parts in partitions(list(range(instance.num_operators))):
+        place = {node: number for number, part in enumerate(parts) for node in part}
+        ends = {(place[edge.source], place[edge.target]) for edge in instance.edges}
+        deep = depths(len(parts), {(u, v) for u, v in ends if u != v})
+        if deep is None or len(parts) > instance.num_devices:
+            continue
+        for size in instance.microbatch_sizes:
+            for devices in shares(len(parts), instance.num_devices):
+                times = [stage(instance, *own) for own in zip(parts, [size] * len(parts), devices, deep, strict=True)]
+                if None not in times:
+                    found.add(max(time for time in times if time is not None))
+    return sorted(found)
+
+
+def claim(instance: StageGraph, bound: Fraction | None) -> dict:
+    return {
+        "format": 1, "problem": "stage_graph", "instance_sha256": checker.Instance(parsed(instance)).digest,
+        "plan": None, "objective": None, "bound": None if bound is None else str(bound), "proof": {"kind": "search"},
+    }  # fmt: skip
+
+
+def accepts(instance: StageGraph, bound: Fraction | None) -> bool:
+    return bool(checker.verify(parsed(instance), claim(instance, bound))["accepted"])
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    seen = dict.fromkeys(("optimal", "infeasible"), 0)
+    for number in range(cases):
+        instance = random_case("stage_graph", 16, number)
+        result = planner.solve(instance, exact=True)
+        found = planner.certify(instance, result)
+        assert found.content is not None, (number, found.result.reason)
+        verdict = planner.verify(instance, json.loads(found.text))
+        assert verdict.accepted, (number, verdict.reason)
+        if verdict.bound is not None:
+            assert result.bound is not None and result.objective is not None
+            assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
+            assert math.isclose(verdict.objective or 0.0, result.objective, rel_tol=1e-13)
+        seen[result.status] += 1
+    assert min(seen.values()) >= cases // 20, seen
+
+
+def test_bounds_below_the_optimum_are_accepted_and_no_others(cases: int) -> None:
+    """Against all plans: at times that a plan takes exactly, a little less, and a little more."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        instance, tiny = small(number), Fraction(1, 10**12)
+        found = prices(instance)
+        assert accepts(instance, None) is (not found), number
+        for bound in {Fraction(1, 10**6), *(each for each in found[:3] if each > 0)}:
+            for tried in (bound, bound * (1 - tiny), bound * (1 + tiny), bound / 2):
+                true = not found or found[0] > tried
+                assert accepts(instance, tried) is true, (number, tried)
+                outcomes[true] += 1
+        if found and found[0] > 0:
+            with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+                write(instance, None, float(found[0]) * (1 + 1e-9), Watch())
+    assert min(outcomes.values()) >= cases, outcomes
+
+
+def _mutants(rng: random.Random, content: dict, good: dict, other: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+
+    def changed(**parts: Any) -> dict:
+        return copy.deepcopy(good) | parts
+
+    if good["bound"] is not None:
+        bound, objective = Fraction(good["bound"]), Fraction(good["objective"])
+        yield content, changed(bound=good["objective"])
+        yield (
+            content,
+            changed(bound=str(bound * rng.choice([Fraction(10**9 + 2, 10**9), Fraction(3, 2), Fraction(9, 10)]))),
+        )
+        yield content, changed(objective=str(objective * Fraction(9, 10)))
+        yield content, changed(plan=None, objective=None, bound=None)
+        plan = copy.deepcopy(good["plan"])
+        own = rng.choice(plan["stages"])
+        kind = rng.choice(["devices", "microbatch", "in_flight", "idle_devices", "edges"])
+        if kind == "edges":
+            plan["edges"] = plan["edges"][1:]
+        else:
+            owner = plan if kind == "idle_devices" else own
+            owner[kind] = max(0, owner[kind] + rng.choice([-1, 1]) * (own["microbatch"] if kind == "in_flight" else 1))
+        yield content, changed(plan=plan)
+        yield content, changed(plan={**good["plan"], "stages": good["plan"]["stages"][::-1]})
+        yield content, changed(plan={**good["plan"], "stages": good["plan"]["stages"][1:]})
+    yield content, copy.deepcopy(other)
+    for _ in range(4):
+        content = copy.deepcopy(content)
+        own, edge = rng.choice(content["operators"]), rng.choice(content["edges"] or [{"bytes_per_sample": 1}])
+        places = [(own, "weight_bytes"), (own, "activation_bytes"), (edge, "bytes_per_sample")]
+        places += [(content, name) for name in ("memory_bytes", "num_devices", "minibatch", "latency_s")]
+        places += [(own["backward"], "fixed_s"), (own["backward"], "per_sample_s")]
+        place, name = rng.choice(places)
+        value = max(0, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, 2 * place[name]]))
+        place[name] = min(8, max(1, int(value))) if name in ("num_devices", "minibatch") else value
+        content["num_devices"] = min(4, content["num_devices"])
+        yield content, copy.deepcopy(good)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    rejected = tried = 0
+    others: list[dict] = []
+    for number in range(cases):
+        instance, rng = small(number), random.Random(f"mutants {number}")
+        made = planner.certify(instance)
+        assert made.content is not None
+        good = json.loads(made.text)
+        for content, mutant in _mutants(rng, parsed(instance), good, rng.choice(others or [good])):
+            mutant["instance_sha256"] = checker.Instance(content).digest  # it alone must not be what saves us
+            tried += 1
+            try:
+                accepted = checker.verify(content, mutant)["accepted"]
+            except ValueError:
+                accepted = False
+            rejected += not accepted
+            if accepted:
+                changed = planner.load(content)
+                best = min(prices(changed), default=math.inf)
+                assert best == math.inf if mutant["bound"] is None else best > Fraction(mutant["bound"]) or best == 0
+                if mutant["plan"] is not None:
+                    objective = planner.check(changed, mutant["plan"]).objective
+                    assert objective == pytest.approx(float(Fraction(mutant["objective"])), rel=1e-12)
+                    assert planner.check(changed, mutant["plan"]).violations == ()
+        others = [*others[-9:], good]
+    assert tried >= 5 * cases and rejected >= tried // 4, (tried, rejected)
+
+
+def two_operators(**fields: Any) -> StageGraph:
+    """a before b, 3 s each per sample for both passes, 4 bytes kept; one byte between them, over 1 byte/s; B = 2."""
+    each = Operator("x", AffineTime(0.0, 1.0), AffineTime(0.0, 2.0), 0.0, 4.0)
+    found = StageGraph("two", (each, each), (OperatorEdge(0, 1, 1.0),), 2, 100.0, 1.0, 0.0, 2)
+    return replace(found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound", "accepted"),
+    [
+        ({}, "299999/100000", True),  # both on two replicas: 6 s for a sample of two
+        ({}, "3", False),
+        ({"microbatches": (1,)}, "499999/100000", True),  # a stage each: 3 s and 2 s of communication
+        ({"microbatches": (1,)}, "5", False),
+        ({"num_devices": 1}, "599999/100000", True),
+        ({"num_devices": 1}, "6", False),
+        ({"memory_bytes": 7.9}, None, True),  # a has two micro-batches of one in flight, or a replica has 8 bytes
+        ({"memory_bytes": 8.0}, "299999/100000", True),
+        ({"memory_bytes": 8 * (1 - 1e-15)}, "299999/100000", True),
+        ({"memory_bytes": 8.0, "num_devices": 1}, "6", False),
+        ({"memory_bytes": 7.9, "num_devices": 1}, None, True),
+        ({"latency_s": 1.0}, "3", True),  # 4 s of latency for two replicas in two samples
+        ({"latency_s": 1.0}, "5", False),
+        ({}, None, False),
+        ({}, "0", True),
+    ],
+)
+def test_bounds_by_hand(fields: dict, bound: str | None, accepted: bool) -> None:
+    instance = two_operators(**fields)
+    found = checker.verify(parsed(instance), claim(instance, None if bound is None else Fraction(bound)))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+def test_edges_of_a_plan_may_be_more_than_its_tensors_need() -> None:
+    """Stages in a sequence keep more in flight; a plan without an edge that a tensor needs is rejected."""
+    instance = replace(two_operators(), edges=(), microbatches=(1,))
+
+    def plan(edges: list, flying: int) -> dict:
+        own = {"devices": 1, "microbatch": 1, "k": 1}
+        stages = [{"nodes": [0], "in_flight": flying, **own}, {"nodes": [1], "in_flight": 1, **own}]
+        return {"stages": stages, "edges": edges, "idle_devices": 0}
+
+    exact = checker.Instance(parsed(instance))
+    assert checker.plan_time(exact, plan([], 1)) == checker.plan_time(exact, plan([[0, 1]], 2)) == 3
+    with pytest.raises(checker.RejectedError, match="samples in flight"):
+        checker.plan_time(exact, plan([[0, 1]], 1))
+    with pytest.raises(checker.RejectedError, match="wait for each other"):
+        checker.plan_time(exact, plan([[0, 1], [1, 0]], 2))
+    with pytest.raises(checker.RejectedError, match="a tensor without an edge"):
+        checker.plan_time(checker.Instance(parsed(two_operators(microbatches=(1,)))), plan([], 1))
+
+
+def test_more_devices_for_fewer_stages_are_kept() -> None:
+    """Three operators of 3 s per sample: two stages of the last two leave the first one three micro-batches in flight.
+
+    It has memory for two of six samples on one device, and is too slow on two. One stage of the last two takes 3 s and
+    more on two devices, and on three 2 s and 2/3 s for its weights.
+    """
+
+    def operator(weights: float, kept: float) -> Operator:
+        return Operator("x", AffineTime(0.0, 1.0), AffineTime(0.0, 2.0), weights, kept)
+
+    edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
+    operators = (operator(48.0, 1.0), operator(6.0, 0.0), operator(6.0, 0.0))
+    instance = StageGraph(
+        "three", operators, edges, 4, 12.0, 1.0, 0.0, 24, microbatches=(6,), weight_copies=0.0
+    )  # fmt: skip
+    assert prices(instance)[0] == 3
+    assert not accepts(instance, Fraction(3)) and accepts(instance, Fraction(2999, 1000))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"stages": []}}, {"proof": None}, {"objective": "3"}, {"bound": 7}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = two_operators()
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claim(instance, Fraction(2)) | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"problem": "stage_partitioning"}, {"operators": []}, {"num_devices": 0}, {"bandwidth_bytes_per_s": 0},
+        {"microbatches": [3]}, {"edges": [{"source": 0, "target": 9, "bytes_per_sample": 1}]},
+        {"edges": [{"source": u, "target": 1 - u, "bytes_per_sample": 1} for u in (0, 1)]},
+    ],
+)  # fmt: skip
+def test_what_is_no_instance_is_bad_input(change: dict) -> None:
+    content = parsed(two_operators()) | change
+    with pytest.raises((ArithmeticError, AttributeError, LookupError, TypeError, ValueError)):
+        checker.prove(checker.Instance(content), Fraction(2))
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_operators()) | {"minibatch": -1}, claim(two_operators(), Fraction(2)))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(two_operators(microbatches=(1,)), None, 4.0, watch)
+    pair = DeviceGraph((9.0, 9.0), ((0.0, 1.0), (1.0, 0.0)))
+    for fields, reason in (
+        ({"schedule": "kfkb"}, "schedule: uniform only"), ({"objective": "iteration"}, "objective: tps only"),
+        ({"device_graph": pair}, "device_graph: identical devices only"),
+    ):  # fmt: skip
+        with pytest.raises(UncertifiedError, match=reason):
+            write(two_operators(**fields), None, 2.0, Watch())
+    content, certificate = parsed(two_operators()), claim(two_operators(), Fraction(2))
+    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    monkeypatch.setattr(checker, "MAX_STEPS", 0)
+    assert not checker.verify(content, claim(two_operators(), Fraction(9)))["accepted"]
+    with pytest.raises(UncertifiedError, match="size: over 0 pairs"):
+        write(two_operators(microbatches=(1,)), None, 4.0, Watch())
+
+
+def test_many_downsets_are_refused() -> None:
+    found = planner.certify(planner.load("dlrm"))
+    assert found.content is None and "uncertified: the checker refuses: size: a graph of over" in found.result.reason
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    """The command, and the checker alone on its files."""
+    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
+    planner.save(planner.load("graphpipe-case-study"), instance)
+    assert main(["certify", str(instance), "--out", str(certificate), "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == "search"
+    assert main(["verify", str(instance), str(certificate)]) == 0
+    assert "accepted: every plan takes more than " in capsys.readouterr().out
+    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
