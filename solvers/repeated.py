@@ -6,7 +6,7 @@ Source: the bound is that of Neumaier and Shcherbina, "Safe bounds in linear and
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import highspy
@@ -43,7 +43,7 @@ class Repeated:
         self.highs.changeColsIntegrality(count, every, np.zeros(count, np.uint8))
         configure(self.highs, limits, {"presolve": "off"})
         self.upper = np.array(self.highs.getLp().col_upper_)
-        self.highs.cbSimplexInterrupt.subscribe(self._poll)
+        self.highs.cbSimplexInterrupt.subscribe(_poll(watch))
         self.solver = milp.version()
         self.stats = {"variables": count, "constraints": self.highs.getNumRow()}
 
@@ -68,9 +68,6 @@ class Repeated:
             solver=milp.version(),
         )
 
-    def _poll(self, event: Any) -> None:
-        event.data_in.user_interrupt = self.watch.stopped()
-
     def _proved(self, duals: NDArray[np.float64], upper: NDArray[np.float64]) -> float:
         """What the rows' duals prove: their own part, and the least that each column's reduced cost adds to it.
 
@@ -81,9 +78,17 @@ class Repeated:
         duals = np.where(((duals > 0) & np.isinf(low)) | ((duals < 0) & np.isinf(high)), 0.0, duals)
         sides = np.where(duals > 0, low, high)
         rows = float(np.dot(duals[duals != 0], sides[duals != 0]))
-        index, start, value = (
-            np.array(each) for each in (lp.a_matrix_.index_, lp.a_matrix_.start_, lp.a_matrix_.value_)
-        )
+        matrix = lp.a_matrix_
+        index, start, value = np.array(matrix.index_, np.int64), np.array(matrix.start_), np.array(matrix.value_)
         owner = np.repeat(np.arange(len(upper)), np.diff(start))
         reduced = np.array(lp.col_cost_) - np.bincount(owner, value * duals[index], len(upper))
         return float(lp.offset_ + rows + np.dot(np.minimum(reduced, 0.0), upper))
+
+
+def _poll(watch: Watch) -> Callable[[Any], None]:
+    """What HiGHS calls as it runs; without a reference to HiGHS, which keeps it."""
+
+    def poll(event: Any) -> None:
+        event.data_in.user_interrupt = watch.stopped()
+
+    return poll

@@ -13,7 +13,7 @@ settings.load_profile("planner")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", type=int, default=100, help="random instances per witness test (default: 100)")
+    parser.addoption("--cases", type=int, default=40, help="random instances per witness test (default: 40)")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.paths import is_path, on_paths
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.repeated import Repeated
 
@@ -115,32 +116,20 @@ class _Arcs:
     def __init__(self, model: Any, waits: Mapping[tuple[int, int, int], float]) -> None:
         self.variables = [model.carries[arc] for arc in waits]
         self.others = [model.waiting, model.all_reduce]
-        self.stage, self.start, self.end = (np.array(column) for column in zip(*waits, strict=True))
+        self.ends = [((j, start), (j + 1, end)) for j, start, end in waits]
         self.wait = np.array(list(waits.values()))
-        self.stages, self.layers = int(self.stage.max()) + 1, int(self.end.max())
+        self.last = max(head for _, head in self.ends)
 
     def left_out(self, cap: float) -> list[Any] | None:
         """The variables that no path of arcs within the cap has; ``None`` if there is no such path."""
-        usable = self.wait <= cap
-        for stages, near, far, origin in (
-            (range(self.stages), self.start, self.end, 0),
-            (reversed(range(self.stages)), self.end, self.start, self.layers),
-        ):
-            reached = np.zeros(self.layers + 1, bool)
-            reached[origin] = True
-            for stage in stages:
-                own = slice(*np.searchsorted(self.stage, [stage, stage + 1]))
-                usable[own] &= reached[near[own]]
-                reached = np.zeros(self.layers + 1, bool)
-                reached[far[own][usable[own]]] = True
-            if not usable.any() or not reached.any():
-                return None
+        usable = on_paths(self.ends, (self.wait <= cap).tolist(), (0, 0), self.last.__eq__)
+        if not any(usable):
+            return None
         return self.others + [variable for variable, used in zip(self.variables, usable, strict=True) if not used]
 
     def slowest(self, values: Any) -> float | None:
         """What waiting for the slowest arc of a solution costs; ``None`` if the solution is no single path."""
-        share = np.array([values[variable] for variable in self.variables])
-        taken = np.flatnonzero(share > 0.5)
-        if len(taken) != self.stages or (self.end[taken[:-1]] != self.start[taken[1:]]).any():
+        taken = [a for a, variable in enumerate(self.variables) if values[variable] > 0.5]
+        if not is_path([self.ends[a] for a in taken], (0, 0), self.last.__eq__):
             return None
         return float(self.wait[taken].max())

@@ -23,6 +23,7 @@ from formulations.layer_assignment.first_plan import first_plan
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.layer_assignment.vocabulary import VOCABULARY
 from formulations.modelled import WithoutSizes, prove, require
+from formulations.paths import on_paths
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import milp
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
@@ -115,7 +116,9 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     most = math.inf if known is None else (known - constant) + _MARGIN * known
     arcs = list(_arcs(table, layers, stages, instance.num_microbatches - 1, most))
     if not complete:
-        arcs = _on_paths(arcs, layers, stages)
+        joined = [((j, start), (j + 1, end)) for j, start, end in arcs]
+        used = on_paths(joined, [True] * len(arcs), (0, 0), (stages, layers).__eq__)
+        arcs = list(itertools.compress(arcs, used))
     model = pyo.ConcreteModel()
     model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[j,a,b]: stage j takes layers a to b - 1")
     model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of waiting for the slowest stage")
@@ -172,19 +175,6 @@ def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> floa
     syncing = table.ring[stage] * table.held[start, end] if len(table.ring) else 0.0
     cost: float = weight * (table.elapsed[end] - table.elapsed[start]) + table.cut[start, stage] + syncing
     return cost
-
-
-def _on_paths(arcs: list[Arc], layers: int, stages: int) -> list[Arc]:
-    """The arcs, ordered by stage, through which the others lead from the first layer to the last one."""
-    ahead = {(0, 0)}
-    for j, start, end in arcs:
-        if (j, start) in ahead:
-            ahead.add((j + 1, end))
-    behind = {(stages, layers)}
-    for j, start, end in reversed(arcs):
-        if (j + 1, end) in behind:
-            behind.add((j, start))
-    return [arc for arc in arcs if arc[:2] in ahead and (arc[0] + 1, arc[2]) in behind]
 
 
 def _add_path(model: Any, arcs: list[Arc], layers: int, stages: int) -> None:

@@ -319,6 +319,7 @@ def test_chain_leaves_are_all_different() -> None:
 
 @pytest.mark.parametrize("schedule", ["per-stage", "kfkb"])
 def test_a_size_for_each_stage_is_never_worse(cases: int, schedule: Schedule) -> None:
+    cases = max(cases, 100)  # fewer show too little
     better = mixed = 0
     for seed in range(cases // 4):
         uniform = replace(random_graph(seed, (2, 6), 3, series_parallel=True), minibatch=8)

@@ -128,7 +128,7 @@ def test_every_feasible_plan_is_a_path_no_slower_than_itself(cases: int) -> None
         assert sum(value for _, value in pairs) == len(plan.stages)
         for variable, value in pairs:
             variable.fix(value)
-        run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+        run = model.run(Limits(), Watch())
         assert not run.infeasible and run.objective is not None
         assert run.objective * model.unit <= evaluate(instance, plan) * (1 + 1e-6)
         assert violations(instance, model.decode(run.values)) == ()
@@ -147,7 +147,7 @@ def test_a_target_holds_below_at_and_above() -> None:
         for factor, possible in ((1 - 1e-6, False), (1.0, True), (1.5, True)):
             model = within(instance, value * factor)
             assert model.reach.possible is possible
-            run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+            run = model.run(Limits(), Watch())
             assert run.infeasible is not possible
             if possible:
                 assert evaluate(instance, model.decode(run.values)) == pytest.approx(value, rel=1e-6)
@@ -248,3 +248,27 @@ def test_stages_far_slower_than_all_plans_hide_none() -> None:
     answer = columns.solve(instance, Limits(), Watch())
     assert answer.bound == pytest.approx(1.0, rel=1e-5)
     assert answer.plan is not None
+
+
+def test_layers_that_take_no_time_end_the_search() -> None:
+    chain = long_chain(6, 3)
+    instance = replace(
+        chain, layers=tuple(replace(each, tmpcs={1: (Tmpc("x", 0.0, 0.0, 1.0, 1.0),)}) for each in chain.layers)
+    )
+    answer = columns.solve(instance, Limits(time_s=20), Watch(Limits(time_s=20)))
+    assert answer.stop is Stop.PROVED and answer.bound == 0
+
+
+def test_the_search_by_targets_finds_the_optimum_by_itself(cases: int) -> None:
+    """Without a plan that it knows: the least target that a path meets, where the model with rows on time has it."""
+    for seed in range(cases // 4):
+        instance = random_stage_instance(seed)
+        prices = Prices(Terms(instance), all_downsets(instance), Watch())
+        model = columns.Model(prices, Reach(prices, prices.terms.largest_time))
+        found = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+        direct = columns.Model(prices, model.reach).run(Limits(), Watch())
+        assert found.infeasible is direct.infeasible
+        if not found.infeasible:
+            assert found.stop is Stop.PROVED
+            assert found.objective == pytest.approx(direct.objective, rel=1e-6)
+            assert found.bound == pytest.approx(found.objective, rel=1e-12)

@@ -8,8 +8,9 @@ path from (empty set, 0) to (V, s) with s <= N (or = N)::
     min T   one path, on at most K devices,   sum of TPS(a) flow[a] over the arcs a that hold v <= T  for every node v
 
 It is Piper's dynamic program (section 4) as a shortest path. Only arcs that are hardly slower than a known plan are
-built. That plan comes from a pass over coarse targets (`reach.first_reach`); the proof is the solver's alone. Exact for
-the instance as declared, like the other models.
+built, and that some plan as fast can have: the plan of ``linearised``, improved by a pass over coarse targets
+(`reach.first_reach`). Without requirements HiGHS gets the targets one by one (`by_target`): with T given, rows on time
+are gone, and the relaxation of the path is exact. Exact for the instance as declared, like the other models.
 
 Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 4.
 """
@@ -25,6 +26,7 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.modelled import Stopped, WithoutSizes, go_on, require
+from formulations.stage_partitioning.models import by_target
 from formulations.stage_partitioning.models.flow_quantities import FlowQuantities
 from formulations.stage_partitioning.models.prices import Prices
 from formulations.stage_partitioning.models.reach import SAME, WIDER, Arc, Reach, first_reach
@@ -37,7 +39,7 @@ from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 from solvers import milp
 from solvers.milp import until_stopped, weighted_sum
-from solvers.outcome import Limits, Prover, Run, Stop, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, Prover, Run, Stop, Watch
 
 #: The target of a model whose plans do not meet the requirements rises by this factor, the next by its square.
 GROWTH = 1.25
@@ -52,6 +54,7 @@ class Model(FlowQuantities, WithoutSizes):
     def __init__(self, prices: Prices, reach: Reach, *, whole: bool = False) -> None:
         self.prices = prices
         self.reach = reach
+        self.whole = whole
         self.arcs = reach.arcs(whole=whole)
         self.unit = reach.target / milp.NATURAL or 1.0
         self.model = model = pyo.ConcreteModel()
@@ -165,8 +168,14 @@ class Model(FlowQuantities, WithoutSizes):
         on_solution: Callable[[Any], None] | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Run HiGHS; ``stats`` counts downsets and arcs as well."""
-        run = super().run(limits, watch, on_solution, on_bound)
+        """Search by targets (`by_target`), or run the model as it is: with requirements, and with other solvers.
+
+        ``stats`` counts downsets and arcs as well.
+        """
+        if self.whole or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
+            run = super().run(limits, watch, on_solution, on_bound)
+        else:
+            run = by_target.run(self, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
 
 

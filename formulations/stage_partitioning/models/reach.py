@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,9 @@ from solvers.outcome import Watch
 
 #: A first plan is good enough within this part of the best one.
 COARSE = 0.01
+
+#: The largest step between the targets that are tried below a known plan.
+_LARGEST_STEP = 0.3
 
 #: Stages slower than the first plan by this part of it stay in the model, so that its solver has something to decide.
 WIDER = 0.02
@@ -188,8 +191,9 @@ def _undominated(rivals: list[Arc]) -> Iterator[Arc]:
 def first_reach(prices: Prices, watch: Watch) -> Reach:
     """The stages no slower than some plan, which is reported to ``watch``; without a plan, all stages.
 
-    Targets rise from the lower bound until one is met, then the plan is improved to within `COARSE`. This only makes
-    the model small; what it learns about targets that cannot be met is not used in the proof.
+    Below a plan that the watch knows targets fall in growing steps; without one they rise from the lower bound until
+    one is met. Then the plan is improved to within `COARSE`. This only makes the model small; what it learns about
+    targets that cannot be met is not used in the proof.
     """
     terms, instance = prices.terms, prices.terms.instance
 
@@ -198,7 +202,10 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
         begin_with(instance, plan, evaluate, violations, watch)
         return min(evaluate(instance, plan), reach.target)
 
-    low, factor = terms.lower_bound or terms.largest_time * 2.0**-40, 1.1
+    least = terms.lower_bound or terms.largest_time * 2.0**-40
+    if watch.best_objective is not None:
+        return Reach(prices, _improved(prices, least, watch.best_objective, report) * (1 + WIDER))
+    low, factor = least, 1.1
     while not (reach := Reach(prices, low * factor)).possible:
         low, factor = low * factor, factor * 1.1
         if low >= terms.largest_time:
@@ -211,3 +218,17 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
         else:
             low = reach.target
     return Reach(prices, high * (1 + WIDER))
+
+
+def _improved(prices: Prices, least: float, high: float, report: Callable[[Reach], float]) -> float:
+    """What plans below ``high``, in steps that grow while there are some, come to: no target is met `COARSE` below."""
+    step = COARSE
+    while high > 0 and (target := high * (1 - step)) >= least:
+        reach = Reach(prices, target)
+        if reach.possible:
+            high, step = report(reach), min(4 * step, _LARGEST_STEP)
+        elif step > COARSE:
+            step = COARSE
+        else:
+            break
+    return high

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from formulations import modelled
 from formulations.family import Answer
+from formulations.first_plan import First
+from formulations.stage_partitioning.exact import linearised
 from formulations.stage_partitioning.problem import (
     MEMORY_SLACK,
     Stage,
@@ -27,8 +30,17 @@ def prove(
     *,
     to_scale: bool = False,
 ) -> Answer[StagePlan]:
-    """Build and run a model of an instance (`formulations.modelled.prove`)."""
-    return modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+    """Build and run a model of an instance (`formulations.modelled.prove`).
+
+    Where the watch knows no plan yet, that of ``linearised`` is reported first (`formulations.first_plan`), for the
+    model to begin with.
+    """
+    if watch.best_plan is not None:
+        return modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+    first = First("linearised", lambda part: linearised.solve(instance, limits, part))
+    known = first.report(instance, evaluate, violations, watch)
+    answer = modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+    return replace(answer, stats={**answer.stats, **first.origin(known, watch)})
 
 
 def too_large(instance: StageInstance, plan: StagePlan) -> Iterator[tuple[Stage, int]]:
