@@ -34,9 +34,10 @@ _SLACK = 1 + 5e-13
 
 @dataclass(frozen=True)
 class Found:
-    """The best plan of the chain that is faster than the limit, if there is one; how many dynamic programs ran."""
+    """The best plan of the chain below the limit, if there is one, and its time; how many dynamic programs ran."""
 
     plan: StagePlan | None
+    time: float
     programs: int
 
 
@@ -48,7 +49,7 @@ def best_cut(chain: Chain, flat: StageInstance, case: tuple[int, int, int], limi
     t, d, stages = case
     table = _Table(chain, flat, t, d)
     if table.least / stages >= limit:
-        return Found(None, 0)
+        return Found(None, np.inf, 0)
     best, plan, programs = limit, None, 0
     for n in _numbers(chain):
         if watch.stopped():
@@ -60,7 +61,7 @@ def best_cut(chain: Chain, flat: StageInstance, case: tuple[int, int, int], limi
         value, ends = _cut(times, held, fixed, flat.memory_bytes * _SLACK, stages)
         if value < best:
             best, plan = value, table.plan(ends, n)
-    return Found(plan, programs)
+    return Found(plan, best, programs)
 
 
 def _numbers(chain: Chain) -> list[int]:

@@ -11,6 +11,7 @@ Source: reconstructed; the restriction is the trainers' (`trainers`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -143,10 +144,12 @@ def _by_cuts(chain: Chain, pairs: list[tuple[int, int, int]], watch: Watch) -> A
         if found.plan is not None:
             plan = chain.plan(found.plan)
             objective = evaluate(chain.instance, plan)
+            if not math.isclose(objective, found.time, rel_tol=1e-9):
+                raise AssertionError(f"the tables give a plan of {objective!r} the time {found.time!r}")
             watch.plan(plan, objective)
             if objective < best[0]:
                 best = objective, plan
-    bound = None if best[1] is None else best[0] * (1 - _NOISE)
+    bound = None if best[1] is None else best[0] * (1 - _NOISE)  # the tables and the definition agree
     return Answer(plan=best[1], bound=bound, infeasible=best[1] is None, stats={"programs": programs})
 
 
