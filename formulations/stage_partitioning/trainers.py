@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: TMPCs whose names have this in them recompute activations.
 _RECOMPUTES = "recomp"
+#: TMPCs whose names have one of these in them share states or sequences, which no layout says.
+_UNSAID = ("zero", "sequence")
 #: Names that paths of modules have.
 _PATH = re.compile(r"[A-Za-z_][\w.]*")
 _COUNTED = frozenset({"decoder", "encoder", "block"})
@@ -233,6 +235,11 @@ def _filled(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tuple[li
     return [tuple(front), *found[first + 1 : last], tuple(behind)], list(kinds[first : last + 1])
 
 
+def is_said(tmpc: str) -> bool:
+    """Whether a TMPC of this name does no more than a layout says: states and sequences are not shared."""
+    return not any(word in tmpc.lower() for word in _UNSAID)
+
+
 def recomputes(tmpc: str) -> bool:
     """Whether a TMPC of this name recomputes activations."""
     return _RECOMPUTES in tmpc.lower()
@@ -241,10 +248,11 @@ def recomputes(tmpc: str) -> bool:
 def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> tuple[Option, ...]:
     """The ways to run a piece at degree t: without and with recomputation, where its nodes have the choice.
 
-    Empty where a node has no TMPC at t, or several that recomputation does not distinguish. Nodes that the trainer does
-    not recompute do not, if they have the choice; a piece without a layer that counts is then one of a single way.
+    Empty where a node has no TMPC at t that a layout says, or several that recomputation does not distinguish. Nodes
+    that the trainer does not recompute do not, if they have the choice; a piece without a layer that counts is then one
+    of a single way.
     """
-    by_node = [instance.layers[v].tmpcs.get(t, ()) for v in piece.nodes]
+    by_node = [[x for x in instance.layers[v].tmpcs.get(t, ()) if is_said(x.id)] for v in piece.nodes]
     if not all(by_node) or any(_indistinct(found) for found in by_node):
         return ()
     may = [trainer.recomputes_ends or v in piece.counted for v in piece.nodes]
@@ -283,8 +291,12 @@ def obstacles(instance: StageInstance, plan: StagePlan, trainer: Trainer) -> Ite
                 f"nodes {order[piece.nodes[0]]} and {order[some]} are in stages {stages[0]} and {stage_of[some]}, "
                 f"but stand together for {trainer.name}{_together(piece, trainer)}"
             )
-    if trainer.counts:
-        yield from _uncounted(instance, found, trainer)
+    yield from misshapen(instance, found, trainer)
+    chosen = ((node, stage.tmpcs[node]) for stage in plan.stages for node in stage.nodes)
+    unsaid = next(((node, tmpc) for node, tmpc in chosen if not is_said(tmpc)), None)
+    if unsaid is not None:
+        yield f"node {unsaid[0]} has the TMPC {unsaid[1]!r}; {trainer.name}'s layout does not say what it shares"
+        return
     if not cut:
         yield from _recompute_obstacles(instance, plan, trainer, found, stage_of)
 
@@ -314,7 +326,13 @@ def _degree_obstacles(plan: StagePlan, trainer: Trainer) -> Iterator[str]:
         yield f"stages have {_listed(products)} devices; {trainer.name} has one for each stage"
 
 
-def _uncounted(instance: StageInstance, found: Sequence[Piece], trainer: Trainer) -> Iterator[str]:
+def misshapen(instance: StageInstance, found: Sequence[Piece], trainer: Trainer) -> Iterator[str]:
+    """Why a trainer that counts layers cannot run the model at all, in words; nothing if it can."""
+    if not trainer.counts:
+        return
+    roles = {instance.layers[v].role.lower() for piece in found for v in piece.counted}
+    if {"encoder", "decoder"} <= roles:
+        yield f"the model has encoder layers and decoder layers; {trainer.name} counts layers of one kind"
     for piece in found:
         node = instance.layers[piece.nodes[0]].id
         if piece.kind is Kind.OTHER:

@@ -158,6 +158,31 @@ def test_pieces_of_chains_branches_modules_and_ends() -> None:
     assert len(pieces(ends, titan)) == 5
 
 
+def test_what_no_layout_says_is_neither_planned_nor_exported() -> None:
+    """States that the devices of a node share are not tensor parallelism, though they are a TMPC at t."""
+    shared = tuple(
+        replace(x, tmpcs={t: (*found, replace(found[0], id="zero1", time=0.1)) for t, found in x.tmpcs.items()})
+        for x in SIX.layers
+    )
+    offered = replace(SIX, layers=shared)
+    given = plan(("e d0 d1", 2, 1, ""), ("d2 d3 h", 2, 1, ""))
+    first = replace(given.stages[0], tmpcs={**given.stages[0].tmpcs, "d0": "zero1"})
+    with_states = replace(given, stages=(first, given.stages[1]))
+    assert FAMILY.violations(offered, with_states) == ()
+    for name, trainer in TRAINERS.items():
+        if name == "accelerate":
+            continue
+        assert not list(obstacles(offered, given, trainer))
+        assert "node d0 has the TMPC 'zero1'" in "; ".join(obstacles(offered, with_states, trainer))
+        assert found(offered, name).objective == pytest.approx(found(SIX, name).objective)
+
+
+def test_encoders_beside_decoders_are_no_chain_of_layers_of_one_kind() -> None:
+    both = chain(layer("e", "embedding"), layer("a", "encoder"), layer("b", "decoder"), layer("h", "head"))
+    assert "encoder layers and decoder layers" in found(both, "megatron").reason
+    assert found(both, "torchtitan").status is Status.OPTIMAL
+
+
 def test_numbers_that_drown_others_do_not() -> None:
     """A TMPC of 1e30 is impossible, and leaves the digits of all other stages alone."""
     layers = list(SIX.layers)
@@ -186,5 +211,5 @@ def test_option_is_a_requirement_of_the_instance() -> None:
 
 def test_branches_are_no_chain_for_a_trainer_that_counts() -> None:
     result = planner.solve(planner.load("diamond", realizable="megatron"))
-    assert result.status is Status.INFEASIBLE and "no chain of layers" in result.reason
+    assert result.status is Status.INFEASIBLE and "side by side from node left on (a DAG)" in result.reason
     assert planner.solve(planner.load("diamond", realizable="deepspeed")).status is Status.OPTIMAL

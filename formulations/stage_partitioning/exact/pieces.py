@@ -14,8 +14,7 @@ from functools import cached_property
 from formulations.stage_partitioning.downsets import chain_downsets
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.tables import Words, pack
-from formulations.stage_partitioning.trainers import Option, Piece, Recompute, Trainer, options, pieces
-from instances.stage_edits import with_degrees
+from formulations.stage_partitioning.trainers import Option, Piece, Recompute, Trainer, is_said, options, pieces
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 #: The ids of a piece's TMPCs without and with recomputation.
@@ -56,8 +55,12 @@ class Chain:
     def at(self, t: int) -> StageInstance | None:
         """The chain with what its pieces may choose at degree t; ``None`` if one of them cannot run at t."""
         if self.whole:
-            flat = with_degrees(self.instance, (t,)) if all(x.tmpcs.get(t) for x in self.instance.layers) else None
-            return None if flat is None else replace(flat, requirements=(), tied=())
+            layers = tuple(
+                replace(layer, tmpcs={t: tuple(x for x in layer.tmpcs.get(t, ()) if is_said(x.id))})
+                for layer in self.instance.layers
+            )
+            complete = all(layer.tmpcs[t] for layer in layers)
+            return replace(self.instance, layers=layers, requirements=(), tied=()) if complete else None
         found = [options(self.instance, piece, t, self.trainer) for piece in self.pieces]
         if not all(found):
             return None

@@ -28,7 +28,7 @@ from formulations.stage_partitioning.exact.threshold import Search
 from formulations.stage_partitioning.exact.threshold import solve as solve_freely
 from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees, evaluate
 from formulations.stage_partitioning.tables import Words, build_lattice, build_profile
-from formulations.stage_partitioning.trainers import TRAINERS, Degrees, Kind, Recompute, Trainer
+from formulations.stage_partitioning.trainers import TRAINERS, Degrees, Recompute, Trainer, misshapen
 from instances.requirements import requirements_of
 from instances.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Watch
@@ -49,8 +49,8 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     trainer = TRAINERS[str(requirements_of(instance)[0].arguments[0])]
     free = replace(instance, requirements=())
     chain = Chain(free, trainer)
-    if trainer.counts and any(piece.branches or piece.kind is Kind.OTHER for piece in chain.pieces):
-        reason = f"the graph is no chain of layers between an embedding and a head, as {trainer.name} has them"
+    reason = next(misshapen(free, chain.pieces, trainer), None)
+    if reason is not None:
         return Answer(infeasible=True, reason=reason)
     pairs = list(_degrees(free, trainer, len(chain.pieces)))
     watch.bound(work_bound(free), Prover.BOUNDS)
@@ -59,7 +59,10 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     else:
         answer = _by_cuts(chain, pairs, watch)
     price = _price(free, answer, limits, watch)
-    reason = f"{price['price']:.3%} slower than the free optimum {price['free_optimum']:.9g}" if price else ""
+    reason = ""
+    if price:
+        slower = f"{price['price']:.3%} slower than" if price["price"] > limits.gap else "as fast as"
+        reason = f"{slower} the free optimum {price['free_optimum']:.9g}"
     stats = {"pieces": len(chain.pieces), "degrees": len(pairs), **answer.stats, **price}
     return replace(answer, reason=reason, stats=stats)
 
