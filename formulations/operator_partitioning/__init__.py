@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.operator_partitioning.inside import INSIDE
 from formulations.operator_partitioning.methods import METHODS
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
@@ -29,6 +29,10 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     describe=describe,
     memory_pressure=memory_pressure,
     why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),
+    certificates=Certificates(
+        write=lazy("formulations.operator_partitioning.certificates:write"),
+        verify=lazy("formulations.operator_partitioning.checker:verify"),
+    ),
     breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
     mining=lazy("formulations.operator_partitioning.mining:mining"),
     subproblems=INSIDE,
