@@ -54,6 +54,12 @@ def noted() -> int | None:
     return _attention.noted
 
 
+def end_if_noted() -> None:
+    """End the process for a signal that was noted: where it is held, and nothing is known yet."""
+    if _attention.noted is not None and _attention.end is not None:
+        _attention.end(_attention.noted)
+
+
 def note(number: int) -> None:
     """Note a signal that was received elsewhere, as by the run that it stopped; nothing outside the command line."""
     if _attention.end is None:

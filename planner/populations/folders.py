@@ -159,15 +159,22 @@ class Folder:
             write(block)
         return str(path)
 
-    def write_worst(self, method: str, population: Population, numbers: Sequence[int]) -> list[str]:
-        """The instances of these numbers as files of their own, the worst first; earlier ones are removed."""
-        safe = re.sub(r"[^\w.-]+", "_", method).strip("._")
-        for old in self.path.glob(f"worst-{safe}-[0-9]*.json"):
+    def write_worst(self, population: Population, worst: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
+        """The worst instances of each method, by their numbers, as files of their own; earlier ones are removed."""
+        for old in self.path.glob("worst-*.json"):
             old.unlink()
-        paths = [self.path / f"worst-{safe}-{rank}.json" for rank in range(1, len(numbers) + 1)]
-        for path, number in zip(paths, numbers, strict=True):
-            write_atomically(path, population.text(number) + "\n")
-        return [str(path) for path in paths]
+        files: dict[str, list[str]] = {}
+        stems: set[str] = set()
+        for method, numbers in worst.items():
+            stem = re.sub(r"[^\w.-]+", "_", method).strip("._")
+            while stem in stems:
+                stem += "_"
+            stems.add(stem)
+            paths = [self.path / f"worst-{stem}-{rank}.json" for rank in range(1, len(numbers) + 1)]
+            for path, number in zip(paths, numbers, strict=True):
+                write_atomically(path, population.text(number) + "\n")
+            files[method] = list(map(str, paths))
+        return files
 
 
 def _line(record: Mapping[str, Any]) -> str:

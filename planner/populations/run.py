@@ -33,7 +33,7 @@ from planner.populations.sources import Member, members, same_problem
 from planner.result import html_table
 from planner.run import silent
 from planner.show.tables import as_json
-from planner.signals import noted
+from planner.signals import end_if_noted, noted
 from planner.types import Instance, Json, JsonObject
 from solvers.outcome import Limits
 
@@ -181,10 +181,9 @@ def validate(
         infeasible=tally.infeasible(every),
         unproved=tally.unproved(every),
         methods={name: tally.fared(every, name) for name in names},
-        worst={
-            name: folder.write_worst(name, population, [each["number"] for each in tally.worst(every, name, worst)])
-            for name in names
-        },
+        worst=folder.write_worst(
+            population, {name: [each["number"] for each in tally.worst(every, name, worst)] for name in names}
+        ),
         out=out,
         size_of=size_of,
         table=folder.write_table(tally.flat(every)),
@@ -210,6 +209,7 @@ def _population(
     """All instances, read and written in one form, their problem, and what their size counts."""
     population, family, size_of = Population(), None, ""
     for member, instance in same_problem((member, member.load(inputs, overrides)) for member in found):
+        end_if_noted()
         if family is None:
             family = family_of(instance)
             size_of = size(family, instance)[0]
