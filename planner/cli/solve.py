@@ -79,6 +79,7 @@ def solve_command(
     ] = None,
     grad_accum: Annotated[str | None, _swept("G,...", "degrees g of gradient accumulation of the sweep")] = None,
     microbatch_sizes: Annotated[str | None, _swept("B,...", "micro-batch sizes b' of the sweep")] = None,
+    jobs: Annotated[int, _swept("N", "combinations of the sweep at once, each with the whole time limit", min=1)] = 1,
     certificate: Annotated[str | None, typer.Option(metavar="FILE", help="certify the bound (planner verify)")] = None,
     events: Events = None,
     json: Json = False,
@@ -106,7 +107,9 @@ def solve_command(
     beside = {"--compare": "given" if compare else None, "--plan": plan[0] if plan else None}
     by_order: dict[str, Any] = {}
     if batch_size is None:
-        _refuse({"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes}, "a --batch-size beside it")
+        several = None if jobs == 1 else str(jobs)
+        needing = {"--grad-accum": grad_accum, "--microbatch-sizes": microbatch_sizes, "--jobs": several}
+        _refuse(needing, "a --batch-size beside it")
         by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
         if len(by_order) > 1:
             _refuse({"--certificate": certificate, **beside}, "one order")
@@ -135,7 +138,7 @@ def solve_command(
                     accumulate = parse_counts("--grad-accum", grad_accum or "1")
                     sizes = parse_counts("--microbatch-sizes", microbatch_sizes or "1")
                     result, loaded, rows = sweep(
-                        instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, **run
+                        instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, jobs=jobs, **run
                     )
         except CrosscheckError as error:
             raise with_reproducer(error, reproducer_dir, json) from error

@@ -10,7 +10,7 @@ its cost model a larger g is never faster. The table shows what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +18,12 @@ from formulations import FAMILIES
 from formulations.compilation import compiling
 from instances.parameters import MAX_COUNT, parse_count
 from planner.errors import UsageError
+from planner.executors import completed, place
 from planner.inputs import settings
 from planner.inputs.loading import catalog, family_of, load
 from planner.result import Result
 from planner.run import silent, solve
+from planner.signals import end_if_noted, held
 from planner.studies.union import union
 from solvers.outcome import Limits, Status
 
@@ -60,6 +62,8 @@ def sweep(
     inputs: str | None = None,
     overrides: dict[str, Any] | None = None,
     limits: Limits | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
     notice: Callable[[str], None] = silent,
     **arguments: Any,
 ) -> tuple[Result, Any, list[Row]]:
@@ -73,7 +77,9 @@ def sweep(
     overrides
         As for `planner.load`, but for the number of micro-batches.
     limits
-        The time is shared: a combination gets what the ones before it left.
+        The time is shared: a combination gets what the ones before it left. Of several at once each has all of it.
+    jobs, dask
+        Local processes, or the address of a dask scheduler, for several combinations at once; then nobody listens.
     notice
         Called once with each warning of the instances, and when kernels are being compiled.
     **arguments
@@ -103,41 +109,75 @@ def sweep(
     if batch_size // least > MAX_COUNT:
         rule = f"at most {(MAX_COUNT + 1) * least - 1}: {MAX_COUNT} micro-batches of {least} sequences"
         raise UsageError.at("--batch-size", batch_size, rule)
-    left = limits or Limits()
-    tried: list[_Tried] = []
-    warned: set[str] = set()
-    profiles: dict[int, Any] = {}
+    limits = left = limits or Limits()
+    opened, alone = place(jobs, dask), jobs == 1 and dask is None
+    if not alone:
+        arguments.pop("listen", None)
+    several = len(set(microbatch_sizes)) > 1
+    instances: list[Any] = []
+    tried: dict[int, _Tried] = {}
+
+    def tasks() -> Iterator[tuple[Any, Limits, dict[str, Any]]]:
+        for instance in _instances(name, fitting, several, batch_size, inputs, given, notice):
+            instances.append(instance)
+            yield instance, left if alone else limits, arguments
+
     with compiling(notice):
-        for g, b in fitting:
-            count = batch_size // (g * b)
-            if b not in profiles:
-                taken = _profile(name, b, len(set(microbatch_sizes)) > 1)
-                profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
-            family = family_of(profiles[b])
-            if not family.sweepable:
-                sweepable = ", ".join(family.name for family in FAMILIES if family.sweepable)
-                raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
-            instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
-            for warning in family.warnings(instance):
-                if warning not in warned:
-                    warned.add(warning)
-                    notice(f"warning: {warning}")
-            result = solve(instance, limits=left, **arguments)
+        for position, result in completed(opened, _solved, tasks()):
+            g, b = fitting[position]
             time = None if result.objective is None else result.objective / b
+            count = batch_size // (g * b)
             row = Row(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
-            tried.append(_Tried(row, result, instance))
+            tried[position] = _Tried(row, result, instances[position])
             if result.signal:
                 break
             if left.time_s is not None:
                 left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+    if not tried:
+        end_if_noted()
+    every = [tried[position] for position in sorted(tried)]
     # Without any plan, a result that is still open stands for the sweep.
-    best = min(tried, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
-    result = _united(best, tried, whole=len(tried) == len(fitting))
+    best = min(every, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
+    result = _united(best, every, whole=len(every) == len(fitting))
     return (
         replace(result, options={**result.options, "batch-size": batch_size}),
         best.instance,
-        [one.row for one in tried],
+        [one.row for one in every],
     )
+
+
+def _instances(
+    name: str,
+    fitting: Sequence[tuple[int, int]],
+    several: bool,
+    batch_size: int,
+    inputs: str | None,
+    given: dict[str, Any],
+    notice: Callable[[str], None],
+) -> Iterator[Any]:
+    """The instance of every (g, b'), each warning once; errors as of `sweep`."""
+    warned: set[str] = set()
+    profiles: dict[int, Any] = {}
+    for g, b in fitting:
+        if b not in profiles:
+            taken = _profile(name, b, several)
+            profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+        family = family_of(profiles[b])
+        if not family.sweepable:
+            sweepable = ", ".join(family.name for family in FAMILIES if family.sweepable)
+            raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
+        count = batch_size // (g * b)
+        instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
+        for warning in family.warnings(instance):
+            if warning not in warned:
+                warned.add(warning)
+                notice(f"warning: {warning}")
+        yield instance
+
+
+def _solved(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
+    with held():
+        return solve(instance, limits=limits, **arguments)
 
 
 @dataclass(frozen=True)

@@ -209,6 +209,15 @@ def test_without_a_proof_losses_are_to_the_bound_and_it_is_stated(run: Run) -> N
         assert found.methods[result.method].optimal == 0
 
 
+def test_without_a_proof_only_plans_that_are_beaten_are_suboptimal(methods: Run) -> None:
+    names = ["./by_hand.py:slowest", "./by_hand.py:first_fast", "./bad.py:none"]
+    found = planner.validate(POPULATION[:3], methods=names, against="./bad.py:none", out="run")
+    outcomes = [[record["rows"][name]["outcome"] for name in names] for record in found.records]
+    assert outcomes == [["suboptimal", "open", "no_plan"]] * 3 and found.unproved == 3 and not any(found.worst.values())
+    assert [found.methods[name].suboptimal for name in names] == [3, 0, 0]
+    assert all(vars(found.methods[name])[loss] is None for name in names for loss in ("mean_loss", "worst_loss"))
+
+
 def test_identical_instances_are_solved_once_and_counted_as_often_as_they_are_drawn(methods: Run) -> None:
     Path("counted.py").write_text(
         "def solve(instance):\n    open('calls', 'a').write('x')\n"

@@ -128,6 +128,15 @@ def test_a_line_that_was_cut_or_damaged_is_solved_again(folder: Path) -> None:
     assert sorted(json.loads(line)["number"] for line in journal.read_text().splitlines()) == list(range(COUNT))
 
 
+def test_a_line_that_kill_cut_is_removed_before_others_follow(folder: Path) -> None:
+    whole("out")
+    journal = Path("out/journal.jsonl")
+    journal.write_bytes(journal.read_bytes()[:-20])
+    said: list[str] = []
+    assert totals(whole("out", notice=said.append)) == totals(whole("out", notice=said.append))
+    assert said == [f"{done} of {COUNT} distinct instances lie in out already" for done in (COUNT - 1, COUNT)]
+
+
 def test_another_folder_is_refused(folder: Path) -> None:
     Path("other").mkdir()
     Path("other/letter.txt").write_text("dear reader")
@@ -163,7 +172,10 @@ def test_a_signal_ends_it_with_what_is_known_and_it_goes_on(jobs: int, number: i
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(number)
-        out, err = process.communicate(timeout=100)
+        try:
+            out, err = process.communicate(timeout=100)
+        finally:
+            process.kill()
     assert process.returncode == 128 + number, err
     found = json.loads(out)
     assert 2 <= found["instances"] < COUNT and "the same command resumes" in err and "Traceback" not in err

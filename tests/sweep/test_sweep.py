@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,16 @@ def test_every_combination_is_solved_at_its_own_profile() -> None:
     least = min(rows, key=lambda row: row.time_per_sequence)
     assert best.status is Status.OPTIMAL and best.objective == least.objective
     assert planner.check(instance, best.plan).feasible and len(best.stats["sweep"]) == len(rows)
+
+
+def test_several_combinations_at_once_find_the_same() -> None:
+    def found(jobs: int) -> tuple[Any, ...]:
+        best, _, rows = sweep("bert", 8, [1, 2], [1, 2], overrides=SMALL, exact=True, jobs=jobs, listen=print)
+        return best.objective, best.bound, best.status, [{**vars(row), "seconds": None} for row in rows]
+
+    assert found(2) == found(1)
+    with pytest.raises(UsageError, match="--jobs is 0"):
+        sweep("bert", 8, jobs=0)
 
 
 def test_a_smaller_bound_on_the_sum_is_never_faster() -> None:
