@@ -95,8 +95,31 @@ def whole_catalog(_inputs: str | None) -> list[Case]:
     return [Case(name, methods=(EVERY,)) for name in catalog()]
 
 
+def models_suite(_inputs: str | None) -> list[Case]:
+    """Declarative methods at the sizes where their strength is judged: root bounds, and what is proved in a minute."""
+    bert = {"layers": 32, "memory": "8GiB"}
+    return [
+        *(Case("bert32", {**bert, "first": n, "devices": k}, ("cpsat",)) for n, k in ((8, 8), (16, 16))),
+        *(Case("bert32", {**bert, "first": n, "devices": 8}, ("milp",)) for n in (2, 4, 8, 12)),
+        *(Case("bert32", {**bert, "devices": k}, ("milp-columns",)) for k in (8, 32, 64)),
+        Case("bert32", {**bert, "devices": 512, "microbatches": 1920}, ("milp-columns",)),
+        Case("layers", {"layers": 100, "stages": 16}, ("cpsat", "milp")),
+        Case("layers", {"layers": 400, "stages": 64}, ("milp",)),
+        *(Case(name, {"devices": 8}, ("cpsat", "milp-columns")) for name in ("mmt", "dlrm", "candle-uno")),
+        *(Case(name, {"stages": 4, "replicas": r}, ("milp",)) for name in ("dgx1", "torus2d") for r in (2, 4)),
+        *(Case("chain8-flushed", {"devices": k}, ("cpsat",)) for k in (4, 8)),
+        Case("chain8-machines", {}, ("cpsat",)),
+        Case("mesh", {}, ("cpsat", "milp")),
+        *(Case(name, {}, ("cpsat", "milp")) for name in ("schedule-chain", "schedule-figure-5")),
+    ]
+
+
 #: The suites that are built in: what makes their cases, given the folder of published inputs.
-SUITES: Mapping[str, Callable[[str | None], list[Case]]] = {"all": whole_catalog, "piper": piper_suite}
+SUITES: Mapping[str, Callable[[str | None], list[Case]]] = {
+    "all": whole_catalog,
+    "models": models_suite,
+    "piper": piper_suite,
+}
 
 
 def _read_suite(path: str) -> Iterator[Case]:

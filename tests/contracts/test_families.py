@@ -337,11 +337,7 @@ def _large(family: Family[Any, Any], method: Method[Any, Any]) -> Any:
     """An instance on which slow methods take a while; the largest example where the method supports no larger one."""
     larger = [planner.load("bert32")] if family.name == "stage_partitioning" else []
     every = [*larger, *(example() for example in reversed(EXAMPLES[family.name]))]
-    return next(
-        instance
-        for instance in (given(method, each) for each in every)
-        if method.supports(instance) is None
-    )
+    return next(instance for instance in (given(method, each) for each in every) if method.supports(instance) is None)
 
 
 #: Words of a result: a reason must hold for infeasible and unproved ones as well.

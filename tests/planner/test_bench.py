@@ -14,7 +14,7 @@ from planner.bench.measure import Row
 from planner.bench.suites import EVERY, SUITES
 from planner.cli.app import main
 from planner.errors import UsageError
-from planner.inputs.loading import catalog
+from planner.inputs.loading import catalog, family_of, load
 
 ARGUMENTS = ["bench", "chain8", "diamond", "--methods", "exact,equi", "--seeds", "0,1", "--repeats", "1", "--quiet"]
 ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)
@@ -102,6 +102,14 @@ def test_the_suite_of_everything_is_the_catalog() -> None:
     cases = SUITES["all"](None)
     assert [case.instance for case in cases] == list(catalog())
     assert all(case.methods == (EVERY,) for case in cases)
+
+
+def test_the_methods_of_the_suite_of_models_take_its_instances() -> None:
+    for case in SUITES["models"](None):
+        instance = load(case.instance, **case.settings)
+        for name in case.methods:
+            method = family_of(instance).method(name)
+            assert method.build is not None and method.refusal(instance) is None, (case, name)
 
 
 def test_rows_and_tables_say_whose_proof_it_is() -> None:

@@ -9,6 +9,7 @@ from formulations import modelled
 from formulations.family import Answer
 from formulations.first_plan import First
 from formulations.stage_partitioning.exact import linearised
+from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import (
     MEMORY_SLACK,
     Stage,
@@ -19,7 +20,7 @@ from formulations.stage_partitioning.problem import (
     violations,
 )
 from instances.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 
 def prove(
@@ -37,6 +38,7 @@ def prove(
     """
     if watch.best_plan is not None:
         return modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+    watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
     first = First("linearised", lambda part: linearised.solve(instance, limits, part))
     known = first.report(instance, evaluate, violations, watch)
     answer = modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
