@@ -177,10 +177,13 @@ class Process:
         return found
 
     def _forward(self, sample: int, received: dict[str, Any]) -> None:
+        import torch
+
         values = self.compute(sample, received)
         kept = self.kept[sample]
         for each in self.outgoing:
-            kept.sent[each.name] = values[each.name]
+            if each.has_gradient:  # the tensor itself is no longer needed here
+                kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(values[each.name])
             for taker in each.targets:
                 self._send(values[each.name], each, taker, sample, True)
         kept.loss = self.loss(values, sample)

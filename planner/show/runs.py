@@ -24,6 +24,8 @@ def show_run(found: Run) -> None:
         table.add_row(str(duty.stage), str(duty.replica), str(len(duty.passes)), *map(size, moved))
     out = console()
     out.print(table)
+    if list(found.bytes_sent) != list(found.bytes_planned):
+        out.print("sent is not as planned: instances count a tensor for each layer that takes it, runs for each stage")
     if found.tolerance is None:
         out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
         return
