@@ -84,8 +84,13 @@ def run_process(job: Job, rank: int) -> Report:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"]
+    on = {}
+    if job.backend == "nccl":
+        torch.cuda.set_device(rank)
+        on = {"device_id": torch.device(f"cuda:{rank}")}
     distributed.init_process_group(
         job.backend,
+        **on,
         init_method=f"file://{job.rendezvous}",
         rank=rank,
         world_size=len(job.layout.duties),

@@ -40,7 +40,13 @@ MODULES = sorted(
 def test_doctests() -> None:
     attempted = 0
     for name in MODULES:
-        outcome = doctest.testmod(importlib.import_module(name))
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name not in ("torch", "transformers"):  # the extra of planner.capture
+                raise
+            continue
+        outcome = doctest.testmod(module)
         assert outcome.failed == 0, name
         attempted += outcome.attempted
     assert attempted >= 10
