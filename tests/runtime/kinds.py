@@ -119,7 +119,7 @@ class Experts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weights, chosen = self.router(x).softmax(-1).topk(2)
-        shares = torch.zeros(*x.shape[:-1], 4, dtype=x.dtype).scatter(-1, chosen, weights)
+        shares = torch.zeros(*x.shape[:-1], 4, dtype=x.dtype, device=x.device).scatter(-1, chosen, weights)
         made = torch.stack([torch.tanh(expert(x)) for expert in self.experts], -1)
         return x + (made * shares.unsqueeze(-2)).sum(-1)
 

@@ -67,6 +67,31 @@ class Writing(nn.Module):
         return x.mul_(3) * x
 
 
+class Choice(nn.Linear):
+    """The two largest outputs of a linear layer, and which these are."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return super().forward(x).topk(2)
+
+
+class Mixed(nn.Linear):
+    """A linear layer of values, weighed by whole numbers."""
+
+    def forward(self, values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        return super().forward(values) * chosen
+
+
+class Routed(nn.Module):
+    """A choice whose whole numbers, which have no gradient, go to the layer behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Choice(4, 4), Mixed(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(*self.first(x))
+
+
 Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
@@ -84,6 +109,10 @@ def writing() -> Example:
 
 def writing_a_part() -> Example:
     return Writing(True).double(), (torch.randn(5, 4).double(),)
+
+
+def routed() -> Example:
+    return Routed().double(), (torch.randn(5, 4).double(),)
 
 
 def tied() -> Example:

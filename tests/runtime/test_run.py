@@ -224,6 +224,17 @@ def test_graphs_of_stages_compute_what_the_whole_model_does(call: Any, made: Any
     assert found["bytes_sent"] == found["bytes_planned"]
 
 
+def test_whole_numbers_are_sent_and_nothing_comes_back_for_them(call: Any) -> None:
+    tensor = 5 * 2 * 8  # values and whole numbers have the same size; an edge counts half of what has no gradient
+    instance, stages = chain(("first", "second"), tensor * 1.5), plan(([0], 2), ([1], 1))
+    code, out, err = call(instance, stages, "routed", "--check", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["gradient_error"] <= 1e-12
+    assert found["bytes_sent"] == [3 * 2 * tensor, 3 * 2 * tensor, 6 * tensor]
+    assert sum(found["bytes_sent"]) == sum(found["bytes_planned"])
+
+
 def test_stages_do_not_write_into_tensors_of_others(call: Any) -> None:
     instance, stages = chain(("first", "second"), 5 * 4 * 8), plan(([0], 1), ([1], 2))
     code, out, err = call(instance, stages, "writing", "--check", "--json")
