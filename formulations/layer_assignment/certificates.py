@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from formulations.family import UncertifiedError
 from formulations.layer_assignment import checker
+from formulations.layer_assignment.costs import tables
+from formulations.layer_assignment.kernels import sweep
 from instances.layer_assignment import LayerAssignmentInstance, to_json
 from solvers.outcome import Watch
 
@@ -16,6 +20,8 @@ from solvers.outcome import Watch
 _BELOW = Fraction(1, 10**11)
 #: Parts of the unit in which caps are stated.
 _FINE = 2**40
+#: More than what float arithmetic rounds in a time without its all-reduce, relatively.
+_ROUNDED = 2e-12
 
 
 def write(
@@ -34,13 +40,11 @@ def write(
     Raises
     ------
     UncertifiedError
-        If there is an all-reduce, if too many caps would be needed, or the run is stopped.
+        If exact arithmetic does not confirm the bound, too many caps would be needed, or the run is stopped.
     """
     exact = checker.Instance(to_json(instance))
-    if exact.rings:
-        raise UncertifiedError("bounds with an all-reduce are not certified yet")
     objective = None if plan is None else checker.plan_time(exact, plan)
-    certified, caps = _proof(exact, bound, objective, watch)
+    certified, rows = _proof(instance, exact, bound, objective, watch)
     return {
         "format": 1,
         "problem": "layer_assignment",
@@ -48,33 +52,68 @@ def write(
         "plan": None if plan is None else dict(plan),
         "objective": None if objective is None else str(objective),
         "bound": None if certified is None else str(certified),
-        "proof": {"kind": "caps", "caps": [str(cap) for cap in caps]},
+        "proof": _stated(rows),
     }
 
 
+def _stated(rows: list[checker.Row]) -> dict[str, Any]:
+    """The proof as `checker` reads it."""
+    texts = [[None if most is None else str(most), [str(cap) for cap in caps]] for most, caps in rows]
+    proof = {"kind": "caps", "caps": texts[-1][1]}
+    return {**proof, "rows": texts[:-1]} if texts[:-1] else proof
+
+
 def _proof(
-    exact: checker.Instance, bound: float, objective: Fraction | None, watch: Watch
-) -> tuple[Fraction | None, list[Fraction]]:
-    """The bound that is certified, and the caps that prove it."""
+    instance: LayerAssignmentInstance, exact: checker.Instance, bound: float, objective: Fraction | None, watch: Watch
+) -> tuple[Fraction | None, list[checker.Row]]:
+    """The bound that is certified, and the rows that prove it."""
     if math.isinf(bound):
-        return None, []
+        return None, [(None, [])]
     first = Fraction(bound) if objective is None or bound < objective else objective * (1 - _BELOW)
     for B in (first, first * (1 - _BELOW)):
         if B <= 0:
-            return Fraction(0), []
-        caps = _caps(exact, B, watch)
-        if caps is not None:
-            return B, caps
+            return Fraction(0), [(None, [])]
+        rows = _rows(instance, exact, B, watch)
+        if rows is not None:
+            return B, rows
     raise UncertifiedError(f"exact arithmetic does not confirm the bound {bound!r}")
 
 
-def _caps(exact: checker.Instance, B: Fraction, watch: Watch) -> list[Fraction] | None:
-    """The caps of a proof of B, rising; ``None`` if some plan takes no more."""
+def _rows(
+    instance: LayerAssignmentInstance, exact: checker.Instance, B: Fraction, watch: Watch
+) -> list[checker.Row] | None:
+    """The rows of a proof of B, rising; ``None`` if some plan takes no more."""
+    found: list[checker.Row] = []
+    arrays, lengths, report = None, np.zeros(exact.S, np.int64), np.zeros(5)
+    most: Fraction | None = None
+    while True:
+        least = Fraction(0)
+        if any(exact.rings) and len(exact.times) >= exact.S:
+            arrays = arrays or tables(instance)
+            cap = math.inf if most is None else float(most) * (1 + _ROUNDED)
+            sweep.below(*arrays, exact.N - 1.0, cap, lengths, np.frombuffer(watch.flag, np.uint8), report)
+            if report[0] < math.inf:
+                # Where the all-reduce takes at least this, the rest is too much already; a little more for rounding.
+                rest = Fraction(float(report[0])) + Fraction(exact.total, exact.unit)
+                least = max(least, B * (1 + Fraction(_ROUNDED)) - rest)
+        caps = None if most is not None and least >= most else _caps(exact, B - least, most, watch)
+        if caps is None:
+            return None
+        found.append((most, caps))
+        if least == 0:
+            return found[::-1]
+        if sum(1 + len(caps) for _, caps in found) > checker.MAX_CAPS:
+            raise UncertifiedError(f"more than {checker.MAX_CAPS} caps would be needed")
+        most = least
+
+
+def _caps(exact: checker.Instance, B: Fraction, most: Fraction | None, watch: Watch) -> list[Fraction] | None:
+    """The caps of a proof that B is exceeded without the all-reduce, where that takes at most ``most``; or ``None``."""
     found: list[Fraction] = []
     while len(found) < checker.MAX_CAPS:
         if watch.stopped():
             raise UncertifiedError("the run was stopped")
-        sent = exact.cheapest(math.floor(found[-1] * exact.unit) if found else None)
+        sent = exact.cheapest(math.floor(found[-1] * exact.unit) if found else None, most)
         left = B * exact.unit - exact.total - (0 if math.isinf(sent) else int(sent))
         if math.isinf(sent) or left < 0:
             return found[::-1]

@@ -1,26 +1,29 @@
 """Check a certificate of layer assignment: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
 Standard library, integers and fractions only; written from the definition in this room's README, whose letters it
-uses. Seconds of an instance are the float64 numbers that its JSON denotes, as exact rationals. An all-reduce is not
-looked at.
+uses. Numbers of an instance are the float64 numbers that its JSON denotes, as exact rationals.
 
 **Claims.** ``plan`` cuts the L layers into S stages, none of them empty, and takes ``objective``; every plan takes more
 than ``bound``, B (if B is 0: none takes less, which needs no proof). If ``bound`` is null there is no plan.
 
-**Proof.** There is no plan if S > L. Else the proof has ``caps``, rising seconds c_1 < ... < c_m; let c_0 be 0 and
-c_(m+1) infinite. phi(c) is the least sum of e(cut_j, j) over all plans whose stages take at most c each, infinite if
-there are none. The rule is, for i = 0 to m,
+**Proof.** There is no plan if S > L. Else the proof has ``rows``, pairs of an all-reduce's seconds, rising a_1 < ... <
+a_n (none without an all-reduce), and of caps on the slowest stage below it, and ``caps``, those above a_n: rising
+seconds c_1 < ... < c_m in each list. Let a_0 be 0, a_(n+1) infinite, and the same for c. phi(c, a) is the least sum of
+e(cut_j, j) over all plans with T_j <= c and A_j <= a for all stages j, infinite if there are none. The rule is, for i
+= 0 to n, and for k = 0 to m with the caps below a_(i+1),
 
-    (N - 1) c_i + sum of all t_l + phi(c_(i+1)) > B.
+    (N - 1) c_k + sum of all t_l + phi(c_(k+1), a_(i+1)) + a_i > B.
 
 **Theorem.** If it holds, every plan takes more than B.
 
-*Proof.* Let T be the time of a plan's slowest stage. As T >= 0 and c_(m+1) is infinite, there is an i with T <= c_(i+1)
-and T >= c_i: the least i for which T <= c_(i+1). All its stages take at most c_(i+1), so its cuts cost at least
-phi(c_(i+1)); its stages together take the sum of all t_l, whatever the cuts. So it takes at least the left side.
+*Proof.* Let A be the longest all-reduce of a plan (0 without), and T the time of its slowest stage. As A >= 0 and
+a_(n+1) is infinite, there is an i with a_i <= A <= a_(i+1): the least i for which A <= a_(i+1). So there is a k with
+c_k <= T <= c_(k+1). All its stages keep both upper limits, so its cuts cost at least phi(c_(k+1), a_(i+1)); its stages
+together take the sum of all t_l, whatever the cuts. So it takes at least the left side.
 
 phi is found from the input side on: for each number of stages j and of layers i, the least cost of cutting the first i
-layers into j stages of at most c. The last of these stages begins in a window of layers that moves with i only forward.
+layers into j stages within the limits. The last of these stages begins in a window of layers that moves with i only
+forward, as more layers never take less time, nor have fewer parameters.
 """
 
 from __future__ import annotations
@@ -40,6 +43,9 @@ MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_CAPS = 10_000
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
+
+
+Row = tuple[Fraction | None, list[Fraction]]  # seconds of an all-reduce, none for infinity, and caps below it
 
 
 class RejectedError(Exception):
@@ -70,6 +76,11 @@ def count(value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def index(value: Any) -> int:
+    """The number of a layer, from 0 on."""
+    return count(value, 0)
+
+
 def stated(text: Any) -> Fraction | None:
     """An exact fraction as text, or nothing."""
     need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
@@ -91,8 +102,21 @@ class Instance:
         self.times = [int(t * self.unit) for t in times]
         self.cuts = [[int(e * self.unit) for e in row] for row in cuts]
         self.total = sum(self.times)
-        self.rings = any(exact(ring) > 0 for ring in content.get("ring_s_per_parameter", []))
-        declared = [self.N, self.S, [float(t) for t in times], [[float(e) for e in row] for row in cuts]]
+        declared: list[Any] = [self.N, self.S, [float(t) for t in times], [[float(e) for e in row] for row in cuts]]
+        rings = [exact(ring) for ring in content.get("ring_s_per_parameter", [])]
+        need(len(rings) in (0, 1, self.S), "an all-reduce for each stage, or once, or none")
+        #: Seconds for each unit of parameters, by stage; parameters of layers, and of sets of layers that share them.
+        self.rings, self.sizes, self.tied = [Fraction(0)] * self.S, [0] * len(times), list[tuple[frozenset[int], int]]()
+        if any(rings):
+            sizes = [exact(size) for size in content.get("parameters", [])] or [Fraction(0)] * len(times)
+            ties = [(frozenset(map(index, tie["layers"])), exact(tie["parameters"])) for tie in content.get("tied", [])]
+            need(len(sizes) == len(times) and all(v < len(times) for layers, _ in ties for v in layers), "parameters")
+            grain = max(size.denominator for size in (*sizes, *(size for _, size in ties)))
+            self.rings = [ring / grain for ring in (rings * self.S if len(rings) == 1 else rings)]
+            self.sizes, self.tied = [int(m * grain) for m in sizes], [(held, int(m * grain)) for held, m in ties]
+            held = [[sorted(layers), float(size)] for layers, size in ties]
+            declared += [[float(ring) for ring in rings], [float(size) for size in sizes], held]
+        self.ties = [[tie for tie, (layers, _) in enumerate(self.tied) if v in layers] for v in range(len(times))]
         self.digest = hashlib.sha256(json.dumps(declared, separators=(",", ":")).encode()).hexdigest()
 
     def cut(self, layers: int, stage: int) -> int:
@@ -102,19 +126,36 @@ class Instance:
         row = self.cuts[layers - 1]
         return row[0] if len(row) == 1 else row[stage]
 
-    def cheapest(self, cap: int | None) -> float:
-        """phi: an integer, or infinity; no cap: any time."""
-        n, S = len(self.times), self.S
-        first, within, begin = [0], 0, 0  # where the longest stage that ends behind so many layers begins
+    def parameters(self, begin: int, end: int) -> int:
+        """Of a stage of the layers from ``begin`` to ``end`` - 1."""
+        held = [size for layers, size in self.tied if any(begin <= v < end for v in layers)]
+        return sum(self.sizes[begin:end]) + sum(held)
+
+    def _first(self, cap: int | None, most: int | None) -> list[int]:
+        """Where the longest stage begins that ends behind so many layers and has at most that time and parameters."""
+        first, within, size, begin, held = [0], 0, 0, 0, [0] * len(self.tied)
         for end, seconds in enumerate(self.times, start=1):
-            within += seconds
-            while cap is not None and within > cap and begin < end:
-                within -= self.times[begin]
+            within, size = within + seconds, size + self.sizes[end - 1]
+            for tie in self.ties[end - 1]:
+                held[tie] += 1
+                size += self.tied[tie][1] if held[tie] == 1 else 0
+            while begin < end and ((cap is not None and within > cap) or (most is not None and size > most)):
+                within, size = within - self.times[begin], size - self.sizes[begin]
+                for tie in self.ties[begin]:
+                    held[tie] -= 1
+                    size -= self.tied[tie][1] if held[tie] == 0 else 0
                 begin += 1
             first.append(begin)
+        return first
+
+    def cheapest(self, cap: int | None, most: Fraction | None = None) -> float:
+        """phi: an integer, or infinity; no cap: any time; not most: all-reduces of any time."""
+        n, S = len(self.times), self.S
+        limits = [None if most is None or not ring else math.floor(most / ring) for ring in self.rings]
+        windows = {limit: self._first(cap, limit) for limit in set(limits)}
         costs: list[float] = [0, *[math.inf] * n]
-        for stage in range(S):
-            ends = range(stage + 1, n - S + stage + 2)  # every stage holds a layer
+        for stage, limit in enumerate(limits):
+            first, ends = windows[limit], range(stage + 1, n - S + stage + 2)  # every stage holds a layer
             reached = {end: min(costs[first[end] : end], default=math.inf) for end in ends}
             costs = [math.inf] * (n + 1)
             for end, cost in reached.items():
@@ -123,17 +164,21 @@ class Instance:
         return costs[n]
 
 
-def prove(instance: Instance, bound: Fraction | None, caps: list[Fraction]) -> None:
+def prove(instance: Instance, bound: Fraction | None, rows: list[Row]) -> None:
     """`RejectedError` if it does not follow that every plan takes more than the bound, or that there is none."""
     if len(instance.times) < instance.S:
         return
     reject(bound is None, "stages: there are as many layers")
     assert bound is not None
-    need(all(low < high for low, high in pairwise(caps)), "caps that rise")
-    for low, high in zip([Fraction(0), *caps], [*caps, None], strict=True):
-        sent = instance.cheapest(None if high is None else math.floor(high * instance.unit))
-        least = (instance.N - 1) * low * instance.unit + instance.total
-        reject(sent < math.inf and least + int(sent) <= bound * instance.unit, f"caps: from {float(low)!r} on")
+    least = Fraction(0)
+    for most, caps in rows:
+        need(all(low < high for low, high in pairwise(caps)) and (most is None or least < most), "caps that rise")
+        for low, high in zip([Fraction(0), *caps], [*caps, None], strict=True):
+            sent = instance.cheapest(None if high is None else math.floor(high * instance.unit), most)
+            known = ((instance.N - 1) * low + least) * instance.unit + instance.total
+            limit = f"caps: from {float(low)!r} on" + (f", and {float(least)!r} for the all-reduce" if least else "")
+            reject(sent < math.inf and known + int(sent) <= bound * instance.unit, limit)
+        least = most or least
 
 
 def plan_time(instance: Instance, plan: Any) -> Fraction:
@@ -144,7 +189,17 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     ends = list(accumulate(lengths))
     slowest = max(sum(instance.times[end - length : end]) for length, end in zip(lengths, ends, strict=True))
     sent = sum(instance.cut(end, stage) for stage, end in enumerate(ends))
-    return Fraction((instance.N - 1) * slowest + sent + instance.total, instance.unit)
+    stages = zip(instance.rings, lengths, ends, strict=True)
+    longest = max(ring * instance.parameters(end - length, end) for ring, length, end in stages)
+    return Fraction((instance.N - 1) * slowest + sent + instance.total, instance.unit) + longest
+
+
+def rows_of(proof: Any) -> list[Row]:
+    """The rows of a proof, and its caps above all of them."""
+    rows = [*proof.get("rows", []), (None, proof["caps"])]
+    reject(sum(1 + len(caps) for _, caps in rows) > MAX_CAPS, f"size: over {MAX_CAPS} caps")
+    need(all(type(text) is str for most, caps in rows[:-1] for text in (most, *caps)), "seconds as text")
+    return [(stated(most), [cap for cap in map(stated, caps) if cap is not None]) for most, caps in rows]
 
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
@@ -156,7 +211,6 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
     reject(certificate["proof"]["kind"] != "caps", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]
-    reject(instance.rings, "all-reduce: it is not looked at")
     reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
     objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
     need((plan is None) == (objective is None), "a plan and its objective, or neither")
@@ -164,9 +218,7 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
     if plan is not None:
         reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
     if bound is None or bound > 0:
-        caps = [cap for cap in map(stated, certificate["proof"]["caps"]) if cap is not None]
-        reject(len(caps) > MAX_CAPS, f"size: over {MAX_CAPS} caps")
-        prove(instance, bound, caps)
+        prove(instance, bound, rows_of(certificate["proof"]))
     return objective, bound
 
 

@@ -219,4 +219,16 @@ def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: A
     report[1] = min(best, bound)
 
 
+@kernel(FLOATS, FLOATS2, FLOATS2, FLOATS, FLOAT, FLOAT, INTS, FLAG, FLOATS, error_model="python")
+def below(
+    elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, cap_sync: Any, lengths: Any, flag: Any, report: Any
+) -> None:
+    """As `sweep`, of all assignments whose all-reduces are below a cap; the value in ``report[0]``."""
+    back, found = np.empty((cut.shape[1], len(elapsed)), np.int64), np.empty_like(lengths)
+    report[2] = report[3] = 0.0
+    report[0] = sweep(
+        elapsed, cut, held, ring, weight, 0.0, np.inf, cap_sync, np.inf, back, found, lengths, flag, report
+    )  # fmt: skip
+
+
 compile_kernels(__name__)
