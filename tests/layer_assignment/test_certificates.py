@@ -8,6 +8,7 @@ import math
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -243,6 +244,14 @@ def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
     instance = generate(6, 2, 4)
     with pytest.raises(ValueError, match=r"\w"):
         checker.verify(parsed(instance), claim(instance, Fraction(1, 10**6), []) | change)
+
+
+@pytest.mark.parametrize("change", [{"ring_s_per_parameter": (2.0,)}, {"parameters": (1.0, 2.0)}, {"tied": ()}])
+def test_a_certificate_of_another_all_reduce_is_rejected(change: dict) -> None:
+    tie = TiedParameters((0, 1), 1.0)
+    instance = LayerAssignmentInstance("hand", (2.0, 2.0), ((0.0,),), 1, 1, (1.0, 1.0), (tie,), (1.0,))
+    found = checker.verify(parsed(replace(instance, **change)), claim(instance, Fraction(1), []))
+    assert found["reason"] == "instance: the certificate is of another one"
 
 
 def test_what_is_not_certified_says_why() -> None:
