@@ -197,6 +197,18 @@ def _uniform(genome: Genome, _value: Any) -> Genome:
     return replace(genome, nodes=(genome.nodes[0],) * len(genome.nodes))
 
 
+def positive_times(*places: int) -> Domain:
+    """The domain in which the numbers at these places of a node are at least 1."""
+
+    def into(genome: Genome, _value: Any) -> Genome:
+        nodes = (
+            tuple(max(1, each) if place in places else each for place, each in enumerate(node)) for node in genome.nodes
+        )
+        return replace(genome, nodes=tuple(nodes))
+
+    return Domain("positive-times", "every node takes time", into)
+
+
 #: All nodes are the same.
 UNIFORM_LAYERS = Domain("uniform-layers", "all nodes have the same numbers", _uniform)
 

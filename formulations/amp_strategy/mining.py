@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
 from instances.amp_strategy import AmpInstance, ModelLayer, Node
 
 
 def mining() -> Mining[AmpInstance]:
     """The limits, genes and domains of the room."""
-    return Mining({"nodes": 5, "machines": 2, "devices": 2, "batch": 8, "number": 6}, genes, (UNIFORM_LAYERS,))
+    return Mining(
+        {"nodes": 5, "machines": 2, "devices": 2, "batch": 8, "number": 6},
+        genes,
+        (positive_times(0, 1), UNIFORM_LAYERS),
+    )
 
 
 def genes(limits: Mapping[str, int]) -> Genes[AmpInstance]:

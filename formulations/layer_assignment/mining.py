@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
 from instances.layer_assignment import LayerAssignmentInstance
 
 
 def mining() -> Mining[LayerAssignmentInstance]:
     """The limits, genes and domains of the room."""
     limits = {"nodes": 6, "stages": 3, "microbatches": 4, "ring": 0, "number": 6}
-    return Mining(limits, genes, (UNIFORM_LAYERS,))
+    return Mining(limits, genes, (positive_times(0), UNIFORM_LAYERS))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[LayerAssignmentInstance]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 
 
 def mining() -> Mining[OperatorInstance]:
     """The limits, genes and domains of the room."""
-    return Mining({"nodes": 8, "stages": 3, "number": 6}, genes, (UNIFORM_LAYERS,))
+    return Mining({"nodes": 8, "stages": 3, "number": 6}, genes, (positive_times(0), UNIFORM_LAYERS))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[OperatorInstance]:

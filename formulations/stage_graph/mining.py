@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.genome import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
 from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 
 #: Copies of the weights that the instances hold (`StageGraph.weight_copies`).
@@ -16,7 +16,7 @@ _COPIES = 4
 
 def mining() -> Mining[StageGraph]:
     """The limits, genes and domains of the room."""
-    return Mining({"nodes": 6, "devices": 4, "batch": 8, "number": 6}, genes, (UNIFORM_LAYERS,))
+    return Mining({"nodes": 6, "devices": 4, "batch": 8, "number": 6}, genes, (positive_times(0), UNIFORM_LAYERS))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[StageGraph]:

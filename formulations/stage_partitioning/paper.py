@@ -35,6 +35,7 @@ from formulations.stage_partitioning.tables import (
     usable,
 )
 from instances.stage_partitioning import CostModel, StageInstance
+from solvers.errors import UsageError
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 RULES = {
@@ -210,12 +211,12 @@ def solve_exact_knapsack(instance: StageInstance, limits: Limits, watch: Watch) 
 
 
 def resolve(instance: StageInstance, knapsack: str) -> str:
-    """The name of the rule to use; `ValueError` if sort-once meets more than two TMPCs."""
+    """The name of the rule to use; `UsageError` if sort-once meets more than two TMPCs."""
     pairs = all(len(found) <= 2 for layer in instance.layers for found in layer.tmpcs.values())
     if knapsack == "auto":
         return "sort-once" if pairs and instance.cost_model is CostModel.RELEASED else "rerank"
     if knapsack == "sort-once" and not pairs:
-        raise ValueError("--knapsack sort-once needs at most two TMPCs per node and degree; use --knapsack rerank")
+        raise UsageError("--knapsack sort-once needs at most two TMPCs per node and degree; use --knapsack rerank")
     return knapsack
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Annotated, Any
 
 import typer
@@ -55,6 +56,8 @@ def mine_command(
     from planner.signals import held
 
     family, against = chosen(method, against, problem)
+    if out.startswith("/dev/") or (os.path.exists(out) and not os.path.isfile(out)):
+        raise UsageError.at("--out", out, "a file, beside which the plans get files of their own")
     files = files_of(out, method, against)
     for name in files.every():
         refuse_overwriting(name)

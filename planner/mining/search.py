@@ -148,14 +148,14 @@ class Search:
 
 def held(genes: Genes[Any], domains: Mapping[Domain, Any], genome: Genome) -> Genome | None:
     """The tidy genome in all domains that is closest; ``None`` if they exclude each other, or the limits it."""
-    once = _into(genes, domains, genome)
-    if once is None or not genes.allows(once):
-        return None
-    return once if _into(genes, domains, once) == once else None
-
-
-def _into(genes: Genes[Any], domains: Mapping[Domain, Any], genome: Genome) -> Genome | None:
     found: Genome | None = genes.tidy(genome)
     for domain, value in domains.items():
-        found = None if found is None else domain.into(found, value)
-    return None if found is None else genes.tidy(found)
+        found = _into(genes, domain, value, found)
+    if found is None or not genes.allows(found):
+        return None
+    return found if all(_into(genes, domain, value, found) == found for domain, value in domains.items()) else None
+
+
+def _into(genes: Genes[Any], domain: Domain, value: Any, genome: Genome | None) -> Genome | None:
+    moved = None if genome is None else domain.into(genome, value)
+    return None if moved is None else genes.tidy(moved)

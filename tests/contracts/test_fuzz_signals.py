@@ -34,6 +34,7 @@ COMMANDS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (2.0, ("solve", "chain8", "--linearize", "id,lifo", "--json", "--plot", "plan.svg")),
     (3.0, ("report", "chain8", "--methods", "exact,equi", "--out", "page.html")),
     (6.0, ("reproduce", "piper-fig-3", "--json")),
+    (4.0, ("mine", "amp-released", "--time-limit", "3", "--json", "--out", "worst.json")),
 )
 #: What a library says when it is cut off, though nobody asked.
 _NOISE = ("Traceback", "Exception ignored", "KeyboardInterrupt", "SystemExit", "Fatal", "leaked")

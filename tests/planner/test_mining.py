@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -12,12 +13,15 @@ from typing import Any
 import pytest
 
 import planner
+import planner.mining.mine
 from formulations import FAMILIES
-from formulations.genome import Genes, Genome
+from formulations.family import Answer
+from formulations.genome import Domain, Genes, Genome
 from planner.inputs.loading import admitted
+from planner.mining.evaluation import Pair
 from planner.mining.mine import mine
 from planner.mining.search import Search, held
-from solvers.outcome import Limits, Stop
+from solvers.outcome import Limits, Stop, Watch
 
 MINABLE = [family for family in FAMILIES if family.mining is not None]
 #: What a search with this many evaluations finds does not depend on the machine.
@@ -81,6 +85,15 @@ def test_domains_of_stage_partitioning_hold() -> None:
         if seed % 2 == 0:
             assert all(each.tmpcs == instance.layers[0].tmpcs for each in instance.layers)
     assert pairs > 50
+
+
+@pytest.mark.parametrize("name", ["layer_assignment", "stage_graph", "operator_partitioning", "amp_strategy"])
+def test_every_node_takes_time(name: str) -> None:
+    for seed in range(30):
+        genes, genome = drawn(name, {"positive-times": None}, seed)
+        assert genome is not None and all(node[0] > 0 for node in genome.nodes)
+        named = {gene.name for place, gene in enumerate(genes.node) if all(node[place] > 0 for node in genome.nodes)}
+        assert {gene.name for gene in genes.node if gene.name.startswith("time")} <= named
 
 
 def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
@@ -174,12 +187,47 @@ def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
         (("piper", "--problem", "mesh"), "problem is 'mesh'"),
         (("piper", "--time-limit", "inf"), "--time-limit is 'infinite'"),
         (("piper", "--clusters", "4"), "clusters"),
+        (("piper", "--max", "tmpcs=3", "--knapsack", "sort-once"), "sort-once needs at most two TMPCs"),
+        (("piper", "--out", "/dev/null"), "--out is '/dev/null'; expected a file, beside which"),
     ],
 )
 def test_refused(run: Callable[..., Any], given: tuple[str, ...], words: str) -> None:
-    code, out, err = run("mine", *given, "--out", "x.json")
+    code, out, err = run("mine", *(("--out", "x.json") if "--out" not in given else ()), *given)
     assert code == 2 and not out and words in err and err.count("\n") == 1
     assert not Path("x.json").exists()
+
+
+def test_domains_that_exclude_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = next(each for each in MINABLE if each.name == "layer_assignment")
+    assert family.mining is not None
+    one = Domain("one", "the first time is 1", lambda genome, _: _with_first_time(genome, 1))
+    two = Domain("two", "the first time is 2", lambda genome, _: _with_first_time(genome, 2))
+    room = replace(family.mining(), domains=(one, two))
+    monkeypatch.setattr(planner.mining.mine, "FAMILIES", (replace(family, mining=lambda: room),))
+    assert mine("amp-released", domains={"one": None}, count=10).evaluations > 0
+    with pytest.raises(planner.UsageError, match="--max and --domain is 'nodes=3, one, two'; expected limits and"):
+        mine("amp-released", domains={"one": None, "two": None}, most={"nodes": 3}, count=10)
+
+
+def _with_first_time(genome: Genome, time: int) -> Genome:
+    first, *others = genome.nodes
+    return replace(genome, nodes=((time, *first[1:]), *others))
+
+
+def test_a_result_that_a_limit_cut_short_is_no_loss() -> None:
+    instance = planner.load("layers", layers=4, stages=2)
+    family = next(each for each in MINABLE if each.name == "layer_assignment")
+
+    def slow(_instance: Any, _limits: Limits, _watch: Watch) -> Answer[Any]:
+        return Answer(plan=family.plan_from_json(instance, {"lengths": [3, 1]}), stop=Stop.TIME_LIMIT)
+
+    method = replace(family.method("uniform"), name="slow", solve=slow)
+    pair = Pair(family, method, family.method("exact"), {"slow": {}, "exact": {}})
+    found = pair.evaluate(instance, Limits(time_s=5))
+    assert found.loss is None and not found.is_without_plan and found.result is not None
+    ended = replace(method, solve=lambda *given: replace(slow(*given), stop=Stop.COMPLETED))
+    found = replace(pair, method=ended).evaluate(instance, Limits(time_s=5))
+    assert found.loss is not None and found.loss >= 0
 
 
 def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> None:
