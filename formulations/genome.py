@@ -6,6 +6,7 @@ them is the same for all rooms.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +105,7 @@ class Genes(Generic[Instance]):
         return genome
 
     def smaller(self, genome: Genome) -> Iterator[Genome]:
-        """Genomes one step smaller: without a node, without an edge, with a lower number."""
+        """Genomes one step smaller: without a node or an edge, or with a lower number, alone or with a limit."""
         if len(genome.nodes) > 1:
             yield from (_without(genome, node) for node in range(len(genome.nodes)))
         for number in range(len(genome.edges)):
@@ -116,6 +117,18 @@ class Genes(Generic[Instance]):
         for number, (u, v, values) in enumerate(genome.edges):
             for lower in _lower(self.edge or (), values):
                 yield replace(genome, edges=_set(genome.edges, number, [(u, v, lower)]))
+        for limit, number in itertools.product(range(len(self.whole)), range(len(genome.nodes))):
+            yield from self._both_lower(genome, limit, number)
+
+    def _both_lower(self, genome: Genome, limit: int, number: int) -> Iterator[Genome]:
+        """A number of the whole, such as memory, and one of a node lower by the same: to its least, or by one."""
+        whole, node = self.whole[limit], genome.nodes[number]
+        room = genome.whole[limit] - whole.low if whole.counts == NUMBERS else 0
+        for place, gene in enumerate(self.node):
+            most = min(node[place] - gene.low, room) if gene.counts == NUMBERS else 0
+            for step in sorted({most, 1} if most > 0 else (), reverse=True):
+                lower = _set(genome.nodes, number, [_set(node, place, [node[place] - step])])
+                yield replace(genome, whole=_set(genome.whole, limit, [genome.whole[limit] - step]), nodes=lower)
 
     def size(self, genome: Genome) -> dict[str, int]:
         """How large an instance is, the parts that matter most first: nodes, what genes count, edges, all numbers."""

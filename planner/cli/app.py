@@ -220,7 +220,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "formulations": ("planner formulations layers --layers 12 --stages 4 --time-limit 20 --plot roots.svg",),
     "mine": (
-        "planner mine piper --domain recompute --max nodes=3,number=24 --out worst.json",
+        "planner mine piper --domain recompute --max number=24 --out worst.json",
         "planner mine piper --loss 5% --domain max-slowdown=3/2 --out small.json",
         "planner mine ./mine.py:solve --problem stage_partitioning --out mine.json",
     ),

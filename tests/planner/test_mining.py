@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -56,7 +57,7 @@ def test_genomes_are_instances_and_shrink(name: str) -> None:
             assert family.to_json(planner.load(content)) == content
         size = tuple(genes.size(genome).values())
         for smaller in genes.smaller(genome):
-            assert tuple(genes.size(smaller).values()) < size
+            assert tuple(genes.size(smaller).values()) < size and genes.allows(smaller)
 
 
 def test_moves_stay_within_limits() -> None:
@@ -107,12 +108,18 @@ def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
     assert planner.solve(found.instance, method="amp-released").objective == 2 * (best.objective or 0)
 
 
-def test_no_smaller_step_loses_as_much() -> None:
+@pytest.mark.parametrize(("domain", "sum_of_numbers"), [("", 10), ("even-cuts", 14)])
+def test_no_smaller_step_loses_as_much(domain: str, sum_of_numbers: int) -> None:
     def score(_search: Search, genome: Genome) -> tuple[float, Any]:
         """Chains whose times sum to 10 at least, on two stages or more."""
-        return (1.0 if sum(node[0] for node in genome.nodes) >= 10 and genome.whole[0] >= 2 else 0.0), None
+        return (sum(node[0] for node in genome.nodes) / 10 if genome.whole[0] >= 2 else 0.0), None
+
+    def even_cuts(genome: Genome, _value: Any) -> Genome:
+        """Two at least: a step to less is taken back."""
+        return replace(genome, nodes=tuple((time, max(2, cut), *more) for time, cut, *more in genome.nodes))
 
     genes, _ = drawn("layer_assignment", {}, 0)
+    domains = {Domain(domain, "", even_cuts): None} if domain else {}
     calls = 0
 
     def used() -> float:
@@ -120,10 +127,11 @@ def test_no_smaller_step_loses_as_much() -> None:
         calls += 1
         return calls / 3000
 
-    search = Search(genes, {}, score, used, Random(0), enough=1.0)
+    search = Search(genes, domains, score, used, Random(0), enough=1.0)
     search.run()
     assert search.best is not None
-    assert genes.size(search.best.genome) == {"nodes": 2, "stages": 2, "microbatches": 1, "numbers": 10}
+    smallest = {"nodes": 2, "stages": 2, "microbatches": 1, "numbers": sum_of_numbers}
+    assert genes.size(search.best.genome) == smallest
 
 
 def test_the_worst_loss_is_within_what_the_domain_allows() -> None:
@@ -167,6 +175,7 @@ def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
     assert code == 0 and json.loads(out)["loss"] > 0 and Path("first.mine-first.json").exists()
     code, out, _ = run("mine", "./mine.py:nothing", *given, "--loss", "no-plan", "--count", "6", "--out", "none.json")
     assert code == 0 and "no plan, nodes 1" in out and not Path("none.mine-nothing.json").exists()
+    assert re.search(r"no plan on [1-6] instances", out)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +237,9 @@ def test_a_result_that_a_limit_cut_short_is_no_loss() -> None:
     ended = replace(method, solve=lambda *given: replace(slow(*given), stop=Stop.COMPLETED))
     found = replace(pair, method=ended).evaluate(instance, Limits(time_s=5))
     assert found.loss is not None and found.loss >= 0
+    bounded = replace(pair.reference, solve=lambda *given: replace(slow(*given), stop=Stop.COMPLETED, bound=0.001))
+    unproved = replace(pair, method=ended, reference=bounded)
+    assert unproved.evaluate(instance, Limits(time_s=5)).loss is None
 
 
 def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> None:

@@ -1,0 +1,241 @@
+"""Make the gallery of losses anew: ``python docs/gallery/make.py [KEY...]`` (some 15 CPU minutes for all).
+
+For each heuristic the smallest instance with a loss, and the worst loss with at most 2 to 10 nodes, by the commands
+that the page shows. Writes instances, figures and ``rows.json`` beside this file, and the page after its mark.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from planner.inputs.files import plain
+from planner.inputs.loading import family_of, load
+from planner.mining.mine import Mined, mine
+from planner.mining.shown import percent
+from planner.run import solve
+from planner.saving import save
+from planner.show.plots.files import save as save_picture
+from planner.show.plots.panel import Panel
+from planner.show.plots.panels import panels
+from solvers.outcome import Limits
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "gallery-of-losses.md"
+SEEDS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A heuristic, what it is searched with, the loss that the smallest instance has at least, and the largest size."""
+
+    method: str
+    title: str
+    problem: str
+    against: str = "exact"
+    most: tuple[tuple[str, int], ...] = ()
+    domain: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    largest: int = 10
+    count: int = 700
+
+    def arguments(self, nodes: int | None) -> dict[str, Any]:
+        """Those of `mine`; ``nodes`` is ``None`` where the smallest instance is searched for."""
+        name, _, value = self.domain.partition("=")
+        return {
+            "problem": self.problem,
+            "against": self.against,
+            "most": {**dict(self.most), **({} if nodes is None else {"nodes": nodes})},
+            "domains": {name: value or None} if name else {},
+            "options": dict(self.options),
+            "loss": 0.01 if nodes is None else None,
+            "count": self.count,
+        }
+
+    def command(self, nodes: int | None, seed: int) -> str:
+        """The same on the command line."""
+        most = ",".join(f"{key}={value}" for key, value in self.arguments(nodes)["most"].items())
+        parts = [
+            f"planner mine {self.method} --problem {self.problem} --against {self.against}",
+            *([f"--max {most}"] if most else []),
+            *([f"--domain {self.domain}"] if self.domain else []),
+            *(f"--{name} {value}" for name, value in self.options),
+            *(["--loss 1%"] if nodes is None else []),
+            f"--count {self.count} --seed {seed} --out FILE",
+        ]
+        return " ".join(parts)
+
+    def search(self, nodes: int | None) -> tuple[Mined, int]:
+        """The best that the seeds find: the smallest, or the worst; and its seed."""
+        found = [(mine(self.method, limits=Limits(seed=seed), **self.arguments(nodes)), seed) for seed in SEEDS]
+        having = [each for each in found if each[0].instance is not None]
+        if not having:
+            return found[0]
+        if nodes is None:
+            return min(having, key=lambda each: tuple((each[0].size or {}).values()))
+        return max(having, key=lambda each: each[0].loss or 0.0)
+
+
+_POSITIVE = {"domain": "positive-times"}
+ENTRIES: dict[str, Entry] = {
+    "piper": Entry(
+        "piper",
+        "Piper, one stage, recomputation costs a third",
+        "stage_partitioning",
+        most=(("devices", 1), ("microbatches", 1), ("tp", 1), ("number", 48)),
+        domain="recompute",
+        count=1000,
+    ),
+    "piper-stages": Entry(
+        "piper",
+        "Piper, two devices, TMPCs at most twice as slow",
+        "stage_partitioning",
+        most=(("devices", 2), ("microbatches", 2), ("number", 24)),
+        domain="max-slowdown=2",
+        largest=6,
+        count=700,
+    ),
+    "amp-released": Entry("amp-released", "AMP's layer assignment as released", "layer_assignment", **_POSITIVE),
+    "amp": Entry(
+        "amp",
+        "AMP's layer assignment, with an all-reduce that it leaves out",
+        "layer_assignment",
+        "exact-joint",
+        most=(("ring", 6),),
+        **_POSITIVE,
+    ),
+    "amp-strategy": Entry("amp", "AMP's choice of degrees", "amp_strategy", "exhaustive", largest=6, **_POSITIVE),
+    "graphpipe": Entry("graphpipe", "GraphPipe, default degrees", "stage_graph", largest=8, **_POSITIVE),
+    "parmesan": Entry(
+        "parmesan",
+        "Parmesan's flow on four clusters",
+        "operator_partitioning",
+        options=(("clusters", "4"),),
+        **_POSITIVE,
+    ),
+    "parmesan-default": Entry("parmesan", "Parmesan's flow, default clusters", "operator_partitioning", **_POSITIVE),
+    "cluster": Entry("cluster", "Parmesan's clustering down to the stages", "operator_partitioning", **_POSITIVE),
+    "pipedream": Entry("pipedream", "PipeDream on one order of the operators", "operator_partitioning", **_POSITIVE),
+    "1f1b": Entry("1f1b", "1F1B on graphs", "microbatch_schedule", largest=6, count=500),
+    "greedy": Entry("greedy", "GraphPipe's greedy schedule", "microbatch_schedule", largest=6, count=500),
+    "sa": Entry("sa", "AMP's annealing of placements", "mesh_tiling", "cpsat", largest=4, count=60),
+}
+
+
+def make(key: str) -> dict[str, Any]:
+    """Search, write the instances, draw, and return the row."""
+    entry = ENTRIES[key]
+    smallest, seed = entry.search(None)
+    rows: list[dict[str, Any]] = []
+    worst: Mined | None = None
+    by = {"by_nodes": 2, "by_seed": SEEDS[0]}
+    for nodes in range(2, entry.largest + 1):
+        found, own = entry.search(nodes)
+        if found.instance is not None and (worst is None or (found.loss or 0) > (worst.loss or 0)):
+            worst, by = found, {"by_nodes": nodes, "by_seed": own}
+        rows.append({"nodes": nodes, "loss": None if worst is None else worst.loss, **by})
+        print(key, rows[-1], file=sys.stderr, flush=True)
+    for name, mined in (("smallest", smallest), ("worst", worst)):
+        if mined is not None and mined.instance is not None:
+            save(mined.instance, HERE / f"{key}-{name}.json")
+    return {
+        "title": entry.title,
+        "method": entry.method,
+        "problem": entry.problem,
+        "against": entry.against,
+        "options": dict(entry.options),
+        "size": smallest.size,
+        "loss": smallest.loss,
+        "seed": seed,
+        "worst": None if worst is None else worst.loss,
+        "rows": rows,
+    }
+
+
+def draw(key: str, row: dict[str, Any]) -> None:
+    """The two plans of the smallest instance on one scale, and the worst loss by size."""
+    entry, instance = ENTRIES[key], load(HERE / f"{key}-smallest.json")
+    family = family_of(instance)
+    seen: list[Any] = []
+
+    def beside(panel: Panel) -> Callable[[Any], Any]:
+        def drawn(axes: Any) -> Any:
+            panel.draw(axes)
+            seen.append(axes)
+            for name in ("x", "y"):
+                if getattr(axes, f"get_{name}label")().startswith("time"):
+                    most = max(getattr(each, f"get_{name}lim")()[1] for each in seen)
+                    for each in seen:
+                        getattr(each, f"set_{name}lim")(0, most)
+
+        return drawn
+
+    drawn = []
+    for title, method, options in ((entry.method, entry.method, dict(entry.options)), ("optimum", entry.against, {})):
+        result = solve(instance, method=method, options=options)
+        every = panels(instance, family.plan_from_json(instance, plain(result.plan)))
+        panel = next((each for each in every if each.title.startswith("Time")), every[0])
+        drawn.append(Panel(f"{title}: {result.objective:g} {result.unit}", beside(panel)))
+
+    def losses(axes: Any) -> None:
+        known = [(each["nodes"], 100 * each["loss"]) for each in row["rows"] if each["loss"] is not None]
+        axes.plot(*zip(*known, strict=True), "ko-")
+        axes.set_xlabel("nodes, at most")
+        axes.set_ylabel("worst loss found (%)")
+        axes.set_ylim(0, 1.1 * known[-1][1])
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "planner"}):
+        save_picture([*drawn, Panel("worst loss by size", losses)], str(HERE / f"{key}.svg"))
+
+
+def section(key: str, row: dict[str, Any]) -> str:
+    """The part of the page on a heuristic."""
+    entry = ENTRIES[key]
+    lines = [f"## {entry.title}", ""]
+    if row["size"] is None:
+        return "\n".join([*lines, f"Nothing found: `{entry.command(None, row['seed'])}`.", ""])
+    size = ", ".join(f"{name} {value}" for name, value in row["size"].items())
+    lines += [
+        f"Smallest instance with a loss of 1 % ([file](gallery/{key}-smallest.json)): {size};",
+        f"it loses {percent(row['loss'])}. Worst found: {percent(row['worst'])} ([file](gallery/{key}-worst.json)).",
+        "",
+        f"![Both plans of the smallest instance, and the worst loss by size](gallery/{key}.svg)",
+        "",
+        "| nodes, at most | " + " | ".join(str(each["nodes"]) for each in row["rows"]) + " |",
+        "|---" * (len(row["rows"]) + 1) + "|",
+        "| worst loss found | " + " | ".join(percent(each["loss"]) for each in row["rows"]) + " |",
+        "| by `nodes=`, `--seed` | " + " | ".join(f"{r['by_nodes']}, {r['by_seed']}" for r in row["rows"]) + " |",
+        "",
+        "```console",
+        f"$ {entry.command(None, row['seed'])}",
+        f"$ {entry.command(row['rows'][-1]['by_nodes'], row['rows'][-1]['by_seed'])}",
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main(keys: list[str]) -> None:
+    """Make these entries, or all, and write the page."""
+    file = HERE / "rows.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    for key in keys or ENTRIES:
+        known[key] = make(key)
+        if known[key]["size"] is not None:
+            draw(key, known[key])
+        ordered = {each: known[each] for each in ENTRIES if each in known}
+        file.write_text(json.dumps(ordered, indent=1) + "\n")
+        head = PAGE.read_text().partition("<!-- gallery -->")[0]
+        parts = [section(each, row) for each, row in ordered.items()]
+        PAGE.write_text(head + "<!-- gallery -->\n\n" + "\n".join(parts))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
