@@ -134,9 +134,11 @@ def make(key: str) -> dict[str, Any]:
     smallest, seed = entry.search(None)
     rows: list[dict[str, Any]] = []
     worst: Mined | None = None
-    by = {"by_nodes": 2, "by_seed": SEEDS[0]}
+    by: dict[str, int | None] = {"by_nodes": 2, "by_seed": SEEDS[0]}
     for nodes in range(2, entry.largest + 1):
         found, own = entry.search(nodes)
+        if smallest.size is not None and smallest.size["nodes"] <= nodes and worst is None:
+            worst, by = smallest, {"by_nodes": None, "by_seed": seed}  # the first command has found one, too
         if found.instance is not None and (worst is None or (found.loss or 0) > (worst.loss or 0)):
             worst, by = found, {"by_nodes": nodes, "by_seed": own}
         rows.append({"nodes": nodes, "loss": None if worst is None else worst.loss, **by})
@@ -195,6 +197,11 @@ def draw(key: str, row: dict[str, Any]) -> None:
         save_picture([*drawn, Panel("worst loss by size", losses)], str(HERE / f"{key}.svg"))
 
 
+def by(column: dict[str, Any]) -> str:
+    """Which command found the loss of a column."""
+    return f"{column['by_nodes'] or 'the smallest'}, {column['by_seed']}"
+
+
 def section(key: str, row: dict[str, Any]) -> str:
     """The part of the page on a heuristic."""
     entry = ENTRIES[key]
@@ -211,7 +218,7 @@ def section(key: str, row: dict[str, Any]) -> str:
         "| nodes, at most | " + " | ".join(str(each["nodes"]) for each in row["rows"]) + " |",
         "|---" * (len(row["rows"]) + 1) + "|",
         "| worst loss found | " + " | ".join(percent(each["loss"]) for each in row["rows"]) + " |",
-        "| by `nodes=`, `--seed` | " + " | ".join(f"{r['by_nodes']}, {r['by_seed']}" for r in row["rows"]) + " |",
+        "| by `nodes=`, `--seed` | " + " | ".join(map(by, row["rows"])) + " |",
         "",
         "```console",
         f"$ {entry.command(None, row['seed'])}",
