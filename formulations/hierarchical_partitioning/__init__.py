@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from formulations.family import Certificates, Family, lazy
+from formulations.hierarchical_partitioning.inside import INSIDE
 from formulations.hierarchical_partitioning.methods import METHODS, choose
 from formulations.hierarchical_partitioning.plans import plan_from_json, plan_to_json
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
@@ -41,4 +42,5 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
         verify=lazy("formulations.hierarchical_partitioning.checker:verify"),
     ),
     sweepable=True,
+    subproblems=INSIDE,
 )

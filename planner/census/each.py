@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from formulations.family import Family
+from formulations.family import Claim, Family
 from formulations.subproblems import Inside
 from planner.census.arising import Row, inside_of, rows
 from planner.census.optima import Optima, Optimum
+from planner.dispatch import AUTO
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
-from planner.inputs.loading import admitted, family_of
+from planner.inputs.loading import admitted, family_named, family_of
 from planner.losses import losses, optimum_of
 from planner.run import declared, exceeds, run
 from planner.show.tables import as_json
@@ -121,6 +122,7 @@ def census_of(
     *,
     problem: str | None = None,
     method: str | None = None,
+    against: str | None = None,
     jobs: int = 1,
     dask: str | None = None,
     sample: int | None = None,
@@ -137,6 +139,8 @@ def census_of(
     ----------
     problem, method
         The family of the subproblems, and the method in whose run they arise (`inside_of`).
+    against
+        The exact method that finds the optima; default: the one that fits.
     jobs, dask
         Local processes, or the address of a dask scheduler.
     sample, seed
@@ -166,7 +170,12 @@ def census_of(
     limits = replace(limits or Limits(time_s=60.0), seed=seed)
     began = time.perf_counter()
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in instance.name)
-    optima = Optima(out or f"census/{safe}-{inside.problem}-{inside.method}", inside.problem, notice)
+    optima = Optima(
+        out or f"census/{safe}-{inside.problem}-{inside.method}",
+        inside.problem,
+        notice,
+        _exact(inside.problem, against),
+    )
     found = list(rows(instance, inside, limits, sample, seed))
     contents = [row.content for row in found]
     optima.find(contents, limits, jobs, dask, listen)
@@ -192,6 +201,14 @@ def census_of(
         result.end_to_end = _end_to_end(family, instance, inside, limits)
     result.signal, result.seconds = noted(), time.perf_counter() - began
     return result
+
+
+def _exact(problem: str, name: str | None) -> str:
+    """The name of an exact method of a problem; `UsageError` if it is none."""
+    exact = [each.name for each in family_named(problem).methods if each.claim is Claim.EXACT]
+    if name is not None and name not in exact:
+        raise UsageError.unknown("--against", name, exact)
+    return name or AUTO
 
 
 Pair = tuple[Row, Optimum]

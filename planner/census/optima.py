@@ -44,12 +44,12 @@ class Optimum:
         return self.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
-def find(problem: str, content: str, limits: Limits) -> Optimum | None:
-    """The optimum of the instance in JSON ``content``; ``None`` if a signal ended the search."""
+def find(problem: str, content: str, limits: Limits, against: str = AUTO) -> Optimum | None:
+    """The optimum of the instance in JSON ``content``, by an exact method; ``None`` if a signal ended the search."""
     began = time.process_time()
     family = family_named(problem)
     try:
-        result = solve(family.read(json.loads(content), "subproblem", {}), method=AUTO, exact=True, limits=limits)
+        result = solve(family.read(json.loads(content), "subproblem", {}), method=against, exact=True, limits=limits)
     except UsageError as refused:  # no exact method takes it
         return Optimum(Status.UNKNOWN, None, None, "", str(refused), time.process_time() - began)
     if result.signal is not None or result.stop is Stop.INTERRUPTED:
@@ -61,8 +61,9 @@ def find(problem: str, content: str, limits: Limits) -> Optimum | None:
 class Optima:
     """The optima that are known, by content, and the folder that keeps the proved ones."""
 
-    def __init__(self, out: str, problem: str, notice: Callable[[str], None]) -> None:
+    def __init__(self, out: str, problem: str, notice: Callable[[str], None], against: str = AUTO) -> None:
         self.path = Path(out)
+        self._against = against
         self._problem, self._notice, self._file = problem, notice, self.path / "optima.jsonl"
         self._program = as_json({name: versions().get(name) for name in ("dnn-planner", "ortools", "highspy", "numba")})
         try:
@@ -84,7 +85,7 @@ class Optima:
 
     def key(self, content: str) -> str:
         """What the optimum of a content is kept under."""
-        return hashlib.sha256(f"{self._problem} {self._program} {content}".encode()).hexdigest()
+        return hashlib.sha256(f"{self._problem} {self._against} {self._program} {content}".encode()).hexdigest()
 
     def find(
         self,
@@ -101,7 +102,7 @@ class Optima:
             self._notice(f"{len(wanted) - len(left)} of {len(wanted)} optima lie in {self.path} already")
         done = len(wanted) - len(left)
         listen(done, len(wanted))
-        tasks = [(self._problem, content, limits) for content in left]
+        tasks = [(self._problem, content, limits, self._against) for content in left]
         for position, found in completed(place(jobs, dask), find, tasks):
             if found is None:
                 return

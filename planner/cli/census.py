@@ -13,7 +13,27 @@ Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the
 Problem = Annotated[
     str | None, typer.Option("--problem", metavar="FAMILY", help="which subproblems (default: the first kind)")
 ]
+Topology = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="KIND|FILE",
+        help="place the stages on this network as well",
+        hidden=True,
+        rich_help_panel="Options of operator_partitioning",
+    ),
+]
 From = Annotated[str | None, typer.Option("--from", metavar="METHOD", help="in whose run they arise")]
+
+
+def _loaded(name: str, topology: str | None, inputs: str | None, settings: dict[str, Any]) -> Any:
+    """The instance; an operator graph on the devices of a network, if one is named."""
+    from planner.inputs.loading import load
+    from planner.studies.placing import load_placed
+
+    if topology is None:
+        return load(name, inputs=inputs, **settings)
+    return load_placed(name, topology, inputs=inputs, overrides=settings)
 
 
 def extract_command(
@@ -27,6 +47,7 @@ def extract_command(
         bool, typer.Option("--nontrivial", metavar="", help="knapsacks: only where memory forces a choice")
     ] = False,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of the run in which they arise")] = 60.0,
+    topology: Topology = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -36,12 +57,11 @@ def extract_command(
     from planner.census.arising import inside_of
     from planner.census.extract import extract
     from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.loading import load
     from planner.show.progress import note
     from planner.show.tables import print_json
 
-    refuse_overwriting(out, instance)
-    loaded = load(instance, inputs=inputs, **settings)
+    refuse_overwriting(out, instance, *([] if topology is None else [topology]))
+    loaded = _loaded(instance, topology, inputs, settings)
     inside = inside_of(loaded, problem, method)
     limits = limits_of(time_limit, seed=seed)
     rows = extract(
@@ -59,6 +79,7 @@ def census_command(
     instance: Instance,
     problem: Problem = None,
     method: From = None,
+    against: Annotated[str | None, typer.Option(metavar="METHOD", help="exact method (all but knapsacks)")] = None,
     jobs: Jobs = 1,
     dask: Dask = None,
     sample: Annotated[int | None, typer.Option(metavar="N", min=0, help="only so many (all but knapsacks)")] = None,
@@ -68,6 +89,7 @@ def census_command(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method that is run")] = 60.0,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="folder of results (default: census/...)")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", metavar="", help="knapsacks: recompute the chunks")] = False,
+    topology: Topology = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -78,20 +100,21 @@ def census_command(
     from planner.census.each import census_of
     from planner.census.report import show_census, show_each
     from planner.census.run import census
-    from planner.inputs.loading import family_of, load
+    from planner.inputs.loading import family_of
     from planner.show.progress import note, progress_bar
     from planner.show.tables import print_json
     from planner.signals import held
     from solvers.outcome import OPTIMAL_GAP
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
-    loaded = load(instance, inputs=inputs, **settings)
+    loaded = _loaded(instance, topology, inputs, settings)
     inside = inside_of(loaded, problem, method)
     walked = inside.walk is not None
-    for flag, given in {"--sample": walked and sample is not None, "--crosscheck": not walked and crosscheck > 0,
-                        "--fresh": not walked and fresh}.items():  # fmt: skip
-        if given:
-            raise UsageError.at(flag, True, f"left out: it is not of the subproblems of {inside.problem}")
+    only_rows = {"--sample": sample, "--against": against}
+    only_knapsacks = {"--crosscheck": crosscheck or None, "--fresh": fresh or None}
+    for flag, given in (only_rows if walked else only_knapsacks).items():
+        if given is not None:
+            raise UsageError.at(flag, given, f"left out: it is not of the subproblems of {inside.problem}")
     for warning in family_of(loaded).warnings(loaded):
         note(quiet, f"warning: {warning}")
     common: dict[str, Any] = {
@@ -105,7 +128,13 @@ def census_command(
                 found = census(loaded, sample=crosscheck, fresh=fresh, listen=listen, **common)
             else:
                 found = census_of(
-                    loaded, problem=inside.problem, method=inside.method, sample=sample, listen=listen, **common
+                    loaded,
+                    problem=inside.problem,
+                    method=inside.method,
+                    against=against,
+                    sample=sample,
+                    listen=listen,
+                    **common,
                 )
         if json:
             print_json(found.to_json())

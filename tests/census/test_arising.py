@@ -16,6 +16,7 @@ from oracles import device_mapping as mapping_oracle
 from oracles import layer_assignment as layer_oracle
 from oracles import operator_partitioning as operator_oracle
 from oracles import pipeline_placement as placement_oracle
+from oracles.hierarchical_partitioning import random_hierarchical
 from small_instances import family_named, known_optimum
 
 import planner
@@ -48,6 +49,8 @@ def _parents(problem: str) -> Iterator[Any]:
     if problem == "stage_graph":
         for seed in range(100):
             yield branching_cases.random_graph(seed, (3, 5), 3, series_parallel=True)
+    if problem == "hierarchical_partitioning":
+        yield from map(random_hierarchical, range(100))
     if problem == "operator_partitioning":
         while True:
             yield operator_oracle.random_instance(rng, plain=True)
@@ -174,6 +177,17 @@ def test_what_is_no_plan_is_refused() -> None:
         list(rows(instance, inside, LIMITS))
 
 
+def test_an_exact_method_can_be_named(tmp_path: Path) -> None:
+    instance = _amp_with_losses()
+    found = [
+        census_of(instance, against=name, out=str(tmp_path / "census"), limits=LIMITS, end_to_end=False, sample=2)
+        for name in ("cpsat", "milp", None)
+    ]
+    methods = [json.loads(line)["method"] for line in (tmp_path / "census" / "optima.jsonl").read_text().splitlines()]
+    assert methods[:4] == ["cpsat", "cpsat", "milp", "milp"] and methods[4] not in ("cpsat", "milp")
+    assert len({each.tallies["amp"].suboptimal for each in found}) == 1
+
+
 def test_a_census_resumes(tmp_path: Path) -> None:
     instance, out = _amp_with_losses(), tmp_path / "census"
     first = census_of(instance, out=str(out), limits=LIMITS, end_to_end=False)
@@ -206,8 +220,9 @@ def test_samples_of_rows(tmp_path: Path) -> None:
         (["extract", "fig2", "--out", "rows.jsonl", "--problem", "mesh_tiling"], "--problem is 'mesh_tiling'"),
         (["extract", "fig2", "--out", "rows.parquet"], "only knapsacks have columns"),
         (["extract", "fig2", "--out", "rows.jsonl", "--nontrivial"], "only knapsacks are sorted"),
-        (["census", "fig2", "--crosscheck", "2"], "--crosscheck is True"),
-        (["census", "chain8", "--sample", "2"], "--sample is True"),
+        (["census", "fig2", "--crosscheck", "2"], "--crosscheck is 2"),
+        (["census", "chain8", "--sample", "2"], "--sample is 2"),
+        (["census", "fig2", "--against", "anneal"], "--against is 'anneal'"),
     ],
 )
 def test_bad_requests(
@@ -233,3 +248,12 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["census", str(parent), *kind, "--out", census, "--jobs", "2"]) == 0
     said = capsys.readouterr().out
     assert "sub-optimal" in said and "end to end" in said
+
+
+def test_an_operator_graph_on_a_network(tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    graph = ["resnet50", "--topology", "two-level", "--stages", "2", "--replicas", "2"]
+    assert main(["extract", *graph, "--from", "turns", "--sample", "3", "--out", str(out)]) == 0
+    for row in range(len(out.read_text().splitlines())):
+        child = planner.load(f"{out}#{row}")
+        assert child.origin["parent_problem"] == "pipeline_placement" and len(child.bandwidth_bytes_per_s) == 4

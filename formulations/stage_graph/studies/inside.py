@@ -70,7 +70,8 @@ def _planned(
 ) -> Subproblem:
     """A part, planned by the recursion alone."""
     part = induced(instance, nodes, devices)
-    return Subproblem(part, "graphpipe", solve_graphpipe(part, limits, Watch(limits)).plan, where)
+    inner = "powers of two" if devices & (devices - 1) == 0 else "other counts"
+    return Subproblem(part, inner, solve_graphpipe(part, limits, Watch(limits)).plan, where)
 
 
 def induced(instance: StageGraph, nodes: int, devices: int) -> StageGraph:

@@ -1,0 +1,1 @@
+"""Studies of the paper's claims about this problem; no methods."""
