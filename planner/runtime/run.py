@@ -192,9 +192,8 @@ def run_program(
     try:
         simulated = simulate(made)
         stages = split(program, made)
-        with torch.no_grad():
-            args, kwargs = program.samples[0]
-            objective = objective_of(program.whole(*args, **kwargs))
+        args, kwargs = program.samples[0]
+        objective = objective_of(program.whole(*args, **kwargs))
         with rendezvous() as file:
             job = Job(program, made, stages, objective, file, backend, time_limit, runtime == "pipelining")
             if job.is_pipelined:

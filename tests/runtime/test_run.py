@@ -315,6 +315,34 @@ def test_bad_input_is_one_line(call: Any, model: str, made: Any, changed: dict[s
     assert words in err and "expected" in err
 
 
+def test_the_loss_is_the_model_s_own_where_it_has_one() -> None:
+    from planner.runtime.objective import objective_of
+
+    with_gradient, number = torch.ones(2, requires_grad=True), torch.ones((), requires_grad=True)
+    assert objective_of({"joined": with_gradient, "loss": number}).loss == 1
+    assert objective_of(number).loss == 0
+    assert objective_of((number, with_gradient)).loss is None  # one of several numbers, and not called a loss
+    assert objective_of({"loss": torch.ones(())}).loss is None  # without a gradient
+    own = objective_of({"joined": with_gradient, "loss": number})
+    assert own.part(with_gradient, 0, 3) is None and own.part(number, 1, 3) is number
+    drawn = objective_of(with_gradient)
+    assert drawn.of([with_gradient, 5], 3) == drawn.part(with_gradient, 0, 3) != drawn.part(with_gradient, 0, 4)
+
+
+def test_a_run_minimises_the_model_s_own_loss() -> None:
+    from planner.capture.models import example_in
+    from planner.inputs.loading import load
+    from planner.runtime.run import run_plan
+
+    torch.manual_seed(0)
+    example = example_in(f"{MODELS}:branches", meta=False)
+    one = {name: each[:1] for name, each in example.kwargs.items()}
+    single = graph() | {"minibatch": 1, "num_devices": 1}
+    stage = {"nodes": list(GRAPH), "devices": 1, "microbatch": 1, "in_flight": 1}
+    found = run_plan({"stages": [stage], "edges": []}, load(single), f"{MODELS}:branches", check=True)
+    assert found.ok and found.loss == pytest.approx(float(example.model(**one)["loss"].detach()), rel=1e-12)
+
+
 def test_a_gradient_that_differs_fails_the_check() -> None:
     from planner.runtime.run import compare
 
