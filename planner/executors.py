@@ -40,8 +40,10 @@ def place(jobs: int = 1, dask: str | None = None) -> Opened:
     Raises
     ------
     UsageError
-        If ``jobs`` is below 1, or dask is requested and not installed.
+        If ``jobs`` is below 1, or dask is requested and not installed, or both are requested.
     """
+    if dask is not None and jobs != 1:
+        raise UsageError.at("--jobs", jobs, "none beside --dask")
     if dask is not None:
         _distributed()
         return lambda: _cluster(dask)

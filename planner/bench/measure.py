@@ -173,10 +173,12 @@ _LAST: dict[str, Any] = {}
 
 def _loaded(case: Case, inputs: str | None) -> Any:
     key = as_json([case.instance, case.settings, inputs])
-    if key not in _LAST:
+    found = _LAST.get(key)
+    if found is None:
+        found = load(case.instance, inputs=inputs, **split(case.settings)[0])
         _LAST.clear()
-        _LAST[key] = load(case.instance, inputs=inputs, **split(case.settings)[0])
-    return _LAST[key]
+        _LAST[key] = found
+    return found
 
 
 @dataclass(frozen=True)

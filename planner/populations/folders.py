@@ -111,8 +111,9 @@ class Folder:
         elif held:
             raise UsageError.at("--out", out, "an empty folder, or one of this very validation")
         else:
-            population.write(self.path / POPULATION)
             write_atomically(header, as_json({"fingerprint": fingerprint, **title, "versions": versions()}) + "\n")
+        if not (self.path / POPULATION).exists():
+            population.write(self.path / POPULATION)
 
     def records(self, notice: Callable[[str], None]) -> dict[int, dict[str, Any]]:
         """The records that are there already, by the number of their instance; damaged lines are reported and removed.

@@ -47,8 +47,8 @@ def show_validation(found: Validation) -> None:
 def _lines(found: Validation) -> Iterator[str]:
     if found.unproved:
         yield f"{found.unproved} optima are not proved: losses there are to the best bound, and may be less"
-    for name in found.methods:
-        files = found.worst[name]
+    for name in dict.fromkeys([*found.methods, found.against]):
+        files = found.worst.get(name)
         if files:
             yield f"worst of {name}: {files[0]}" + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
         said = reasons(found.records, name)

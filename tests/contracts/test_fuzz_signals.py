@@ -35,6 +35,7 @@ COMMANDS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (3.0, ("report", "chain8", "--methods", "exact,equi", "--out", "page.html")),
     (6.0, ("reproduce", "piper-fig-3", "--json")),
     (4.0, ("mine", "amp-released", "--time-limit", "3", "--json", "--out", "worst.json")),
+    (3.0, ("validate", "chain8:memory=4e7..6e7", "--count", "9", "--methods", "equi,piper", "--out", "all", "--json")),
 )
 #: What a library says when it is cut off, though nobody asked.
 _NOISE = ("Traceback", "Exception ignored", "KeyboardInterrupt", "SystemExit", "Fatal", "leaked")

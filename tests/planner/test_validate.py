@@ -278,6 +278,7 @@ def test_a_method_that_refuses_an_instance_has_no_plan(run: Run) -> None:
         (["--methods", "./none.py:solve"], "FILE.py:FUNCTION with a file that can be read"),
         (["--plan", "a=none.json"], "none.json: file is"),
         (["--ring", "index"], "unknown option --ring for tmpc_knapsack"),
+        (["--jobs", "2", "--dask", "tcp://127.0.0.1:1"], "--jobs is 2; expected none beside --dask"),
         (["--jobs", "0"], "Input should be greater than or equal to 1"),
         (["--count", "0"], "Input should be greater than or equal to 1"),
     ],

@@ -175,6 +175,33 @@ def test_the_first_name_of_a_source_is_an_instance(rows: Path) -> None:
         list(members(["seven.jsonl"], 0))
 
 
+def test_what_another_planner_solved_inside_is_a_source(run: Run) -> None:
+    given = ["extract", "amp-homogeneous", "--problem", "layer_assignment", "--from", "amp", "--sample", "4"]
+    assert run(*given, "--out", "inside.jsonl", "--quiet")[0] == 0
+    code, out, _ = run(
+        "validate",
+        "inside.jsonl",
+        "--methods",
+        "amp,uniform",
+        "--against",
+        "exact-joint",
+        "--out",
+        "run",
+        "--json",
+        "--quiet",
+    )
+    found = json.loads(out)
+    assert code == 0 and (found["problem"], found["instances"]) == ("layer_assignment", 4)
+    assert all(each["optimal"] + each["suboptimal"] == 4 for each in found["methods"].values())
+
+
+def test_a_reference_that_refuses_an_instance_is_stated(run: Run) -> None:
+    given = ["validate", "layers:all-reduce=true", "--count", "2", "--methods", "amp", "--out", "run", "--quiet"]
+    code, out, _ = run(*given)
+    assert code == 0 and "0 infeasible, 2 unproved" in out
+    assert "exact: left out: an all-reduce is declared; use exact-joint" in out and "(2 instances, first 0)" in out
+
+
 def test_help_of_a_source_shows_the_options_of_its_problem(run: Run) -> None:
     for command in ("validate", "bench", "crosscheck"):
         code, out, _ = run(command, "bert:layers=4..8", "--help")
