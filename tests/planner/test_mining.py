@@ -18,9 +18,11 @@ import planner.mining.mine
 from formulations import FAMILIES
 from formulations.family import Answer
 from formulations.genome import Domain, Genes, Genome
+from planner.certificates import Verification
 from planner.inputs.loading import admitted
 from planner.mining.evaluation import Pair
-from planner.mining.mine import mine
+from planner.mining.files import files_of, writes
+from planner.mining.mine import _judged, mine
 from planner.mining.search import Search, held
 from solvers.outcome import Limits, Stop, Watch
 
@@ -240,6 +242,28 @@ def test_a_result_that_a_limit_cut_short_is_no_loss() -> None:
     bounded = replace(pair.reference, solve=lambda *given: replace(slow(*given), stop=Stop.COMPLETED, bound=0.001))
     unproved = replace(pair, method=ended, reference=bounded)
     assert unproved.evaluate(instance, Limits(time_s=5)).loss is None
+
+
+def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planner.load("layers", layers=4, stages=2)
+    family = next(each for each in MINABLE if each.name == "layer_assignment")
+    pair = Pair(family, family.method("uniform"), family.method("exact"), {"uniform": {}, "exact": {}})
+    found = pair.evaluate(instance, Limits(time_s=5))
+    assert found.result is not None and found.result.objective is not None
+    assert _judged(family, found) == instance
+    with pytest.raises(planner.CrosscheckError, match="uniform has a plan of"):
+        _judged(family, replace(found, result=replace(found.result, objective=2 * found.result.objective)))
+    mined = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=400)
+    files = files_of("worst.json.gz", "amp-released", "./a/mine.py:solve")
+    assert files.every() == (
+        "worst.json.gz", "worst.amp-released.json", "worst.mine-solve.json", "worst.certificate.json"
+    )  # fmt: skip
+    made, certificate = writes(mined, files)
+    assert len(made) == 4 and certificate is not None
+    rejected = Verification(False, "layer_assignment", "", None, None, "it is false", 0.0)
+    monkeypatch.setattr("planner.mining.files.verify", lambda *_: rejected)
+    with pytest.raises(planner.CrosscheckError, match="the certificate of exact is rejected: it is false"):
+        writes(mined, files)
 
 
 def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> None:
