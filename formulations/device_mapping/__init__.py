@@ -36,4 +36,5 @@ FAMILY: Family[Instance, Mapping] = Family(
     ),
     breakdown=lazy("formulations.device_mapping.breakdown:breakdown"),
     subproblems=INSIDE,
+    mining=lazy("formulations.device_mapping.mining:mining"),
 )
