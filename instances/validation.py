@@ -112,7 +112,9 @@ def _translated(
         location = location[:-2]
     field, value, kind = path(location), first["input"], first["type"]
     if kind == "missing":
-        return InstanceError.missing(where, field)
+        found = [each["loc"][depth:] for each in error.errors(include_url=False) if each["type"] == "missing"]
+        beside = [path(each) for each in found if each[:-1] == location[:-1] and each != location]
+        return InstanceError.missing(where, field, f"a value, as of {', '.join(beside)}" if beside else "a value")
     if kind in _UNKNOWN:
         return InstanceError.at(
             where, field, value, f"no such field{closest(location[-1], known if len(location) == 1 else ())}"

@@ -110,6 +110,14 @@ _QWEN3_MOE = _qwen(
     num_experts_per_tok=8,
     moe_intermediate_size=768,
 )
+_GPT_OSS = _qwen(
+    "gpt_oss",
+    "GptOssForCausalLM",
+    _llama(2880, 2880, 24, 64, 8, 201088, 131072),
+    head_dim=64,
+    num_local_experts=32,
+    num_experts_per_tok=4,
+)
 _CLIP_L = {
     "model_type": "clip",
     "architectures": ["CLIPModel"],
@@ -144,6 +152,8 @@ CATALOGUE: dict[str, dict[str, Any]] = {
     "qwen2.5-72b": _qwen("qwen2", "Qwen2ForCausalLM", _llama(8192, 29568, 80, 64, 8, 152064, 32768)),
     "qwen3-8b": _qwen("qwen3", "Qwen3ForCausalLM", _llama(4096, 12288, 36, 32, 8, 151936, 40960), head_dim=128),
     "qwen3-30b-a3b": _QWEN3_MOE,
+    "gpt-oss-20b": _GPT_OSS,
+    "gpt-oss-120b": {**_GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128},
     "t5-large": _t5(1024, 4096, 24, 16),
     "t5-3b": _t5(1024, 16384, 24, 32, 128),
     "vit-b": _encoder("vit", _IMAGES, 768, 12, 12),

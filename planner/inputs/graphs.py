@@ -119,9 +119,17 @@ def declared(graph: networkx.DiGraph, where: str, problem: str, settings: Mappin
     ]
     ends = [(names[source], names[target], as_values(found)) for source, target, found in graph.edges(data=True)]
     inner[shape.edges] = _tensors(ends) if shape.edges == "tensors" else _listed(ends)
-    for setting, field in (shape.aliases or {}).items():
-        if field not in inner and settings.get(setting) is not None:
-            inner[field] = _parsed(problem, setting, settings)
+    with_machine(inner, settings, problem)
+    return content
+
+
+def with_machine(
+    content: dict[str, Any], settings: Mapping[str, Any], problem: str = "stage_partitioning"
+) -> dict[str, Any]:
+    """The content, with the sizes of the machine that it lacks and the settings have."""
+    for setting, field in (shape_of(problem).aliases or {}).items():
+        if field not in content and settings.get(setting) is not None:
+            content[field] = _parsed(problem, setting, settings)
     return content
 
 

@@ -14,9 +14,10 @@ from instances.errors import InstanceError, expect
 from instances.requirements import with_requirements
 from planner.errors import UsageError, closest
 from planner.inputs import settings
-from planner.inputs.graphs import declared, is_graph, read_graph
+from planner.inputs.graphs import declared, is_graph, read_graph, with_machine
 from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
 from planner.inputs.rows import read_row, split_row
+from planner.inputs.tables import is_table, read_table
 from planner.types import Instance
 
 
@@ -94,6 +95,8 @@ def problem_of(name: str, inputs: str | None = None, problem: str | None = None)
         content, where = _held(name, inputs)
         if is_graph(content):  # what it lacks may be among the overrides
             return family_named(_of_graph(read_graph(content, where), problem))
+        if is_table(content):
+            content = {"problem": "stage_partitioning"}
         family = recognised(content, where)
     else:
         content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
@@ -150,7 +153,10 @@ def admitted(instance: Any, where: str = "instance", *, requirements: bool = Tru
 
 
 def recognised(content: Any, where: str) -> Family[Any, Any]:
-    """The family that recognises the content of a file; `InstanceError` if none does."""
+    """The family that recognises the content of a file; `InstanceError` if none does, or it is a plan."""
+    if isinstance(content, dict) and "problem" in content and isinstance(content.get("instance"), str):
+        rule = f"an instance, such as the one of this plan ({content['instance']})"
+        raise InstanceError.at(where, "content", "a plan", rule)
     for family in formulations.FAMILIES:
         if family.recognise(content):
             return family
@@ -188,6 +194,8 @@ def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dic
 def _content(name: str, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> tuple[Any, str]:
     """What a file or a row of it declares (a graph: as the JSON of its problem), and its name for errors."""
     content, where = _held(name, inputs)
+    if is_table(content):
+        return with_machine(read_table(content, where, overrides), overrides), where
     if not is_graph(content):
         return content, where
     graph = read_graph(content, where)

@@ -179,3 +179,21 @@ def test_masks_of_dropout_are_of_one_byte():
         found = capture(model, (torch.ones(LENGTH, WIDTH, dtype=torch.bfloat16),))
     assert found.saved_bytes() == LENGTH * WIDTH
     assert capture(model.eval(), (torch.ones(LENGTH, WIDTH, dtype=torch.bfloat16, device="meta"),)).saved_bytes() == 0
+
+
+class Attends(nn.Module):
+    """Attention whose output nothing else keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (each.view(LENGTH, HEADS, -1).transpose(0, 1)[None] for each in self.qkv(x).chunk(3, dim=-1))
+        return nn.functional.scaled_dot_product_attention(q, k, v).sum()
+
+
+def test_attention_keeps_its_output():
+    with torch.device("meta"):
+        found = capture(Attends(), (torch.ones(LENGTH, WIDTH),))
+    assert found.saved_bytes() == 4 * (3 * LENGTH * WIDTH + LENGTH * WIDTH + HEADS * LENGTH)

@@ -40,6 +40,15 @@ def test_parts_of_a_block_are_no_blocks():
     assert keys(t5, list(t5))("block.0.layer.1.wi") == "block.0"
 
 
+def test_a_sequence_of_flat_modules_in_a_block_is_no_group():
+    resnet = {"": "ResNet"}
+    for number in range(2):
+        resnet |= {f"layers.{number}": "Bottleneck", f"layers.{number}.conv": "Sequential"}
+        for part in range(3):
+            resnet |= {f"layers.{number}.conv.{part}": "ConvLayer", f"layers.{number}.conv.{part}.norm": "BatchNorm"}
+    assert keys(resnet, list(resnet))("layers.1.conv.2.norm") == "layers.1"
+
+
 def test_a_model_without_blocks_is_parted_into_its_innermost_modules():
     paths = ["net.first", "net.second", "net", ""]
     key = keys({"": "M", "net": "N", "net.first": "Linear", "net.second": "Linear"}, paths)

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from instances.hardware import HARDWARE  # noqa: E402
 from planner.capture.choices import Choices, Work  # noqa: E402
-from planner.capture.configurations import Configurations  # noqa: E402
+from planner.capture.configurations import Configurations, edge_bytes  # noqa: E402
 from planner.capture.sharding import sharding  # noqa: E402
 from planner.capture.trace import capture  # noqa: E402
 
@@ -157,3 +157,69 @@ def test_sharded_states(level: int, states: float, exchanges: float):
 def test_samples_that_cannot_be_shared_offer_no_sharded_states():
     found = tmpcs(capture(*language(batch=2)), 1, microbatch=2, degrees=(2, 4), zero=(1,))
     assert "zero1" in found[2] and "zero1" not in found[4]
+
+
+class Eager(nn.Module):
+    """Attention op by op, with one product for each of queries, keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (each(x).view(LENGTH, HEADS, -1).transpose(0, 1) for each in (self.q, self.k, self.v))
+        a = (q @ k.transpose(1, 2)).softmax(-1) @ v
+        return x + self.out(a.transpose(0, 1).reshape(LENGTH, WIDTH))
+
+
+def test_products_that_take_one_input_sum_its_gradient_once():
+    captured = block(Eager())
+    found = sharding(captured, captured.nodes[1])
+    assert found is not None and (found.forward_bytes, found.backward_bytes) == (A, A)
+    assert found.allows(HEADS) and not found.allows(2 * HEADS), "heads of attention that is written op by op"
+
+
+class Words(nn.Module):
+    """The first layer chooses, the second looks up: whole numbers go across, and no gradient comes back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(WIDTH, VOCABULARY), nn.Embedding(VOCABULARY, WIDTH)])
+
+    def forward(self, x: Any) -> Any:
+        first, second = self.layers
+        return second(first(x).argmax(-1))
+
+
+def test_a_tensor_without_a_gradient_goes_one_way():
+    """Cost models count an edge for both passes, so half of its bytes are declared."""
+    with torch.device("meta"):
+        captured = capture(Words(), (torch.ones(LENGTH, WIDTH),))
+    assert edge_bytes(captured) == {(0, 1): 8 * LENGTH / 2}
+
+
+class Twice(nn.Module):
+    """The last layer takes what the first makes, past the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        first, second, third = self.layers
+        y = first(x)
+        return third(torch.cat([second(y), y]))
+
+
+def test_an_input_is_kept_where_it_is_taken_first():
+    with torch.device("meta"):
+        captured = capture(Twice(), (torch.ones(LENGTH, WIDTH),))
+    kept = [tmpcs(captured, node, degrees=(1,))[1]["activation recomp"].activation_bytes for node in range(3)]
+    assert kept == [0, A, A], "the tensor goes to both; the third has that of the second besides"
+
+
+def test_the_gradient_of_a_table_is_dense():
+    """By hand: rows are read and written in a forward pass; the backward pass does it twice, and writes 2 P."""
+    vanilla = tmpcs(capture(*language()), 0, degrees=(1,))[1]["vanilla"]
+    P = 4.0 * VOCABULARY * WIDTH
+    assert vanilla.time == pytest.approx((3 * 2 * A + 2 * P) / (3.35e12 * 0.75))

@@ -1,0 +1,109 @@
+"""Chains of layers as a table, CSV or TSV with a heading, as the JSON of stage partitioning."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from instances.errors import InstanceError, closest
+from instances.units import parse_bytes, parse_time
+
+#: Columns of numbers: how each is read, and what a layer has without it (``None``: it must have one).
+_NUMBERS: dict[str, tuple[Callable[[Any], float], float | None]] = {
+    "time": (parse_time, None),
+    "weight_bytes": (parse_bytes, 0.0),
+    "activation_bytes": (parse_bytes, 0.0),
+    "static_bytes": (parse_bytes, 0.0),
+    "output_bytes": (parse_bytes, 0.0),
+}
+_NOTES = ("name", "module", "role")
+#: What a table does not have: fields of the instance, and the options that stand for them.
+_MACHINE = {
+    "num_devices": "devices",
+    "memory_bytes": "memory",
+    "bandwidth": "bandwidth",
+    "num_microbatches": "microbatches",
+}
+
+
+def is_table(content: Any) -> bool:
+    """Whether the content of a file is a table of layers: text whose first line names a column ``time``."""
+    if not isinstance(content, str):
+        return False
+    heading = content.lstrip().partition("\n")[0]
+    return "time" in [cell.strip() for cell in heading.split(_separator(heading))]
+
+
+def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str, Any]:
+    """The instance of stage partitioning that a table declares: a chain of its lines, each layer on one device.
+
+    Parameters
+    ----------
+    content
+        One line a layer, from the input side on. Columns are ``time`` (forward and backward, such as 1.3ms),
+        ``weight_bytes``, ``activation_bytes``, ``static_bytes``, ``output_bytes`` (to the next line; all 0 if absent),
+        and ``name``, ``module`` and ``role``.
+    machine
+        Settings by name, for what a table does not have.
+
+    Raises
+    ------
+    InstanceError
+        If a column is unknown or a cell breaks its rule; what is missing of the machine is named at once.
+    """
+    heading = content.lstrip().partition("\n")[0]
+    rows = list(csv.reader(content.strip().splitlines(), delimiter=_separator(heading), skipinitialspace=True))
+    columns = [cell.strip() for cell in rows[0]]
+    known = (*_NOTES, *_NUMBERS)
+    for number, column in enumerate(columns):
+        if column not in known or column in columns[:number]:
+            raise InstanceError.at(
+                where, "line 1", column, f"columns, each once, of {', '.join(known)}{closest(column, known)}"
+            )
+    absent = [field for field, option in _MACHINE.items() if machine.get(option) is None]
+    if absent:
+        options = ", ".join(f"--{_MACHINE[field]}" for field in absent)
+        raise InstanceError.missing(where, ", ".join(absent), f"{options}: a table has layers alone")
+    layers = [_layer(columns, row, f"{where}: line {line}") for line, row in enumerate(rows[1:], start=2) if row]
+    edges = [
+        {"source": number, "target": number + 1, "bytes": layer.pop("output_bytes")}
+        for number, layer in enumerate(layers)
+    ]
+    return {
+        "problem": "stage_partitioning",
+        "schema_version": 1,
+        "name": Path(where.removesuffix(".gz")).stem or "table",
+        "layers": [_declared(number, layer) for number, layer in enumerate(layers)],
+        "edges": edges[:-1],
+    }
+
+
+def _separator(heading: str) -> str:
+    return "\t" if "\t" in heading else ","
+
+
+def _layer(columns: list[str], row: list[str], where: str) -> dict[str, Any]:
+    """The cells of a line by column."""
+    if len(row) != len(columns):
+        raise InstanceError.at(where, "cells", len(row), f"{len(columns)}, one for each column")
+    cells = {column: cell.strip() for column, cell in zip(columns, row, strict=True)}
+    layer: dict[str, Any] = {note: cells.get(note, "") for note in _NOTES}
+    for column, (parse, default) in _NUMBERS.items():
+        cell = cells.get(column, "")
+        if not cell and default is not None:
+            layer[column] = default
+            continue
+        try:
+            layer[column] = parse(cell)
+        except ValueError as error:
+            raise InstanceError.at(where, column, cell, str(error)) from None
+    return layer
+
+
+def _declared(number: int, layer: Mapping[str, Any]) -> dict[str, Any]:
+    """A layer in the JSON of the problem."""
+    numbers = {column: layer[column] for column in _NUMBERS if column != "output_bytes"}
+    only = {"id": "only", **numbers}
+    return {"id": number, **{note: layer[note] for note in _NOTES}, "tmpcs": {"1": [only]}}
