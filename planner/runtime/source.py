@@ -39,7 +39,9 @@ def program(named: str, instance: Any, num_samples: int) -> Program:
     captured, node_of = _bound(named, example, instance)
     traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
     given = example.args, {name: example.kwargs[name] for name in traced}
-    without_in_place(captured.module)
+    for operation, writer in without_in_place(captured.module).items():
+        if writer in node_of:
+            node_of[operation] = node_of[writer]
     whole = captured.module if _without_dropout(named, captured.module) else example.model
     samples = tuple(_drawn(given, sample) for sample in range(num_samples))
     return Program(example.model, whole, captured.module, node_of, samples)

@@ -65,8 +65,26 @@ def vit() -> Any:
 
 def t5() -> Any:  # its three embeddings and its head are tied
     numbers = {"d_model": WIDTH, "d_ff": 24, "d_kv": 8, "num_heads": 2, "num_layers": 2, "vocab_size": WORDS}
+    numbers |= {"decoder_start_token_id": 0, "pad_token_id": 0}
     model = _made("T5ForConditionalGeneration", "T5Config", **numbers, dropout_rate=0.0, use_cache=False)
     return model, {"input_ids": _words(), "decoder_input_ids": _words()}
+
+
+class Losses(nn.Module):
+    """The loss of a model of transformers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.inner = model
+
+    def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": self.inner(**inputs).loss}
+
+
+def t5_loss() -> Any:
+    """The decoder's inputs are the labels, shifted by writing into a slice."""
+    model, inputs = t5()
+    return Losses(model.inner), {"input_ids": inputs["input_ids"], "labels": inputs["decoder_input_ids"]}
 
 
 class Perceptron(nn.Module):

@@ -52,18 +52,20 @@ class Language(nn.Module):
 
 
 class Writing(nn.Module):
-    """Layers that write into their inputs, the second into what came from the first; ``part``: into a column of it."""
+    """Layers that write into their inputs and slices of them; ``flat``: and into another view."""
 
-    def __init__(self, part: bool) -> None:
+    def __init__(self, flat: bool) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(4, 4), nn.Sequential(nn.ReLU(inplace=True), nn.BatchNorm1d(4))
-        self.part = part
+        self.flat = flat
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
         x = self.second(x) + x
-        if self.part:
-            x[:, 0].mul_(2)
+        x[:, 0].mul_(2)
+        x[1:, 2] = x[0, 3]
+        if self.flat:
+            x.view(-1).mul_(2)
         return x.mul_(3) * x
 
 
@@ -107,7 +109,7 @@ def writing() -> Example:
     return Writing(False).double(), (torch.randn(5, 4).double(),)
 
 
-def writing_a_part() -> Example:
+def writing_flat() -> Example:
     return Writing(True).double(), (torch.randn(5, 4).double(),)
 
 
