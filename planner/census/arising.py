@@ -70,8 +70,17 @@ def inside_of(instance: Any, problem: str | None, method: str | None) -> Inside:
     raise UsageError.unknown("--from", method, [each.method for each in found])
 
 
-def rows(instance: Any, inside: Inside, limits: Limits, sample: int | None = None, seed: int = 0) -> Iterator[Row]:
+def rows(
+    instance: Any,
+    inside: Inside,
+    limits: Limits,
+    sample: int | None = None,
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> Iterator[Row]:
     """The subproblems of a run on an instance, all or so many at random, in the order in which they arise.
+
+    ``watch``: what ends the run early (default: the limits alone).
 
     Raises
     ------
@@ -89,7 +98,9 @@ def rows(instance: Any, inside: Inside, limits: Limits, sample: int | None = Non
     family.load()
     method.load()
     assert inside.arise is not None
-    arisen = inside.arise(instance, limits, Watch(limits))
+    watch = watch or Watch(limits)
+    watch.start()
+    arisen = inside.arise(instance, limits, watch)
     digest = hashlib.sha256(as_json(family.to_json(instance)).encode()).hexdigest()
     child = family_named(inside.problem)
     for number, each in _drawn(arisen, sample, seed):

@@ -23,7 +23,8 @@ from planner.losses import losses, optimum_of
 from planner.run import declared, exceeds, run
 from planner.show.tables import as_json
 from planner.signals import noted
-from solvers.outcome import OPTIMAL_GAP, Limits
+from planner.worker import signals_stop
+from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 #: The worst subproblems of each inner heuristic that are kept.
 WORST = 5
@@ -176,7 +177,11 @@ def census_of(
         notice,
         _exact(inside.problem, against),
     )
-    found = list(rows(instance, inside, limits, sample, seed))
+    watch = Watch(limits)
+    with signals_stop(watch):
+        found = list(rows(instance, inside, limits, sample, seed, watch))
+    if watch.reason is Stop.TIME_LIMIT:
+        notice(f"the run of {inside.method} was ended at the time limit: {len(found)} subproblems of its beginning")
     contents = [row.content for row in found]
     optima.find(contents, limits, jobs, dask, listen)
     known = [optima.known.get(optima.key(content)) for content in contents]

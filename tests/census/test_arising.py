@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,18 @@ def test_an_exact_method_can_be_named(tmp_path: Path) -> None:
     assert len({each.tallies["amp"].suboptimal for each in found}) == 1
 
 
+@pytest.mark.slow
+def test_processes_agree(tmp_path: Path) -> None:
+    instance = _amp_with_losses()
+    found = [census_of(instance, jobs=jobs, out=str(tmp_path / str(jobs)), limits=LIMITS).to_json() for jobs in (1, 2)]
+    for each in found:
+        for name in ("seconds", "cpu_seconds", "out"):
+            del each[name]
+        for tally in each["variants"].values():
+            tally["worst"] = [row["loss"] for row in tally["worst"]]
+    assert found[0] == found[1]
+
+
 def test_a_census_resumes(tmp_path: Path) -> None:
     instance, out = _amp_with_losses(), tmp_path / "census"
     first = census_of(instance, out=str(out), limits=LIMITS, end_to_end=False)
@@ -210,6 +222,18 @@ def test_samples_of_rows(tmp_path: Path) -> None:
     assert extract(instance, str(tmp_path / "some.jsonl.gz"), problem="layer_assignment", sample=2) == 2 < everything
     found = {planner.load(tmp_path / f"all.jsonl#{row}").name for row in range(everything)}
     assert {planner.load(tmp_path / f"some.jsonl.gz#{row}").name for row in range(2)} <= found
+
+
+def test_every_row_has_the_same_chance() -> None:
+    instance, tries = planner.load("fig2"), 300
+    made = [partial(Subproblem, instance, "search", None, {"which": number}) for number in range(6)]
+    inside = Inside("parmesan", "device_mapping", "", arise=lambda *_: iter(made))
+    drawn = [
+        [int(row.instance.origin["which"]) for row in rows(instance, inside, LIMITS, 2, seed)] for seed in range(tries)
+    ]
+    assert all(len(set(each)) == 2 and each == sorted(each) for each in drawn)
+    counts = [sum(number in each for each in drawn) for number in range(6)]
+    assert all(0.2 * tries < count < 0.47 * tries for count in counts)
 
 
 @pytest.mark.parametrize(
@@ -257,3 +281,9 @@ def test_an_operator_graph_on_a_network(tmp_path: Path) -> None:
     for row in range(len(out.read_text().splitlines())):
         child = planner.load(f"{out}#{row}")
         assert child.origin["parent_problem"] == "pipeline_placement" and len(child.bandwidth_bytes_per_s) == 4
+
+
+def test_a_run_that_reaches_its_limit_is_reported(tmp_path: Path) -> None:
+    lines: list[str] = []
+    census_of(_mapping(), out=str(tmp_path), limits=Limits(time_s=0.0), end_to_end=False, notice=lines.append)
+    assert lines == ["the run of parmesan was ended at the time limit: 0 subproblems of its beginning"]

@@ -13,11 +13,13 @@ import pytest
 from counting import Counting
 
 import planner
+from formulations.subproblems import Inside, Subproblem
 from planner import signals
+from planner.census.each import census_of
 from planner.census.run import census
 from planner.comparison import crosscheck
 from planner.streams import Lasting
-from solvers.outcome import Limits, Stop
+from solvers.outcome import Limits, Stop, Watch
 
 PROBLEM = Counting("few", (1, 2, 3, 4), 5)
 LIMITS = Limits(time_s=5)
@@ -83,6 +85,34 @@ def test_a_noted_signal_ends_a_census_between_chunks(listening: list[int], tmp_p
         found = census(planner.load("chain8"), out=str(tmp_path), listen=listen, sample=3)
     assert found.signal == signal.SIGINT and 2 <= found.chunks_done < found.chunks
     assert found.crosscheck is None and found.end_to_end is None and listening == []
+
+
+def test_a_noted_signal_ends_a_census_of_rows(listening: list[int], tmp_path: Path) -> None:
+    rows = {"problem": "layer_assignment", "end_to_end": True, "out": str(tmp_path), "sample": 6}
+
+    def listen(done: int, _all: int) -> None:
+        if done == 2:
+            send()
+
+    with signals.held():
+        found = census_of(planner.load("amp-homogeneous"), listen=listen, **rows)
+    assert found.signal == signal.SIGINT and not found.complete and found.end_to_end is None
+    assert found.to_json()["instances"] == 2 and listening == []
+
+
+def test_a_signal_ends_the_run_in_which_subproblems_arise(
+    listening: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def endless(instance: Any, _limits: Limits, watch: Watch) -> Iterator[Any]:
+        send()
+        while not watch.stopped():
+            yield lambda: Subproblem(instance, "search", None)
+
+    inside = Inside("parmesan", "device_mapping", "", arise=endless)
+    monkeypatch.setattr("planner.census.each.inside_of", lambda *_: inside)
+    with signals.held():
+        found = census_of(planner.load("fig2"), out=str(tmp_path))
+    assert found.signal == signal.SIGINT and not found.complete and listening == []
 
 
 def test_a_signal_during_a_write_counts_when_the_line_is_out(
