@@ -52,4 +52,15 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         limits=DIRECT,
         effort=lambda instance: assignment_effort(instance.flat),
     ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="direct assignment model in Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.milp:solve"),
+        build=lazy(f"{_ROOM}.milp:build"),
+        honours=names(VOCABULARY),
+        supports=lambda instance: assignment_supports(instance.flat),
+        limits=DIRECT,
+        effort=lambda instance: 3.0 * assignment_effort(instance.flat),
+    ),
 )

@@ -45,13 +45,17 @@ _SPREAD = 10.0
 
 
 class Model(DirectQuantities):
-    """The model of an instance's ``terms``; ``model`` is Pyomo's, and its times are in parts of ``unit``."""
+    """The model of an instance's ``terms``; ``model`` is Pyomo's, and its times are in parts of ``unit``.
 
-    def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch) -> None:
+    T is at most that of the plan ``first``, or ``upper``, or anything.
+    """
+
+    def __init__(self, terms: Terms, first: StagePlan | None, watch: Watch, upper: float | None = None) -> None:
         self.terms = terms
         self.first = first
         self.watch = watch
-        upper = terms.largest_time if first is None else evaluate(terms.instance, first)
+        if upper is None:
+            upper = terms.largest_time if first is None else evaluate(terms.instance, first)
         self.unit = (max(terms.lower_bound, upper / _SPREAD) or 1.0) / milp.NATURAL
         #: T may be this large, in units.
         self.upper = upper / self.unit * (1 + milp.ROOM)
@@ -62,7 +66,7 @@ class Model(DirectQuantities):
         self.stages = list(terms.stages)
         self.all_options = range(len(terms.options))
         self.crossings = range(len(terms.crossings))
-        self.flights = range(1, terms.max_s + 1)
+        self.flights = self.numbers_in_flight()
         self.model = self._variables()
         self.model.objective = pyo.Objective(expr=self.model.time)
         self._degrees()
@@ -73,6 +77,10 @@ class Model(DirectQuantities):
         self._times()
         go_on(watch)
         self.model.forbidden = pyo.ConstraintList(doc="plans with more bytes than fit, which only tolerances admitted")
+
+    def numbers_in_flight(self) -> range:
+        """The numbers of micro-batches that a stage may have in flight."""
+        return range(1, self.terms.max_s + 1)
 
     def _variables(self) -> pyo.ConcreteModel:
         terms, stages, model = self.terms, self.stages, pyo.ConcreteModel()
@@ -216,26 +224,29 @@ class Model(DirectQuantities):
             "the most that data-parallel degrees sum to [Piper, section 3.5]",
         )
 
-        limit = terms.instance.memory_bytes * MEMORY_SLACK
+        self._add_memory(
+            flights,
+            lambda m, j, y: m.in_flight[j, y],
+            "sum over v of (X(v).a y + X(v).b) <= M if y are in flight; big-M: no stage has more bytes than the "
+            "unit of the row [Piper, section 3.5]",
+        )
+
+    def _add_memory(self, flights: Iterable[int], has: Callable[[Any, int, int], Any], says: str) -> None:
+        """The rows on memory for these numbers in flight; ``has(model, j, y)`` is 1 if position j has y."""
+        terms, limit = self.terms, self.terms.instance.memory_bytes * MEMORY_SLACK
         largest = {y: min(terms.largest_memory(y), len(terms.nodes) * self.most_bytes) for y in flights}
 
         def part_of_largest(o: int, y: int) -> float:
             tmpc = terms.options[o].tmpc
             return min(tmpc.activation_bytes * y + tmpc.static_bytes, self.most_bytes) / largest[y]
 
-        parts = {y: [part_of_largest(o, y) for o in self.all_options] for y in flights if largest[y] > limit}
+        parts = {y: [part_of_largest(o, y) for o in self.all_options] for y in largest if largest[y] > limit}
 
         def memory(m: Any, j: int, y: int) -> Any:
             mem = weighted_sum((parts[y][o], m.choice[o, j]) for o in self.all_options)
-            return mem <= 1 - (1 - limit / largest[y]) * m.in_flight[j, y]
+            return mem <= 1 - (1 - limit / largest[y]) * has(m, j, y)
 
-        model.memory = pyo.Constraint(
-            stages,
-            list(parts),
-            rule=self._polled(memory),
-            doc="sum over v of (X(v).a y + X(v).b) <= M if y are in flight; big-M: no stage has more bytes than the "
-            "unit of the row [Piper, section 3.5]",
-        )
+        self.model.memory = pyo.Constraint(self.stages, list(parts), rule=self._polled(memory), doc=says)
 
     def _boundary(self) -> None:
         """Which communication costs c, c^fw and c^bw a stage pays (section 4)."""

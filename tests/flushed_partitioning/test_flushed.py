@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from oracles.flushed_partitioning import brute_force, random_flushed
 
 import planner
-from formulations.flushed_partitioning import FAMILY, cpsat, labels
+from formulations.flushed_partitioning import FAMILY, cpsat, labels, milp
 from formulations.flushed_partitioning.problem import evaluate, simulated, violations
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from instances.errors import InstanceError
@@ -18,6 +19,7 @@ from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.graph import topological_order
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers import cpsat as backend
+from solvers import milp as milp_backend
 from solvers.outcome import Limits, Watch
 
 
@@ -113,6 +115,18 @@ def test_the_model_counts_every_micro_batch_in_flight() -> None:
     for memory, infeasible in ((3.0, False), (2.0, True)):
         instance = flushed(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
         assert backend.run(cpsat.build(instance).model, Limits()).infeasible is infeasible
+        assert milp_backend.run(milp.build(instance).model, Limits()).infeasible is infeasible
+
+
+def test_a_stage_that_is_too_large_is_cut_off_at_all_degrees_that_leave_as_much_in_flight() -> None:
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
+    instance = flushed(StageInstance("five", (layer,), (), 2, 100.0, 1.0, 5), Schedule.GPIPE)
+    model = milp.build(instance, complete=True)
+    plan = model.decode(model.run(Limits(), Watch()).values)
+    assert plan.stages[0].dp_degree == 2
+    model.instance = replace(instance, flat=replace(instance.flat, memory_bytes=2.0))
+    model.cut_off(plan, None)
+    assert model.run(Limits(), Watch()).infeasible
 
 
 def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
@@ -124,12 +138,22 @@ def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
     assert FAMILY.method("labels").supports(chain()) is None and "weights" in FAMILY.method("labels").supports(instance)
 
 
-def test_cpsat_agrees_with_brute_force(cases: int) -> None:
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
+    check_model(room, 3, max(20, cases // 4))
+
+
+@pytest.mark.slow
+def test_the_milp_agrees_with_brute_force_on_more(cases: int) -> None:
+    check_model(milp, 4, cases)
+
+
+def check_model(room: Any, max_nodes: int, cases: int) -> None:
     infeasible = 0
-    for seed in range(max(20, cases // 4)):
-        instance = random_flushed(seed, max_nodes=3)
+    for seed in range(cases):
+        instance = random_flushed(seed, max_nodes=max_nodes)
         limits = Limits(time_s=20)
-        expected, answer = brute_force(instance), cpsat.solve(instance, limits, Watch(limits))
+        expected, answer = brute_force(instance), room.solve(instance, limits, Watch(limits))
         assert answer.infeasible == (expected is None), seed
         if expected is None:
             infeasible += 1
@@ -138,6 +162,24 @@ def test_cpsat_agrees_with_brute_force(cases: int) -> None:
         assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-6, abs_tol=1e-6), seed
         assert answer.bound <= expected * (1 + 1e-9) + 1e-12
     assert infeasible
+
+
+def test_the_milp_itself_finds_the_optimum(cases: int) -> None:
+    """Without a plan to begin with, in which a model that is too strong would hide."""
+    feasible = 0
+    for seed in range(max(20, cases // 4)):
+        instance = random_flushed(seed, max_nodes=3)
+        model = milp.build(instance, complete=True)
+        expected, found = brute_force(instance), model.run(Limits(), Watch())
+        if expected is None or found.values is None:
+            continue
+        plan = model.decode(found.values)
+        if violations(instance, plan):
+            continue  # a byte too much, which the method cuts off
+        feasible += 1
+        assert math.isclose(evaluate(instance, plan), expected, rel_tol=1e-6, abs_tol=1e-6), seed
+        assert model.lower_bound(found.bound) <= expected * (1 + 1e-9) + 1e-12
+    assert feasible > 5
 
 
 def test_the_plan_without_flushes_can_be_the_wrong_one() -> None:
