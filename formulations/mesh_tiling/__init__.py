@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.mesh_tiling.methods import METHODS, choose
 from formulations.mesh_tiling.plans import plan_from_json, plan_to_json
 from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
@@ -26,6 +26,10 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
+    certificates=Certificates(
+        write=lazy("formulations.mesh_tiling.certificates:write"),
+        verify=lazy("formulations.mesh_tiling.checker:verify"),
+    ),
     picture=lazy("formulations.mesh_tiling.picture:svg"),
     breakdown=lazy("formulations.mesh_tiling.breakdown:breakdown"),
     mining=lazy("formulations.mesh_tiling.mining:mining"),
