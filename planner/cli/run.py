@@ -23,7 +23,7 @@ def run_command(
     check: Annotated[
         bool, typer.Option("--check", metavar="", help="compare loss and gradients with the unsplit model")
     ] = False,
-    schedule: Annotated[
+    passes: Annotated[
         str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")
     ] = None,
     trace: Annotated[
@@ -54,7 +54,7 @@ def run_command(
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
-    sources = [plan, instance, model.rpartition(":")[0], *([] if schedule is None else [schedule])]
+    sources = [plan, instance, model.rpartition(":")[0], *([] if passes is None else [passes])]
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
@@ -68,7 +68,7 @@ def run_command(
                 check=check,
                 time_limit=time_limit,
                 runtime=runtime,
-                orders=None if schedule is None else read_orders(schedule),
+                orders=None if passes is None else read_orders(passes),
                 where=plan,
             )
         except RunError as error:

@@ -100,7 +100,7 @@ def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None =
         passes than the plan.
     """
     if family not in _LAYOUTS:
-        raise UsageError.at("INSTANCE", family, f"an instance of {' or '.join(_LAYOUTS)}")
+        raise UsageError.at("INSTANCE", family, f"an instance of one of {', '.join(_LAYOUTS)}")
     made = _LAYOUTS[family](instance, plan)
     return made if orders is None else _reordered(made, orders)
 
@@ -115,14 +115,14 @@ def orders_of(schedule: SchedulePlan) -> list[str]:
 def _reordered(made: Layout, orders: Sequence[str]) -> Layout:
     count = made.duties[-1].stage + 1
     if len(orders) != count:
-        raise UsageError.at("--schedule", f"{len(orders)} stages", f"the {count} stages of the plan")
+        raise UsageError.at("--passes", f"{len(orders)} stages", f"the {count} stages of the plan")
     duties = []
     for duty in made.duties:
         forward = sorted((task for task in duty.passes if task.is_forward), key=lambda task: task.index)
         order = orders[duty.stage]
         if not order.count("F") == order.count("B") == len(forward):
             rule = f"{len(forward)} forward and backward passes, as replica {duty.replica} has in the plan"
-            raise UsageError.at("--schedule", f"{order or 'nothing'} of stage {duty.stage}", rule)
+            raise UsageError.at("--passes", f"{order or 'nothing'} of stage {duty.stage}", rule)
         duties.append(replace(duty, passes=_passes([task.samples for task in forward], order)))
     return replace(made, duties=tuple(duties))
 
@@ -130,10 +130,22 @@ def _reordered(made: Layout, orders: Sequence[str]) -> Layout:
 def _of_stage_partitioning(instance: Any, plan: Any) -> Layout:
     from formulations.stage_partitioning.problem import suffix_sums
 
+    return _of_stages(instance, plan, suffix_sums(plan))
+
+
+def _of_flushed_partitioning(instance: Any, plan: Any) -> Layout:
+    """1F1B as without flushes, which a run has anyway; with GPipe all micro-batches are in flight."""
+    if instance.schedule == "gpipe":
+        return _of_stages(instance.flat, plan, [instance.flat.num_microbatches] * len(plan.stages))
+    return _of_stage_partitioning(instance.flat, plan)
+
+
+def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
+    """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas."""
     layers = {layer.id: layer for layer in instance.layers}
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
     duties, recomputed = [], set()
-    for number, (stage, in_flight) in enumerate(zip(plan.stages, suffix_sums(plan), strict=True)):
+    for number, (stage, s) in enumerate(zip(plan.stages, in_flight, strict=True)):
         if stage.tp_degree != 1:
             raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} of stage {number}", "1: tensors are not split")
         chosen = {node: next(x for x in layers[node].tmpcs[1] if x.id == stage.tmpcs[node]) for node in stage.nodes}
@@ -150,7 +162,7 @@ def _of_stage_partitioning(instance: Any, plan: Any) -> Layout:
         ]
         d, N = stage.dp_degree, instance.num_microbatches
         seconds = math.fsum(x.time for x in chosen.values()) * (1e-3 if instance.time_unit == "ms" else 1.0)
-        held = -(-in_flight // d)
+        held = -(-s // d)
         for replica in range(d):
             own = range(replica, N, d)
             duties.append(
@@ -207,6 +219,7 @@ def _of_stage_graph(instance: Any, plan: Any) -> Layout:
 
 _LAYOUTS: Mapping[str, Callable[[Any, Any], Layout]] = {
     "stage_partitioning": _of_stage_partitioning,
+    "flushed_partitioning": _of_flushed_partitioning,
     "stage_graph": _of_stage_graph,
 }
 

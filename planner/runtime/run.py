@@ -136,7 +136,7 @@ def run_plan(
     made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem, orders)
     require_torch()
     expect_places(len(made.duties), backend, runtime)
-    found = program(model, instance, made.num_samples)
+    found = program(model, getattr(instance, "flat", instance), made.num_samples)
     return run_program(found, made, backend=backend, check=check, time_limit=time_limit, runtime=runtime)
 
 

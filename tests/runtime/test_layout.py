@@ -84,6 +84,11 @@ def test_micro_batches_of_stage_partitioning_take_turns_on_the_replicas() -> Non
     assert [duty.bytes_planned for duty in found.duties] == [200, 200, 100, 500]
     assert (found.duties[0].forward_s, found.duties[0].backward_s) == (pytest.approx(1e-3), pytest.approx(2e-3))
     assert found.recomputed == {1}
+    flushed = made(load(content, problem="flushed_partitioning"), {"stages": stages})
+    assert flushed == found  # 1F1B as well
+    at_once = made(load(content, problem="flushed_partitioning", schedule="gpipe"), {"stages": stages})
+    assert [task.is_forward for task in at_once.duties[3].passes] == [True] * 5 + [False] * 5
+    assert [duty.held_planned for duty in at_once.duties] == [20, 20, 20, 50]
 
 
 def test_simulated_passes_wait_for_what_they_need() -> None:
@@ -107,7 +112,7 @@ def test_processes_that_wait_for_each_other_are_refused() -> None:
 
 
 def test_other_problems_are_refused() -> None:
-    with pytest.raises(UsageError, match="stage_partitioning or stage_graph"):
+    with pytest.raises(UsageError, match="one of stage_partitioning, flushed_partitioning, stage_graph"):
         layout(None, None, "tmpc_knapsack")
 
 

@@ -107,7 +107,7 @@ def test_another_schedule_is_kept(call: Any, tmp_path: Path) -> None:
     tasks += [[stage, "B", m, 50 - 10 * stage + m, 51 - 10 * stage + m] for stage in (0, 1) for m in range(6)]
     file, trace = tmp_path / "schedule.json", tmp_path / "trace.json"
     file.write_text(json.dumps({"tasks": tasks}))
-    options = ("--schedule", str(file), "--trace", str(trace), "--check", "--json")
+    options = ("--passes", str(file), "--trace", str(trace), "--check", "--json")
     code, out, _ = call(chain(), plan(([0, 1], 1), ([2, 3, 4], 1)), "language", *options)
     assert code == 0 and json.loads(out)["gradient_error"] <= 1e-12
     events = [each for each in json.loads(trace.read_text())["traceEvents"] if each["ph"] == "X"]
@@ -120,7 +120,7 @@ def test_another_schedule_is_kept(call: Any, tmp_path: Path) -> None:
     assert code == 0 and main(["fidelity", str(record)]) == 0
     ends = [max(each["ts"] + each["dur"] for each in events if each["pid"] == group) for group in (0, 1)]
     assert ends[0] == pytest.approx(ends[1])
-    code, _, err = call(chain(), plan(([0, 1], 2), ([2, 3, 4], 1)), "language", "--schedule", str(file))
+    code, _, err = call(chain(), plan(([0, 1], 2), ([2, 3, 4], 1)), "language", "--passes", str(file))
     assert code == 2 and "expected 3 forward and backward passes" in err
 
 
