@@ -8,7 +8,7 @@ from formulations.amp_strategy.plans import plan_from_json, plan_to_json
 from formulations.amp_strategy.problem import StrategyPlan, evaluate, violations
 from formulations.amp_strategy.settings import JSON, OVERRIDES, describe, read
 from formulations.amp_strategy.vocabulary import VOCABULARY
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from instances.amp_strategy import AmpInstance, check, to_json
 
 FAMILY: Family[AmpInstance, StrategyPlan] = Family(
@@ -28,6 +28,10 @@ FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     choose=choose,
     describe=describe,
     breakdown=lazy("formulations.amp_strategy.breakdown:breakdown"),
+    certificates=Certificates(
+        write=lazy("formulations.amp_strategy.certificates:write"),
+        verify=lazy("formulations.amp_strategy.checker:verify"),
+    ),
     subproblems=INSIDE,
     mining=lazy("formulations.amp_strategy.mining:mining"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -73,16 +73,31 @@ def _proof(
     for B in (first, first * (1 - _BELOW)):
         if B <= 0:
             return Fraction(0), [(None, [])]
-        rows = _rows(instance, exact, B, watch)
+        rows = rows_above(instance, exact, B, watch)
         if rows is not None:
             return B, rows
     raise UncertifiedError(f"exact arithmetic does not confirm the bound {bound!r}")
 
 
-def _rows(
-    instance: LayerAssignmentInstance, exact: checker.Instance, B: Fraction, watch: Watch
-) -> list[checker.Row] | None:
-    """The rows of a proof of B, rising; ``None`` if some plan takes no more."""
+class Chain(Protocol):
+    """What a checker knows of a chain of layers (`checker.Instance`)."""
+
+    N: int
+    S: int
+    unit: int
+    total: int
+    times: list[int]
+    rings: list[Fraction]
+
+    def cheapest(self, cap: int | None, most: Fraction | None = None) -> float:
+        """phi."""
+
+
+def rows_above(instance: LayerAssignmentInstance, exact: Chain, B: Fraction, watch: Watch) -> list[checker.Row] | None:
+    """The rows of a proof that all plans of a chain take more than B, rising; ``None`` if some plan takes no more.
+
+    ``instance`` is the chain in floats: what it suggests is proved in exact numbers.
+    """
     found: list[checker.Row] = []
     arrays, lengths, report = None, np.zeros(exact.S, np.int64), np.zeros(5)
     most: Fraction | None = None
@@ -107,7 +122,7 @@ def _rows(
         most = least
 
 
-def _caps(exact: checker.Instance, B: Fraction, most: Fraction | None, watch: Watch) -> list[Fraction] | None:
+def _caps(exact: Chain, B: Fraction, most: Fraction | None, watch: Watch) -> list[Fraction] | None:
     """The caps of a proof that B is exceeded without the all-reduce, where that takes at most ``most``; or ``None``."""
     found: list[Fraction] = []
     while len(found) < checker.MAX_CAPS:

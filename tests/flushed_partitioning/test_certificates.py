@@ -119,10 +119,10 @@ def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
             assert result.bound is not None and result.objective is not None
             assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
             assert math.isclose(verdict.objective or 0.0, result.objective, rel_tol=1e-13)
-        seen[result.status] += 1
+        seen[result.status] = seen.get(result.status, 0) + 1  # now and then a model's bound stays below the optimum
         seen["caps"] += len(found.content["proof"]["caps"]) > 1
         seen["gpipe"] += instance.schedule is Schedule.GPIPE
-    assert min(seen.values()) >= cases // 20, seen
+    assert min(seen[name] for name in ("optimal", "infeasible", "caps", "gpipe")) >= cases // 20, seen
 
 
 def test_the_search_finds_what_exists_and_nothing_else(cases: int) -> None:

@@ -1,0 +1,376 @@
+"""Check a certificate of a training strategy: ``python checker.py INSTANCE.json CERTIFICATE.json``.
+
+Standard library, integers and fractions only; written from the definition in this room's README and that of
+formulations/layer_assignment, whose letters it uses (L, S, N, T_j, A_j, e, t_l). Numbers of an instance are the float64
+numbers that its JSON denotes, as exact rationals.
+
+**Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, B (if B is 0: none
+takes less, which needs no proof). If ``bound`` is null there is no plan.
+
+**Proof.** The checker lists all strategies: micro-batch, degrees, and placement. What is left of one are a chain of L
+layers, S stages and their costs: a *chain*; placements with equal costs have one together. Chains are numbered as they
+are listed, and those with S > L left out: they have no plan. The proof has ``chains``, pairs of a number and of rows
+[a, caps]: seconds of an all-reduce, rising a_1 < ... < a_n and then null for infinity, each with caps on the slowest
+stage below it, rising c_1 < ... < c_m. A chain that is not named has the row [null, []]. Let a_0 be 0, and a_(n+1)
+infinite, and the same for c. phi(c, a) is the least sum of e(cut_j, j) over all plans of the chain with T_j <= c and
+A_j <= a for all stages j, infinite if there are none. The rule for every chain is, for i = 0 to n, and for k = 0 to m
+with the caps below a_(i+1),
+
+    (N - 1) c_k + sum of all t_l + phi(c_(k+1), a_(i+1)) + a_i > B.
+
+**Theorem.** If it holds, every plan takes more than B. If no chain is left, there is no plan.
+
+*Proof.* Every plan is one of some chain. Let A be its longest all-reduce (0 without), and T the time of its slowest
+stage. As A >= 0 and a_(n+1) is infinite, there is an i with a_i <= A <= a_(i+1): the least i for which A <= a_(i+1). So
+there is a k with c_k <= T <= c_(k+1). All its stages keep both upper limits, so its cuts cost at least phi(c_(k+1),
+a_(i+1)); its stages together take the sum of all t_l, whatever the cuts. So it takes at least the left side.
+
+phi is found from the input side on: for each number of stages j and of layers i, the least cost of cutting the first i
+layers into j stages within the limits. The last of these stages begins in a window of layers that moves with i only
+forward, as more layers never take less time, nor have fewer parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import Any
+
+MAX_BYTES = 64 * 2**20  # of a file
+MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
+MAX_CAPS, MAX_CHAINS = 10_000, 10_000
+MAX_DEVICES, MAX_RANKS = 10_000, 10**7  # of a cluster, and in all parts of tilings of its mesh together
+FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
+KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
+
+
+Row = tuple[Fraction | None, list[Fraction]]  # seconds of an all-reduce, none for infinity, and caps below it
+Ranks = tuple[int, ...]  # the device of each rank
+Tie = tuple[frozenset[int], Fraction]  # layers and the parameters that they share
+
+
+class RejectedError(Exception):
+    """The first rule that a certificate breaks."""
+
+
+def need(holds: bool, rule: str) -> None:
+    """`ValueError`, bad input, unless it holds."""
+    if not holds:
+        raise ValueError(f"expected {rule}")
+
+
+def reject(broken: bool, rule: str) -> None:
+    """`RejectedError` if the rule is broken."""
+    if broken:
+        raise RejectedError(rule)
+
+
+def exact(value: Any) -> Fraction:
+    """A number: the float64 that it denotes, as an exact rational."""
+    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
+    return Fraction(float(value))
+
+
+def count(value: Any, least: int = 1) -> int:
+    """An integer."""
+    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    return int(value)
+
+
+def index(value: Any) -> int:
+    """The number of a layer, from 0 on."""
+    return count(value, 0)
+
+
+def stated(text: Any) -> Fraction | None:
+    """An exact fraction as text, or nothing."""
+    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
+    return None if text is None else Fraction(text)
+
+
+class Chain:
+    """A chain of layers in integers: seconds are multiples of 1 / ``unit``; ``rings`` of a unit of parameters."""
+
+    def __init__(
+        self, N: int, times: list[Fraction], cuts: list[list[Fraction]], rings: list[Fraction],
+        sizes: list[Fraction], tied: list[Tie],
+    ) -> None:  # fmt: skip
+        self.N, self.S = N, len(rings)
+        self.unit = math.lcm(*(seconds.denominator for row in (times, *cuts) for seconds in row))
+        self.times, self.total = [int(t * self.unit) for t in times], int(sum(times) * self.unit)
+        self.cuts = [[int(e * self.unit) for e in row] for row in cuts]
+        grain = math.lcm(*(size.denominator for size in (*sizes, *(size for _, size in tied))))
+        self.rings, self.sizes = [ring / grain for ring in rings], [int(m * grain) for m in sizes]
+        self.tied = [(held, int(m * grain)) for held, m in tied]
+        self.ties = [[tie for tie, (layers, _) in enumerate(tied) if v in layers] for v in range(len(times))]
+
+    def cut(self, layers: int, stage: int) -> int:
+        """The cost of the cut behind so many layers and that stage; none behind the last."""
+        return 0 if stage == self.S - 1 else self.cuts[layers - 1][stage]
+
+    def parameters(self, begin: int, end: int) -> int:
+        """Of a stage of the layers from ``begin`` to ``end`` - 1."""
+        held = [size for layers, size in self.tied if any(begin <= v < end for v in layers)]
+        return sum(self.sizes[begin:end]) + sum(held)
+
+    def _first(self, cap: int | None, most: int | None) -> list[int]:
+        """Where the longest stage begins that ends behind so many layers and has at most that time and parameters."""
+        first, within, size, begin, held = [0], 0, 0, 0, [0] * len(self.tied)
+        for end, seconds in enumerate(self.times, start=1):
+            within, size = within + seconds, size + self.sizes[end - 1]
+            for tie in self.ties[end - 1]:
+                held[tie] += 1
+                size += self.tied[tie][1] if held[tie] == 1 else 0
+            while begin < end and ((cap is not None and within > cap) or (most is not None and size > most)):
+                within, size = within - self.times[begin], size - self.sizes[begin]
+                for tie in self.ties[begin]:
+                    held[tie] -= 1
+                    size -= self.tied[tie][1] if held[tie] == 0 else 0
+                begin += 1
+            first.append(begin)
+        return first
+
+    def cheapest(self, cap: int | None, most: Fraction | None = None) -> float:
+        """phi: an integer, or infinity; no cap: any time; not most: all-reduces of any time."""
+        n, S = len(self.times), self.S
+        limits = [None if most is None or not ring else math.floor(most / ring) for ring in self.rings]
+        windows = {limit: self._first(cap, limit) for limit in set(limits)}
+        costs: list[float] = [0, *[math.inf] * n]
+        for stage, limit in enumerate(limits):
+            first, ends = windows[limit], range(stage + 1, n - S + stage + 2)  # every stage holds a layer
+            reached = {end: min(costs[first[end] : end], default=math.inf) for end in ends}
+            costs = [math.inf] * (n + 1)
+            for end, cost in reached.items():
+                if cost < math.inf:
+                    costs[end] = cost + self.cut(end, stage)
+        return costs[n]
+
+    def prove(self, bound: Fraction, rows: list[Row]) -> None:
+        """`RejectedError` if it does not follow that every plan takes more than the bound."""
+        least = Fraction(0)
+        for most, caps in rows:
+            need(all(low < high for low, high in pairwise(caps)) and (most is None or least < most), "caps that rise")
+            for low, high in zip([Fraction(0), *caps], [*caps, None], strict=True):
+                sent = self.cheapest(None if high is None else math.floor(high * self.unit), most)
+                known = ((self.N - 1) * low + least) * self.unit + self.total
+                limit = f"caps: from {float(low)!r} on" + (
+                    f", and {float(least)!r} for the all-reduce" if least else ""
+                )
+                reject(sent < math.inf and known + int(sent) <= bound * self.unit, limit)
+            least = most or least
+
+    def time(self, lengths: list[int]) -> Fraction:
+        """Of a plan, if it keeps every rule; `RejectedError` otherwise."""
+        reject(len(lengths) != self.S or 0 in lengths, "plan: as many stages as declared, none of them empty")
+        reject(sum(lengths) != len(self.times), "plan: all layers")
+        ends = list(accumulate(lengths))
+        slowest = max(sum(self.times[end - length : end]) for length, end in zip(lengths, ends, strict=True))
+        sent = sum(self.cut(end, stage) for stage, end in enumerate(ends))
+        stages = zip(self.rings, lengths, ends, strict=True)
+        longest = max(ring * self.parameters(end - length, end) for ring, length, end in stages)
+        return Fraction((self.N - 1) * slowest + sent + self.total, self.unit) + longest
+
+
+class Instance:
+    """An instance; layers, nodes and devices by number."""
+
+    def __init__(self, content: Any) -> None:
+        need(content["problem"] == "amp_strategy", "an instance of amp_strategy")
+        self.rows, self.batch = count(content["devices_per_node"]), count(content["global_batch"])
+        self.nodes = [
+            (str(x["gpu"]), exact(x["intra_bytes_per_s"]), exact(x["inter_bytes_per_s"])) for x in content["nodes"]
+        ]
+        self.devices = self.rows * len(self.nodes)
+        need(0 < self.devices <= MAX_DEVICES and all(min(x[1:]) > 0 for x in self.nodes), f"1 to {MAX_DEVICES} devices")
+        self.passes, self.bytes = exact(content.get("passes", 3.0)), exact(content.get("parameter_bytes", 4.0))
+        self.placement = content.get("placement", "megatron")
+        need(self.placement in ("megatron", "tiling", "oriented"), "a placement: megatron, tiling or oriented")
+        layers = content["layers"]
+        #: By layer, degree and kind of GPU.
+        self.forward = [
+            {g: {count(int(t)): exact(s) for t, s in row.items()} for g, row in x["forward_s"].items()} for x in layers
+        ]
+        need(bool(layers), "a layer")
+        self.profiled = sorted({t for row in self.forward[0].values() for t in row})
+        need(all(set(row.get(g, {})) == set(self.profiled) for row in self.forward for g, _, _ in self.nodes), "times")
+        self.sent = [(exact(x["activation_bytes"]), bool(x.get("split_activation", False))) for x in layers]
+        self.sizes = [exact(x.get("parameters", 0.0)) for x in layers]
+        self.tied = [(frozenset(map(index, x["layers"])), exact(x["parameters"])) for x in content.get("tied", [])]
+        need(all(v < len(layers) for held, _ in self.tied for v in held), "layers that share parameters")
+        forward = [sorted((g, sorted(row.items())) for g, row in each.items()) for each in self.forward]
+        ties = [(sorted(held), size) for held, size in self.tied]
+        declared = [self.rows, self.batch, self.nodes, self.passes, self.bytes, self.placement, forward, self.sent]
+        self.digest = hashlib.sha256(str([*declared, self.sizes, ties]).encode()).hexdigest()
+        self.ranks, self.known = 0, dict[tuple[int, int], list[Ranks]]()
+
+    def strategies(self) -> Iterator[tuple[int, int, int]]:
+        """Micro-batch and degrees of tensor and data parallelism."""
+        for t in self.profiled:
+            for d in range(1, self.devices // t + 1 if self.rows % t == 0 else 1):
+                if self.devices // t % d == 0 and self.batch % d == 0:
+                    yield from ((b, t, d) for b in range(1, self.batch // d + 1) if self.batch // d % b == 0)
+
+    def chains(self) -> Iterator[Chain]:
+        """What is left of all strategies that have a plan, in order, of those with equal costs once."""
+        for b, t, d in self.strategies():
+            if self.devices // t // d <= len(self.forward):
+                costs = dict.fromkeys(self.costs(t, d, placement) for placement in self.placements(t, d))
+                yield from (self.chain(b, t, d, *each) for each in costs)
+
+    def placements(self, t: int, d: int) -> list[Ranks]:
+        """Those that the instance allows."""
+        if (t, d) not in self.known:
+            self.known[t, d] = list(self._placements(t, d))
+        return self.known[t, d]
+
+    def _placements(self, t: int, d: int) -> Iterator[Ranks]:
+        yield tuple(range(self.devices))
+        shapes = dict.fromkeys([(t, d), (d, t)]) if self.placement != "megatron" else {}
+        pending: list[tuple[frozenset[int], Ranks]] = [(frozenset(range(self.devices)), ())]
+        while pending and shapes:  # the cell of row r and column c is r * nodes + c
+            free, ranks = pending.pop()
+            if not free:
+                yield ranks
+                continue
+            self.ranks += self.devices
+            reject(self.ranks > MAX_RANKS, f"size: over {MAX_RANKS} ranks in parts of tilings")
+            row, column = divmod(min(free), len(self.nodes))
+            for height, width in shapes:
+                if row + height <= self.rows and column + width <= len(self.nodes):
+                    cells = [(r, c) for c in range(column, column + width) for r in range(row, row + height)]
+                    taken = frozenset(r * len(self.nodes) + c for r, c in cells)
+                    if self.placement == "oriented" and height != t:  # the tile lies, and so do its groups
+                        cells.sort()
+                    if taken <= free:
+                        pending.append((free - taken, (*ranks, *(c * self.rows + r for r, c in cells))))
+
+    def bandwidth(self, device: int, other: int) -> Fraction:
+        """Between two devices."""
+        here, there = device // self.rows, other // self.rows
+        return self.nodes[here][1] if here == there else min(self.nodes[here][2], self.nodes[there][2])
+
+    def costs(self, t: int, d: int, placement: Ranks) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+        """Seconds of a byte across the cut behind each stage but the last, and of a parameter in each stage's ring."""
+        S = self.devices // t // d
+        at = [[[placement[(j * d + rank) * t + m] for m in range(t)] for rank in range(d)] for j in range(S)]
+        links = [[min(map(self.bandwidth, *pair)) for pair in zip(*two, strict=True)] for two in pairwise(at)]
+        slow = tuple(sum((1 / link for link in each), Fraction(0)) / d for each in links)
+        rings = [[group[m] for group in stage] for stage in at for m in range(t)]
+        each = [
+            min((self.bandwidth(x, y) for x, y in pairwise([*ring, ring[0]])), default=Fraction(1)) for ring in rings
+        ]
+        share = Fraction(2 * (d - 1), d) * self.bytes
+        return slow, tuple(share / min(each[j * t : j * t + t]) for j in range(S))
+
+    def chain(self, b: int, t: int, d: int, slow: tuple[Fraction, ...], rings: tuple[Fraction, ...]) -> Chain:
+        """The layer assignment that is left."""
+        kinds = [gpu for gpu, _, _ in self.nodes]
+        times = [self.passes * b * sum(row[gpu][t] for gpu in kinds) / len(kinds) for row in self.forward]
+        volumes = [b * size / (t if split else 1) for size, split in self.sent[:-1]]
+        cuts = [[volume * each for each in slow] for volume in volumes]
+        tied = [(held, size / t) for held, size in self.tied]
+        return Chain(self.batch // d // b, times, cuts, list(rings), [size / t for size in self.sizes], tied)
+
+
+def prove(instance: Instance, bound: Fraction | None, given: list[tuple[int, list[Row]]]) -> None:
+    """`RejectedError` if it does not follow that every plan takes more than the bound, or that there is none."""
+    rows, number = dict(given), -1
+    need(len(rows) == len(given), "no chain twice")
+    for number, chain in enumerate(instance.chains()):
+        reject(bound is None, "stages: there are as many layers")
+        reject(number == MAX_CHAINS, f"size: over {MAX_CHAINS} chains")
+        try:
+            chain.prove(bound or Fraction(0), rows.get(number, [(None, [])]))
+        except RejectedError as error:
+            raise RejectedError(f"chain {number}: {error}") from None
+    need(all(0 <= each <= number for each in rows), "numbers of chains")
+
+
+def plan_time(instance: Instance, plan: Any) -> Fraction:
+    """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
+    b, t, d, S = (count(plan[name]) for name in ("microbatch", "tp_degree", "dp_degree", "pp_degree"))
+    reject((b, t, d) not in instance.strategies() or instance.devices // t // d != S, "plan: degrees or micro-batch")
+    lengths = [count(length, 0) for length in plan["lengths"]]
+    placement = tuple(count(device, 0) for device in plan["placement"])
+    reject(placement not in instance.placements(t, d), "plan: placement")
+    return instance.chain(b, t, d, *instance.costs(t, d, placement)).time(lengths)
+
+
+def rows_of(proof: Any) -> list[tuple[int, list[Row]]]:
+    """The rows of the chains that a proof names."""
+    given = [(index(number), [(stated(most), caps) for most, caps in rows]) for number, rows in proof["chains"]]
+    reject(sum(1 + len(caps) for _, rows in given for _, caps in rows) > MAX_CAPS, f"size: over {MAX_CAPS} caps")
+    for _, rows in given:
+        last = [most is None for most, _ in rows]
+        need(last == [False] * (len(rows) - 1) + [True], "rows that end with null")
+        need(all(type(cap) is str for _, caps in rows for cap in caps), "seconds as text")
+    return [
+        (n, [(most, [cap for cap in map(stated, caps) if cap is not None]) for most, caps in rows]) for n, rows in given
+    ]
+
+
+def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
+    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
+    need(
+        isinstance(certificate, dict) and certificate.keys() >= KEYS, f"a certificate, with the keys {', '.join(KEYS)}"
+    )
+    reject(certificate["format"] != 1 or certificate["problem"] != "amp_strategy", "format: of another problem")
+    reject(certificate["proof"]["kind"] != "caps", "kind: a proof of another kind")
+    reject(bool(content.get("requirements")), "requirements: they are not looked at")
+    instance, plan = Instance(content), certificate["plan"]
+    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
+    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
+    need((plan is None) == (objective is None), "a plan and its objective, or neither")
+    need(plan is None or bound is not None, "a bound beside a plan")
+    if plan is not None:
+        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
+    if bound is None or bound > 0:
+        prove(instance, bound, rows_of(certificate["proof"]))
+    return objective, bound
+
+
+def verify(content: Any, certificate: Any) -> dict[str, Any]:
+    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
+    began, objective, bound, accepted = time.perf_counter(), None, None, False
+    try:
+        objective, bound = proved(content, certificate)
+        reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
+        reason, accepted = reason + ("" if objective is None else f", this one {float(objective)!r}"), True
+    except RejectedError as error:
+        reason = str(error)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
+    floats = [None if each is None else float(each) for each in (objective, bound)]
+    head = {"accepted": accepted, "problem": "amp_strategy", "kind": "caps"}
+    return {
+        **head,
+        "objective": floats[0],
+        "bound": floats[1],
+        "reason": reason,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def main(files: list[str]) -> int:
+    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
+    try:
+        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
+        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
+        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
+        verdict = verify(*map(json.loads, texts))
+    except (OSError, RecursionError, ValueError) as error:
+        print(f"bad input: {error}", file=sys.stderr)
+        return 2
+    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
+    return 0 if verdict["accepted"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
