@@ -60,7 +60,7 @@ def validate_command(
     from planner.inputs.choices import split
     from planner.inputs.rows import is_columnar
     from planner.populations.run import validate
-    from planner.show.populations import NO_PICTURES, draw_validation, show_validation
+    from planner.show.populations import NO_PICTURES, can_draw, draw_validation, show_validation
     from planner.show.progress import note, progress_bar
     from planner.show.tables import print_json
     from planner.signals import held
@@ -89,7 +89,8 @@ def validate_command(
             )
         print_json(found.to_json()) if json else show_validation(found)
         pictures = draw_validation(found)
-    note(quiet, f"pictures: {', '.join(pictures)}" if pictures else NO_PICTURES)
+    if pictures or not can_draw():
+        note(quiet, f"pictures: {', '.join(pictures)}" if pictures else NO_PICTURES)
     if not is_columnar():
         note(quiet, f"{found.table} is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')")
     if json:

@@ -1,5 +1,1 @@
 """Many instances at once: where they come from, and how far from the optimum methods are on all of them."""
-
-from planner.populations.run import validate
-
-__all__ = ["validate"]

@@ -60,9 +60,14 @@ def _lines(found: Validation) -> Iterator[str]:
     yield f"a row for each instance and method: {found.table}"
 
 
+def can_draw() -> bool:
+    """Whether there is matplotlib."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def draw_validation(found: Validation) -> list[str]:
     """Write the pictures into the folder of a validation; returns their files, none without matplotlib."""
-    if importlib.util.find_spec("matplotlib") is None or not found.records:
+    if not can_draw() or not found.records:
         return []
     feasible = [record for record in found.records if not record["infeasible"]]
     losses = {name: _column(feasible, name, "loss") for name in found.methods}

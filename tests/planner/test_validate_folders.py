@@ -187,6 +187,7 @@ def test_a_signal_ends_it_with_what_is_known_and_it_goes_on(jobs: int, number: i
     assert process.returncode == 128 + number, err
     found = json.loads(out)
     assert 2 <= found["instances"] < COUNT and "the same command resumes" in err and "Traceback" not in err
+    assert "matplotlib" not in err
     assert found["instances"] == lines()
     assert found["methods"]["piper"]["optimal"] + found["methods"]["piper"]["suboptimal"] == found["instances"]
     Path("slowly").unlink()
