@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from instances.errors import closest
 from instances.hardware import DTYPES, HARDWARE, Hardware
+from instances.units import parse_bandwidth, parse_bytes
+from planner.brought.target import words
 from planner.capture.captured import Captured
 from planner.capture.choices import Choices, Work
 from planner.capture.models import Example, example_in, expect_packages
@@ -181,3 +185,81 @@ def _of_model(example: Example) -> dict[str, Any]:
     inputs = [each for each in tree_leaves((example.args, dict(example.kwargs))) if isinstance(each, torch.Tensor)]
     first = inputs[0].shape[0] if inputs and inputs[0].dim() else 1
     return {"microbatch": int(first), "dtype": max(sizes, key=lambda name: sizes[name]) if sizes else "fp32"}
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """An instance with measured times, and the measurements."""
+
+    instance: Instance
+    captured: Captured
+    found: list[Any]
+    device: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The measurements, a row for each node, in JSON types."""
+        rows = [
+            {
+                "name": each.node.name,
+                "forward_s": median(each.forward_s),
+                "backward_s": median(each.backward_s),
+                "spread": each.spread,
+                "forward_flops": sum(self.captured.costs[op].flops for op in each.node.ops),
+            }
+            for each in self.found
+        ]
+        repeats = len(self.found[0].forward_s)
+        return {"instance": self.captured.name, "device": self.device, "repeats": repeats, "rows": rows}
+
+
+def measure(
+    model: str,
+    *,
+    memory: str,
+    bandwidth: str,
+    devices: int = 8,
+    microbatches: int = 128,
+    granularity: str = "block",
+    repeats: int = 5,
+    warmup: int = 1,
+) -> Profiled:
+    """Measure the nodes of the model that ``FILE.py:FUNCTION`` makes, and make an instance of stage partitioning.
+
+    ``memory`` and ``bandwidth`` are those of the devices that it is planned for, with units; other parameters are as of
+    `bring` and `profile.profiled`.
+
+    Raises
+    ------
+    UsageError
+        If a package is missing, a quantity breaks its rule, or the model cannot be made, traced or run.
+    """
+    size, rate = _quantity("--memory", memory, parse_bytes), _quantity("--bandwidth", bandwidth, parse_bandwidth)
+    _expect("granularity", granularity, ("block", "op"))
+    expect_packages("torch", for_what="planner profile")
+    example = example_in(model, meta=False)
+    facts = _of_model(example)
+    if facts["dtype"] not in DTYPES:
+        raise UsageError.at(model, facts["dtype"], f"parameters of {', '.join(DTYPES)}")
+    from planner.capture.profile import instance_of, profiled
+    from planner.capture.trace import capture
+
+    captured = capture(example.model, example.args, example.kwargs, name=model, granularity=granularity)
+    captured = replace(captured, name=example.name)
+    try:
+        found = profiled(captured, example.args, example.kwargs, repeats=repeats, warmup=warmup)
+    except Exception as error:  # whatever the model does with its data
+        raise UsageError(f"{model}: run is {words(error)!r}; expected a model that runs with these inputs") from error
+    device = str(next(example.model.parameters()).device)
+    # Times are measured: no rate is used.
+    machine = Hardware(device, dict.fromkeys(DTYPES, 1.0), size, 1.0, rate, rate, devices, "measured")
+    work = Work(facts["microbatch"], facts["dtype"], microbatches)
+    facts |= {"model": model, "measured-on": device, "repeats": repeats, "granularity": granularity}
+    instance = instance_of(captured, found, machine, devices, work, facts)
+    return Profiled(admitted(instance, example.name), captured, found, device)
+
+
+def _quantity(option: str, given: str, parse: Callable[[Any], float]) -> float:
+    try:
+        return parse(given)
+    except ValueError as error:
+        raise UsageError.at(option, given, str(error)) from None

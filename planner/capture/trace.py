@@ -62,7 +62,7 @@ def capture(
             rule = "a model that torch.export can trace with these inputs"
             raise UsageError(f"{name}: trace is {words(error)!r}; expected {rule}") from error
         module = _plain(program)
-        costs = measured(module, _inputs(program, module, args, kwargs))
+        costs = measured(module, placeholders(program, module, args, kwargs))
     return _captured(model, program, module, costs, name, Granularity(granularity))
 
 
@@ -76,10 +76,10 @@ def _plain(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     return module
 
 
-def _inputs(
+def placeholders(
     program: torch.export.ExportedProgram, module: torch.fx.GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The values of the graph's placeholders."""
+    """The values of the graph's placeholders by name, from the arguments of a call."""
     from torch.utils._pytree import tree_leaves
 
     ordered = {name: kwargs[name] for name in _keywords(program)}

@@ -1,4 +1,4 @@
-"""The command that makes instances of models of PyTorch: ``import``."""
+"""The commands that make instances of models of PyTorch: ``import`` and ``profile``."""
 
 from __future__ import annotations
 
@@ -85,6 +85,54 @@ def import_command(
     write_atomically(Path(out), text + "\n")
     shown = {"problem": problem, **found.to_json(), "out": out}
     print_json(shown) if json else show_brought(shown)
+
+
+def profile_command(
+    model: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="makes a model and its inputs, with data")],
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="of a device")] = "16GB",
+    bandwidth: Annotated[str, typer.Option(metavar="SIZE/S", help="between devices")] = "10GB/s",
+    devices: Annotated[int, typer.Option(metavar="K", help="how many")] = 8,
+    microbatches: Annotated[int, typer.Option(metavar="N", help="of a batch")] = 128,
+    granularity: Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")] = "block",
+    repeats: Annotated[int, typer.Option(metavar="R", help="measured runs of each node")] = 5,
+    warmup: Annotated[int, typer.Option(metavar="W", help="runs before them")] = 1,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="write the instance")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
+    from planner.capture.bring import measure
+    from planner.errors import UsageError
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.inputs.loading import family_of
+    from planner.show.models import show_profile
+    from planner.show.progress import note
+    from planner.show.tables import as_json, print_json
+
+    for option, count in (("--devices", devices), ("--microbatches", microbatches), ("--repeats", repeats)):
+        if not 1 <= count <= 10**6:
+            raise UsageError.at(option, count, "an integer from 1 to 1000000")
+    if not 0 <= warmup <= 1000:
+        raise UsageError.at("--warmup", warmup, "an integer from 0 to 1000")
+    if out is not None:
+        refuse_overwriting(out, model.rpartition(":")[0])
+    found = measure(
+        model,
+        memory=memory,
+        bandwidth=bandwidth,
+        devices=devices,
+        microbatches=microbatches,
+        granularity=granularity,
+        repeats=repeats,
+        warmup=warmup,
+    )
+    for warning in found.captured.warnings:
+        note(quiet, f"warning: {warning}")
+    if out is not None:
+        write_atomically(Path(out), as_json(family_of(found.instance).to_json(found.instance)) + "\n")
+    shown = {**found.to_json(), "out": out}
+    print_json(shown) if json else show_profile(shown)
 
 
 def _degrees(option: str, given: str) -> tuple[int, ...]:

@@ -98,7 +98,7 @@ def _magnitudes(values: Mapping[str, float]) -> str:
 
 
 def show_brought(found: Mapping[str, Any]) -> None:
-    """Print what ``planner import --json`` does (docs/capture.md)."""
+    """Print what ``planner import --json`` does (docs/your-own-model.md)."""
     from rich.table import Table
 
     out = console()
@@ -116,3 +116,19 @@ def show_brought(found: Mapping[str, Any]) -> None:
     facts.add_row("hardware", f"{found['hardware']} ({found['source']})")
     facts.add_row("written", found["out"])
     out.print(facts)
+
+
+def show_profile(found: Mapping[str, Any]) -> None:
+    """Print what ``planner profile --json`` does (docs/your-own-model.md)."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(found["instance"]), f" medians of {found['repeats']} runs on {found['device']}")
+    table = Table("node", "forward", "backward", "spread", "GFLOP/s forward", box=None)
+    for row in found["rows"]:
+        rate = row["forward_flops"] / row["forward_s"] / 1e9 if row["forward_s"] else 0.0
+        seconds = (with_unit(row[each], "s") for each in ("forward_s", "backward_s"))
+        table.add_row(row["name"], *seconds, percent(row["spread"]), f"{rate:.3g}")
+    out.print(table)
+    if found["out"] is not None:
+        out.print(f"written {found['out']}")
