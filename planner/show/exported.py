@@ -14,9 +14,10 @@ def show_exported(found: Exported, out: str | None) -> None:
     if found.refused is not None:
         said.append(f"{found.format} cannot express the plan: {found.refused}")
     if found.nearest is not None:
-        loss = "" if found.nearest.loss is None else f", {found.nearest.loss:.3%} more"
+        loss = found.nearest.loss
+        more = "" if loss is None else f", {abs(loss):.3%} {'less' if loss < 0 else 'more'}"
         proof = "" if found.nearest.proved else " (not proved to be the nearest)"
-        said.append(f"the nearest plan that it can takes {found.nearest.objective:.9g} {found.unit}{loss}{proof}")
+        said.append(f"the nearest plan that it can takes {found.nearest.objective:.9g} {found.unit}{more}{proof}")
     elif found.refused is not None and not found.notes:
         said.append("--nearest searches for the best plan that it can")
     if said:

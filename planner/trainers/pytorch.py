@@ -27,7 +27,7 @@ def write(layout: Layout) -> str:
         constant("MICROBATCHES", each),
     ]
     script = files("planner.templates").joinpath("pipeline.py.txt").read_text(encoding="utf-8")
-    return script.replace(_HERE, "\n".join([_HERE, *said])).replace("WORLD_SIZE", str(layout.world_size))
+    return script.replace("WORLD_SIZE", str(layout.world_size)).replace(_HERE, "\n".join([_HERE, *said]))
 
 
 def read(text: str) -> Layout:

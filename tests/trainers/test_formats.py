@@ -78,6 +78,18 @@ def test_python_files_compile(name: str) -> None:
         assert ast.get_docstring(ast.parse(text))
 
 
+@pytest.mark.parametrize("name", ["torchtitan", "torch", "deepspeed", "accelerate"])
+@pytest.mark.parametrize(
+    "module", ['a"""\nimport os\n"""', "WORLD_SIZE", "# What the plan says.", "{parts}", "\u202e'", "[x]"]
+)
+def test_names_are_data(name: str, module: str) -> None:
+    layout = Layout((Stage((Layer(DECODER, (module,)), Layer(DECODER, ("b",)))),))
+    text = FORMATS[name].write(layout)
+    assert FORMATS[name].read(text) == layout.named()
+    if name != "accelerate":
+        compile(text, "plan.py", "exec")
+
+
 def test_grammar_of_megatron() -> None:
     text = "Et*3|(tt|)*3,m|L"
     wanted = ["Ettt", "tt", "tt", "tt", "m", "L"]

@@ -13,7 +13,7 @@ Source: reconstructed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,42 +32,51 @@ Floats = NDArray[np.float64]
 _SLACK = 1 + 5e-13
 
 
-@dataclass(frozen=True)
-class Found:
-    """The best plan of the chain below the limit, if there is one, and its time; how many dynamic programs ran."""
+class Cuts:
+    """The cuts of a chain at degrees t, d into so many stages; ``flat`` is the chain at t (`Chain.at`)."""
 
-    plan: StagePlan | None
-    time: float
-    programs: int
+    def __init__(self, chain: Chain, flat: StageInstance, t: int, d: int, stages: int) -> None:
+        self._table, self._stages = _Table(chain, flat, t, d), stages
+        self._memory = flat.memory_bytes * _SLACK
+        self._only_all = chain.trainer.recompute is Recompute.ALL
+        self._fits = True
+        #: Dynamic programs that ran.
+        self.programs = 0
 
-
-def best_cut(chain: Chain, flat: StageInstance, case: tuple[int, int, int], limit: float, watch: Watch) -> Found | None:
-    """The best plan of the chain ``flat`` (of ``chain``, at t) with degrees t, d and so many stages, below ``limit``.
-
-    ``None`` if the run was stopped.
-    """
-    t, d, stages = case
-    table = _Table(chain, flat, t, d)
-    if table.least / stages >= limit:
-        return Found(None, np.inf, 0)
-    best, plan, programs = limit, None, 0
-    for n in _numbers(chain):
-        if watch.stopped():
+    def all_recomputed(self, limit: float) -> tuple[float, StagePlan] | None:
+        """The best plan below the limit that recomputes all layers, with its time: this fits if anything does."""
+        if self._table.least / self._stages >= limit:
             return None
-        times, held, fixed = table.stages(n)
-        programs += 1
-        if table.recomputing_costs and _least(times, stages)[0] >= best:
-            break  # with more layers recomputed no stage gets faster
-        value, ends = _cut(times, held, fixed, flat.memory_bytes * _SLACK, stages)
-        if value < best:
-            best, plan = value, table.plan(ends, n)
-    return Found(plan, best, programs)
+        value, ends = self._cut(*self._table.stages(self._table.most))
+        self._fits = bool(ends) or not self._table.saves
+        return (value, self._table.plan(ends, self._table.most)) if value < limit else None
 
+    def others(self, limit: float, watch: Watch) -> Iterator[tuple[float, StagePlan]]:
+        """Better and better plans below the limit with fewer layers recomputed, and their times; it ends if stopped.
 
-def _numbers(chain: Chain) -> list[int]:
-    """The numbers n of leading layers that may be recomputed."""
-    most = sum(piece.kind is Kind.DECODER for piece in chain.pieces)
-    return [0, most] if chain.trainer.recompute is Recompute.ALL else list(range(most + 1))
+        Where recomputing costs time, no stage gets faster with more of it, and an n that no stage below the limit has
+        more layers than is as good as all of them.
+        """
+        table = self._table
+        if not self._fits or table.least / self._stages >= limit:
+            return
+        kept = table.stages(0)[0]
+        for n in [0] if self._only_all else range(table.most):
+            if watch.stopped():
+                return
+            times, held, fixed = table.stages(n)
+            if table.recomputing_costs:
+                longest = table.most_layers(kept < limit)
+                if n > longest or _least(times, self._stages)[0] >= limit:
+                    return
+            value, ends = self._cut(times, held, fixed)
+            if value < limit:
+                limit = value
+                yield value, table.plan(ends, n)
+
+    def _cut(self, times: Floats, held: Floats, fixed: Floats) -> tuple[float, list[int]]:
+        self.programs += 1
+        return _cut(times, held, fixed, self._memory, self._stages)
 
 
 class _Table:
@@ -94,6 +103,7 @@ class _Table:
                     self.into[flag, e] = share * (edge.bytes + into.sync_forward_bytes.get(edge.source, 0.0))
                 if out is not None:
                     self.out[flag, e] = share * (edge.bytes + out.sync_backward_bytes.get(edge.target, 0.0))
+        self.most = int(self.counts.sum())
         self.least = float(self.time.min(axis=0).sum())
         #: The cuts that each edge crosses, one entry for each: a cut at j lies in front of piece j.
         self.crossing = np.repeat(np.arange(len(ends)), self.target - self.source)
@@ -103,6 +113,13 @@ class _Table:
             and (self.into[1] >= self.into[0])[self.counts[self.target]].all()
             and (self.out[1] >= self.out[0])[self.counts[self.source]].all()
         )
+        lighter = (self.held[1] <= self.held[0]) & (self.held[1] + self.fixed[1] <= self.held[0] + self.fixed[0])
+        self.saves = bool(lighter[self.counts].all())
+
+    def most_layers(self, admitted: NDArray[np.bool_]) -> int:
+        """The most layers that count in one of the admitted stages of pieces i..j-1, shape (pieces, pieces + 1)."""
+        so_far = np.append(0, np.cumsum(self.counts))
+        return int((so_far[None, :] - so_far[:-1, None])[admitted].max(initial=0))
 
     def flags(self, first: int, n: int) -> NDArray[np.int64]:
         """For a stage that begins at ``first``: which pieces from there on are recomputed; 0 in front of it."""

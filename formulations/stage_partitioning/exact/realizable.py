@@ -22,7 +22,7 @@ from formulations.family import Answer
 from formulations.stage_partitioning.baselines.equi import work_bound
 from formulations.stage_partitioning.effort import exact_supports
 from formulations.stage_partitioning.exact.bisection import minimise
-from formulations.stage_partitioning.exact.leading import best_cut
+from formulations.stage_partitioning.exact.leading import Cuts
 from formulations.stage_partitioning.exact.pieces import Chain
 from formulations.stage_partitioning.exact.threshold import Search
 from formulations.stage_partitioning.exact.threshold import solve as solve_freely
@@ -133,27 +133,34 @@ def _by_threshold(chain: Chain, pairs: list[tuple[int, int, int]], limits: Limit
 
 
 def _by_cuts(chain: Chain, pairs: list[tuple[int, int, int]], watch: Watch) -> Answer[StagePlan]:
-    best: tuple[float, StagePlan | None] = np.inf, None
     at = {t: chain.at(t) for t, _, _ in pairs}
-    programs = 0
+    limit, best = math.inf, None
+    cuts: list[Cuts] = []
+
+    def better(found: tuple[float, StagePlan]) -> float:
+        nonlocal best
+        best = chain.plan(found[1])
+        objective = evaluate(chain.instance, best)
+        if not math.isclose(objective, found[0], rel_tol=1e-9):
+            raise AssertionError(f"the tables give a plan of {objective!r} the time {found[0]!r}")
+        watch.plan(best, objective)
+        return objective
+
     for t, d, stages in pairs:
         flat = at[t]
-        if flat is None:
+        if flat is None or watch.stopped():
             continue
-        found = best_cut(chain, flat, (t, d, stages), best[0], watch)
-        if found is None:
-            return Answer(plan=best[1], stop=watch.why(), stats={"programs": programs})
-        programs += found.programs
-        if found.plan is not None:
-            plan = chain.plan(found.plan)
-            objective = evaluate(chain.instance, plan)
-            if not math.isclose(objective, found.time, rel_tol=1e-9):
-                raise AssertionError(f"the tables give a plan of {objective!r} the time {found.time!r}")
-            watch.plan(plan, objective)
-            if objective < best[0]:
-                best = objective, plan
-    bound = None if best[1] is None else best[0] * (1 - _NOISE)  # the tables and the definition agree
-    return Answer(plan=best[1], bound=bound, infeasible=best[1] is None, stats={"programs": programs})
+        cuts.append(Cuts(chain, flat, t, d, stages))
+        found = cuts[-1].all_recomputed(limit)
+        limit = limit if found is None else better(found)
+    for each in cuts:
+        for found in each.others(limit, watch):
+            limit = better(found)
+    stats = {"programs": sum(each.programs for each in cuts)}
+    if watch.stopped():
+        return Answer(plan=best, stop=watch.why(), stats=stats)
+    bound = None if best is None else limit * (1 - _NOISE)  # the tables and the definition agree
+    return Answer(plan=best, bound=bound, infeasible=best is None, stats=stats)
 
 
 def _price(instance: StageInstance, answer: Answer[StagePlan], limits: Limits, watch: Watch) -> dict[str, float]:
