@@ -140,3 +140,13 @@ def test_orders_are_read_from_plans_of_microbatch_scheduling() -> None:
 
     tasks = [[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [0, "F", 1, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4, 6]]
     assert orders_of(plan_from_json(None, {"tasks": tasks})) == ["FFB", "FB"]
+
+
+def test_no_option_of_the_command_hides_one_of_an_instance() -> None:
+    import inspect
+
+    from planner.cli.run import run_command
+    from planner.inputs import choices
+
+    own = {name.replace("_", "-") for name in inspect.signature(run_command).parameters}
+    assert own.isdisjoint(choice.name for choice in choices.every_override())
