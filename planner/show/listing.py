@@ -135,6 +135,8 @@ def show_problem(found: Mapping[str, Any]) -> None:
         _show(heading, ((_usage(choice), choice.help) for choice in of_heading))
     terms = ((each["quantity"], sentence(each["says"])) for each in family["vocabulary"])
     _show("Quantities for --require", terms)
+    inside = ((f"{each['problem']} --from {each['method']}", sentence(each["says"])) for each in family["subproblems"])
+    _show("Subproblems for planner extract and census --problem", inside)
     _show(f"Instances of {family['name']}", _instances(found, family["name"]))
 
 
@@ -180,6 +182,9 @@ def _family(family: Family[Any, Any]) -> dict[str, Any]:
         "overrides": [_setting(setting) for setting in family.overrides],
         "methods": [_method(method) for method in family.methods],
         "vocabulary": [{"quantity": each.signature, "says": each.says} for each in family.vocabulary],
+        "subproblems": [
+            {"problem": each.problem, "method": each.method, "says": each.says} for each in family.subproblems
+        ],
     }
 
 

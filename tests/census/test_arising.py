@@ -287,3 +287,24 @@ def test_a_run_that_reaches_its_limit_is_reported(tmp_path: Path) -> None:
     lines: list[str] = []
     census_of(_mapping(), out=str(tmp_path), limits=Limits(time_s=0.0), end_to_end=False, notice=lines.append)
     assert lines == ["the run of parmesan was ended at the time limit: 0 subproblems of its beginning"]
+
+
+def test_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "pipeline_placement", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["families"][0]["subproblems"]
+    assert [(each["problem"], each["method"]) for each in listed] == [
+        ("device_mapping", "turns"),
+        ("device_mapping", "parmesan"),
+    ]
+    assert main(["list", "amp_strategy"]) == 0
+    assert "mesh_tiling --from amp-sa" in capsys.readouterr().out
+
+
+def test_kinds_name_methods_and_problems_that_exist() -> None:
+    names = {family.name for family in FAMILIES}
+    for family in FAMILIES:
+        for each in family.subproblems:
+            assert family.method(each.method).name == each.method and each.problem in names
+            assert (each.arise is None) != (each.walk is None)
+        kinds = [(each.problem, each.method) for each in family.subproblems]
+        assert len(set(kinds)) == len(kinds)
