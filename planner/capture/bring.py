@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ from instances.errors import closest
 from instances.hardware import DTYPES, HARDWARE, Hardware
 from instances.units import parse_bandwidth, parse_bytes
 from planner.brought.target import words
+from planner.capture.calibrate import Fit
 from planner.capture.captured import Captured
 from planner.capture.choices import Choices, Work
 from planner.capture.models import Example, example_in, expect_packages
@@ -210,6 +213,31 @@ class Profiled:
         ]
         repeats = len(self.found[0].forward_s)
         return {"instance": self.captured.name, "device": self.device, "repeats": repeats, "rows": rows}
+
+    def table(self) -> str:
+        """The forward passes as `calibrate.COLUMNS` has them: operations, and bytes that ops without any move."""
+        costs = self.captured.costs
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("name", "flops", "moved_bytes", "seconds"))
+        for each in self.found:
+            flops = sum(costs[op].flops for op in each.node.ops)
+            moved = sum(costs[op].moved_bytes for op in each.node.ops if not costs[op].flops)
+            writer.writerow((each.node.name, flops, moved, median(each.forward_s)))
+        return text.getvalue()
+
+
+def shares_of(fit: Fit, hardware: str | None, dtype: str) -> dict[str, Any]:
+    """Rates of a fit in JSON types, each with its interval; of a named device also as shares of its peaks."""
+    rates = {"flop_per_s": fit.products, "memory_bytes_per_s": fit.memory}
+    shown: dict[str, Any] = {name: None if rate is None else rate.over(1.0) for name, rate in rates.items()}
+    if hardware is None:
+        return shown
+    device = _hardware(hardware)
+    _expect("dtype", dtype, tuple(device.peak_flop_per_s))
+    peaks = {"efficiency": (fit.products, device.peak_flop_per_s[dtype])}
+    peaks |= {"memory_efficiency": (fit.memory, device.memory_bandwidth_bytes_per_s)}
+    return shown | {name: None if rate is None else rate.over(peak) for name, (rate, peak) in peaks.items()}
 
 
 def measure(

@@ -21,7 +21,7 @@ from formulations.compilation import KernelCacheWarning
 from instances.errors import InstanceError
 from planner.cli import completion, options
 from planner.cli.bench import bench_command
-from planner.cli.capture import import_command, profile_command
+from planner.cli.capture import calibrate_command, import_command, profile_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
@@ -171,6 +171,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "run": (run_command, _OVERRIDES),
     "import": (import_command, None),
     "profile": (profile_command, None),
+    "calibrate": (calibrate_command, None),
     "fidelity": (fidelity_command, None),
 }
 
@@ -219,6 +220,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner import hf llama-7b --hardware h100 --devices 16 --out llama.json",
         "planner import torch model.py:make --devices 8 --out model.json",
     ),
+    "calibrate": ("planner calibrate forward.csv --hardware h100 --dtype bf16",),
     "profile": ("planner profile model.py:make --devices 4 --memory 16GB --bandwidth 10GB/s --out model.json",),
     "formulations": ("planner formulations layers --layers 12 --stages 4 --time-limit 20 --plot roots.svg",),
     "mine": (

@@ -1,9 +1,9 @@
-"""The commands that make instances of models of PyTorch: ``import`` and ``profile``."""
+"""The commands that make instances of models of PyTorch: ``import``, ``profile`` and ``calibrate``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ def import_command(
     ] = False,
     zero: Annotated[str | None, typer.Option(metavar="1,2,3", help="offer states sharded by T devices")] = None,
     efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
+    memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,
     weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
     json: Json = False,
@@ -73,6 +74,7 @@ def import_command(
             sequence_parallel,
             () if zero is None else _degrees("--zero", zero),
             efficiency,
+            memory_efficiency,
             weight_versions=weight_versions,
         ),
     )
@@ -97,13 +99,16 @@ def profile_command(
     repeats: Annotated[int, typer.Option(metavar="R", help="measured runs of each node")] = 5,
     warmup: Annotated[int, typer.Option(metavar="W", help="runs before them")] = 1,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="write the instance")] = None,
+    table: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="write forward passes, for planner calibrate")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
     from planner.capture.bring import measure
     from planner.errors import UsageError
-    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_atomically
     from planner.inputs.loading import family_of
     from planner.show.models import show_profile
@@ -115,8 +120,7 @@ def profile_command(
             raise UsageError.at(option, count, "an integer from 1 to 1000000")
     if not 0 <= warmup <= 1000:
         raise UsageError.at("--warmup", warmup, "an integer from 0 to 1000")
-    if out is not None:
-        refuse_overwriting(out, model.rpartition(":")[0])
+    refuse_outputs({"--out": out, "--csv": table}, model.rpartition(":")[0])
     found = measure(
         model,
         memory=memory,
@@ -131,8 +135,34 @@ def profile_command(
         note(quiet, f"warning: {warning}")
     if out is not None:
         write_atomically(Path(out), as_json(family_of(found.instance).to_json(found.instance)) + "\n")
+    if table is not None:
+        write_atomically(Path(table), found.table(), "--csv")
     shown = {**found.to_json(), "out": out}
     print_json(shown) if json else show_profile(shown)
+
+
+def calibrate_command(
+    measurements: Annotated[
+        str, typer.Argument(metavar="MEASUREMENTS.csv", help="columns name, flops, moved_bytes, seconds")
+    ],
+    hardware: Annotated[str | None, typer.Option(metavar="NAME", help="show shares of its peaks")] = None,
+    dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="of the products")] = "bf16",
+    json: Json = False,
+) -> None:
+    """Fit rates of products and memory to measured forward passes, with intervals and errors of the fit."""
+    from planner.capture.bring import shares_of
+    from planner.capture.calibrate import calibrated
+    from planner.show.models import show_fit
+    from planner.show.tables import print_json
+
+    found = calibrated(measurements)
+    shown: dict[str, Any] = {
+        "measurements": found.measurements,
+        "median_error": found.median_error,
+        "worst_error": found.worst_error,
+    }
+    shown |= {"worst": found.worst, **shares_of(found, hardware, dtype)}
+    print_json(shown) if json else show_fit(shown)
 
 
 def _degrees(option: str, given: str) -> tuple[int, ...]:

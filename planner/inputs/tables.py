@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError, closest
 from instances.units import parse_bytes, parse_time
 
-#: Columns of numbers: how each is read, and what a layer has without it (``None``: it must have one).
-_NUMBERS: dict[str, tuple[Callable[[Any], float], float | None]] = {
+#: How a number is read, and what a line has without it (``None``: it must have one), by column.
+Numbers = Mapping[str, tuple[Callable[[Any], float], float | None]]
+_NUMBERS: Numbers = {
     "time": (parse_time, None),
     "weight_bytes": (parse_bytes, 0.0),
     "activation_bytes": (parse_bytes, 0.0),
@@ -53,20 +54,11 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
     InstanceError
         If a column is unknown or a cell breaks its rule; what is missing of the machine is named at once.
     """
-    heading = content.lstrip().partition("\n")[0]
-    rows = list(csv.reader(content.strip().splitlines(), delimiter=_separator(heading), skipinitialspace=True))
-    columns = [cell.strip() for cell in rows[0]]
-    known = (*_NOTES, *_NUMBERS)
-    for number, column in enumerate(columns):
-        if column not in known or column in columns[:number]:
-            raise InstanceError.at(
-                where, "line 1", column, f"columns, each once, of {', '.join(known)}{closest(column, known)}"
-            )
     absent = [field for field, option in _MACHINE.items() if machine.get(option) is None]
     if absent:
         options = ", ".join(f"--{_MACHINE[field]}" for field in absent)
         raise InstanceError.missing(where, ", ".join(absent), f"{options}: a table has layers alone")
-    layers = [_layer(columns, row, f"{where}: line {line}") for line, row in enumerate(rows[1:], start=2) if row]
+    layers = rows_of(content, where, _NUMBERS, _NOTES)
     edges = [
         {"source": number, "target": number + 1, "bytes": layer.pop("output_bytes")}
         for number, layer in enumerate(layers)
@@ -80,26 +72,54 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
     }
 
 
+def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) -> list[dict[str, Any]]:
+    """The lines of a table below its heading, by column; an absent or empty cell is its column's default.
+
+    Parameters
+    ----------
+    numbers
+        Columns of numbers: how each is read, and the default (``None``: it has none).
+    notes
+        Columns of text.
+
+    Raises
+    ------
+    InstanceError
+        If a column is unknown or there twice, a line has another number of cells, or a cell breaks its rule.
+    """
+    heading = content.lstrip().partition("\n")[0]
+    rows = list(csv.reader(content.strip().splitlines(), delimiter=_separator(heading), skipinitialspace=True))
+    columns = [cell.strip() for cell in rows[0]] if rows else []
+    known = (*notes, *numbers)
+    for number, column in enumerate(columns):
+        if column not in known or column in columns[:number]:
+            rule = f"columns, each once, of {', '.join(known)}{closest(column, known)}"
+            raise InstanceError.at(where, "line 1", column, rule)
+    return [
+        _row(columns, row, f"{where}: line {line}", numbers, notes) for line, row in enumerate(rows[1:], start=2) if row
+    ]
+
+
 def _separator(heading: str) -> str:
     return "\t" if "\t" in heading else ","
 
 
-def _layer(columns: list[str], row: list[str], where: str) -> dict[str, Any]:
+def _row(columns: list[str], row: list[str], where: str, numbers: Numbers, notes: Collection[str]) -> dict[str, Any]:
     """The cells of a line by column."""
     if len(row) != len(columns):
         raise InstanceError.at(where, "cells", len(row), f"{len(columns)}, one for each column")
     cells = {column: cell.strip() for column, cell in zip(columns, row, strict=True)}
-    layer: dict[str, Any] = {note: cells.get(note, "") for note in _NOTES}
-    for column, (parse, default) in _NUMBERS.items():
+    found: dict[str, Any] = {note: cells.get(note, "") for note in notes}
+    for column, (parse, default) in numbers.items():
         cell = cells.get(column, "")
         if not cell and default is not None:
-            layer[column] = default
+            found[column] = default
             continue
         try:
-            layer[column] = parse(cell)
+            found[column] = parse(cell)
         except ValueError as error:
             raise InstanceError.at(where, column, cell, str(error)) from None
-    return layer
+    return found
 
 
 def _declared(number: int, layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,3 +132,20 @@ def show_profile(found: Mapping[str, Any]) -> None:
     out.print(table)
     if found["out"] is not None:
         out.print(f"written {found['out']}")
+
+
+def show_fit(found: Mapping[str, Any]) -> None:
+    """Print what ``planner calibrate --json`` does (docs/your-own-model.md)."""
+    from rich.table import Table
+
+    table = Table("rate", "fitted", "from", "to", box=None)
+    labels = {"flop_per_s": "products, FLOP/s", "memory_bytes_per_s": "memory, bytes/s"}
+    labels |= {"efficiency": "--efficiency", "memory_efficiency": "--memory-efficiency"}
+    for name, label in labels.items():
+        if name in found:
+            shown = found[name] or [None, None, None]
+            table.add_row(label, *("-" if each is None else f"{each:.3g}" for each in shown))
+    out = console()
+    out.print(table)
+    errors = f"{percent(found['median_error'])} in the median, {percent(found['worst_error'])} for {found['worst']}"
+    out.print(f"{found['measurements']} measurements; the fit is off by {errors}")

@@ -82,6 +82,9 @@ from torch import nn
 def make():
     return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), (torch.ones(4, 8),)
 
+def three():
+    return nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)]), (torch.ones(4, 8),)
+
 def bounds():
     return nn.Sequential(nn.Embedding(4, 8), nn.Linear(8, 8)), (torch.full((3,), 9),)
 """
@@ -99,6 +102,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     times = [layer.tmpcs[1][0].time for layer in loaded.layers]
     assert times == pytest.approx([row["forward_s"] + row["backward_s"] for row in shown["rows"]])
     assert planner.solve(loaded, exact=True).status == "optimal"
+
+
+def test_measurements_that_calibrate_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source, table = tmp_path / "mine.py", tmp_path / "forward.csv"
+    source.write_text(MODEL)
+    assert main(["profile", f"{source}:three", "--repeats", "2", "--csv", str(table), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    heading, *lines = table.read_text().splitlines()
+    assert heading == "name,flops,moved_bytes,seconds" and len(lines) == len(shown["rows"]) == 3
+    name, flops, moved, seconds = lines[0].split(",")
+    assert (name, float(flops)) == ("0", 2 * 4 * 8 * 8) and float(seconds) == shown["rows"][0]["forward_s"]
+    assert float(moved) == 2 * 4 * 4 * 8, "ReLU reads and writes"
+    assert main(["calibrate", str(table)]) == 0
 
 
 @pytest.mark.parametrize(
