@@ -189,6 +189,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "crosscheck": (
         "planner crosscheck chain8 --memory 40MB",
         "planner crosscheck bert32 --first 8 --devices 4 --methods exact,cpsat,milp",
+        "planner crosscheck knapsacks.jsonl --count 20",
     ),
     "check": ("planner check chain8 plan.json --memory 40MB",),
     "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),

@@ -160,13 +160,17 @@ def _parquet_row(path: Path, row: int) -> Any:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
-    """A parquet file; `InstanceError` for what is none, or lacks a column."""
+    """A parquet file; `InstanceError` for what is none, is damaged, or lacks a column."""
     arrow = pyarrow()
     try:
         with arrow.parquet.ParquetFile(path) as file:
             yield file
     except (OSError, arrow.ArrowException) as error:
         raise InstanceError.at(str(path), "file", " ".join(str(error).split())[:80], "a parquet file") from None
+    except InstanceError:
+        raise
+    except (ValueError, TypeError):  # no text, nothing or too little, where extract writes something
+        raise InstanceError.at(str(path), "file", "damaged", "rows as planner extract writes them") from None
     except KeyError as missing:
         raise InstanceError.missing(str(path), f"column {missing.args[0]}", "as planner extract writes it") from None
 

@@ -56,6 +56,27 @@ def test_rows_of_parquet_are_those_that_are_read_one_by_one(rows: Path) -> None:
         assert Member("", content=content).load(None, {}) == planner.load(f"chain.parquet#{row}")
 
 
+@pytest.mark.parametrize("column", ["parent", "tmpcs", "time", "none"])
+def test_a_parquet_file_that_is_damaged_inside_is_one_line(run: Run, column: str) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    assert run("extract", "chain8", "--sample", "3", "--out", "rows.parquet", "--quiet")[0] == 0
+    table = parquet.read_table("rows.parquet")
+    if column == "none":
+        table = table.drop_columns(["outer"])
+    else:
+        kind = table.schema.field(column).type
+        values = {"parent": [b"\x86"] * 3, "tmpcs": [None] * 3, "time": [[]] * 3}[column]
+        text = column == "parent"  # no UTF-8
+        other = arrow.array(values).view(arrow.string()) if text else arrow.array(values, kind)
+        table = table.set_column(table.schema.get_field_index(column), column, other)
+    parquet.write_table(table, "rows.parquet")
+    for source in ("rows.parquet", "rows.parquet#1"):
+        code, _, err = run("validate", source, "--out", "run")
+        assert code == 2 and err.startswith("rows.parquet: ") and err.count("\n") == 1
+
+
 def test_a_sample_has_no_row_twice_and_follows_the_seed(rows: Path) -> None:
     def picked(count: int, seed: int) -> list[int]:
         return [int(each.name.partition("#")[2]) for each in members(["seven.jsonl"], count, seed)]
