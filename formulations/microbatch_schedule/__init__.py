@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.microbatch_schedule.methods import METHODS, choose
 from formulations.microbatch_schedule.plans import plan_from_json, plan_to_json
 from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
@@ -27,6 +27,10 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=lazy("formulations.microbatch_schedule.infeasible:why_infeasible"),
+    certificates=Certificates(
+        write=lazy("formulations.microbatch_schedule.certificates:write"),
+        verify=lazy("formulations.microbatch_schedule.checker:verify"),
+    ),
     breakdown=lazy("formulations.microbatch_schedule.breakdown:breakdown"),
     mining=lazy("formulations.microbatch_schedule.mining:mining"),
 )

@@ -1,0 +1,327 @@
+"""Check a certificate of micro-batch schedules: ``python checker.py INSTANCE.json CERTIFICATE.json``.
+
+Standard library, integers and fractions only; written from the definition in this room's README. Amounts of an instance
+are the float64 numbers that its JSON denotes, as exact rationals.
+
+**Claims.** ``plan`` keeps every rule, as the definition does within 1e-9 of the iteration, and takes ``objective``
+(seconds of the iteration, or bytes of the stage that holds most); every plan takes more than ``bound``, L (if L is 0:
+none takes less, which needs no proof). If ``bound`` is null there is no plan within the deadline.
+
+**Proof.** It is the bound of *heads and tails*, which the checker computes. Assume a plan whose iteration takes at most
+H: L seconds (where seconds are minimised), and the deadline D with its tolerance, D (1 + 2e-9), if there is one. Let e
+be (1e-9 + 2^-50) H, so that rules hold within e, with the rounding of what they compare. With start' = start + e >= 0,
+every pass of u seconds, and v = u - 2 e:
+
+- end <= H and end >= start + u - e, so start' + v <= H,
+- where p comes before q, with a delay: start'(q) >= start'(p) + v(p) + delay, as end and start may both be off by e,
+- of two passes of a stage that follow each other the same holds without a delay, so they do not overlap with v; if all
+  v > 0 (the checker refuses shorter passes) it holds for any two of a stage, however many are between them.
+
+So start' is a schedule that keeps the rules exactly, with the times v, within H. Room for c micro-batches in a stage
+means that forward pass j + c comes after backward pass j. c is what ``in_flight`` and memory allow (with 2^-50 of it
+for the rounding of a product); where bytes are minimised also what L allows. Delays are taken 2^-50 smaller, and all
+times rounded down to H / 2^60.
+
+The *head* of a pass is the longest chain of passes and delays in front of it, its *tail* the longest one behind it.
+There is no plan within H if a stage has no room for one micro-batch, if the passes wait for each other in a circle, or
+if for some stage this takes more than H: run its passes, none before its head, always the one with the longest tail
+first, interrupting others; the greatest sum of an end and the tail behind it. (No order of a stage's passes makes this
+sum smaller, interrupted or not: before the end in question the stage was busy, from some moment on, with nothing but
+passes of at least that tail, none of which could have begun before that moment; Jackson.)
+
+**Theorem.** If so, every plan takes more than L, or there is none. *Proof.* In a plan of at most L seconds, or of at
+most L bytes within D, start' would be such a schedule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import math
+import re
+import sys
+import time
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+MAX_BYTES = 64 * 2**20  # of a file
+MAX_COUNT, MAX_AMOUNT, MAX_PASSES = 10**6, 1e30, 200_000
+FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
+KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
+TOLERANCE, ROUNDING, ONE = Fraction(1, 10**9), Fraction(1, 2**50), 2**60
+
+
+class RejectedError(Exception):
+    """The first rule that a certificate breaks."""
+
+
+def need(holds: bool, rule: str) -> None:
+    """`ValueError`, bad input, unless it holds."""
+    if not holds:
+        raise ValueError(f"expected {rule}")
+
+
+def reject(broken: bool, rule: str) -> None:
+    """`RejectedError` if the rule is broken."""
+    if broken:
+        raise RejectedError(rule)
+
+
+def exact(value: Any) -> Fraction:
+    """A number: the float64 that it denotes, as an exact rational."""
+    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
+    return Fraction(float(value))
+
+
+def count(value: Any, least: int = 1) -> int:
+    """An integer."""
+    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    return int(value)
+
+
+def index(value: Any) -> int:
+    """The number of a layer, from 0 on."""
+    return count(value, 0)
+
+
+def stated(text: Any) -> Fraction | None:
+    """An exact fraction as text, or nothing."""
+    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
+    return None if text is None else Fraction(text)
+
+
+class Instance:
+    """Stages with their passes, edges with their delays, both ways."""
+
+    def __init__(self, content: Any) -> None:
+        need(content["problem"] == "microbatch_schedule", "an instance of microbatch_schedule")
+        need(content["objective"] in ("time", "memory"), "the objective time or memory")
+        stages, self.in_bytes = content["stages"], content["objective"] == "memory"
+        batch, latency = count(content["minibatch"]), exact(content.get("latency_s", 0))
+
+        def optional(holder: Any, key: str) -> Fraction | None:
+            return None if holder.get(key) is None else exact(holder[key])
+
+        bandwidth, self.deadline = optional(content, "bandwidth_bytes_per_s"), optional(content, "deadline_s")
+        need(bandwidth is None or bandwidth > 0, "a positive bandwidth")
+        self.times = [(exact(each["forward_s"]), exact(each["backward_s"])) for each in stages]
+        self.sizes = [count(each.get("microbatch", 1)) for each in stages]
+        need(bool(stages) and all(batch % size == 0 for size in self.sizes), "micro-batches that divide the mini-batch")
+        self.counts = [batch // size for size in self.sizes]
+        need(2 * sum(self.counts) <= MAX_PASSES, f"at most {MAX_PASSES} passes")
+        self.weights, self.activations = (
+            [exact(each.get(key, 0)) for each in stages] for key in ("weight_bytes", "activation_bytes")
+        )
+        self.memory = [optional(each, "memory_bytes") for each in stages]
+        self.most = [None if each.get("in_flight") is None else count(each["in_flight"]) for each in stages]
+        self.edges = [(count(e["source"], 0), count(e["target"], 0)) for e in content["edges"]]
+        need(all(max(pair) < len(stages) and pair[0] != pair[1] for pair in self.edges), "edges between stages")
+        self.delays = []
+        for edge, ends in zip(content["edges"], self.edges, strict=True):
+            fixed, volume = exact(edge.get("delay_s", 0)) + latency, exact(edge.get("bytes_per_sample", 0))
+            self.delays.append([fixed + (volume * self.sizes[s] / bandwidth if bandwidth else 0) for s in ends])
+        self.firsts = [2 * sum(self.counts[:s]) for s in range(len(stages))]
+        declared = [self.in_bytes, batch, self.sizes, self.counts, self.most, self.edges]
+        numbers = [self.deadline, *self.memory, *self.weights, *self.activations]
+        numbers += [each for row in (*self.times, *self.delays) for each in row]
+        whole = [declared, [str(each) for each in numbers]]
+        self.digest = hashlib.sha256(json.dumps(whole, separators=(",", ":")).encode()).hexdigest()
+
+    def number(self, stage: int, forward: bool, j: int) -> int:
+        """Of a pass."""
+        return self.firsts[stage] + j + (0 if forward else self.counts[stage])
+
+    def held(self, stage: int, number: int) -> Fraction:
+        """Bytes with so many micro-batches in flight."""
+        return self.weights[stage] + number * self.sizes[stage] * self.activations[stage]
+
+    def room(self, stage: int, limit: Fraction | None) -> int:
+        """Micro-batches that may be in flight; ``limit``: bytes."""
+        room, most = self.counts[stage], self.most[stage]
+        if most is not None:
+            room = min(room, most // self.sizes[stage])
+        for capacity in (self.memory[stage], limit):
+            if capacity is not None:
+                left = capacity * (1 + ROUNDING) - self.weights[stage]
+                each = self.sizes[stage] * self.activations[stage]
+                room = min(room, -1 if left < 0 else room if not each else math.floor(left / each))
+        return room
+
+    def waits(self) -> list[tuple[int, int, Fraction]]:
+        """Pairs of passes of different kinds or stages, the first before the second, and the delay between them."""
+        found = []
+        for s, number in enumerate(self.counts):
+            found += [(self.number(s, True, j), self.number(s, False, j), Fraction(0)) for j in range(number)]
+        for (source, target), (forth, back) in zip(self.edges, self.delays, strict=True):
+            for giver, taker, forward, delay in ((source, target, True, forth), (target, source, False, back)):
+                for j in range(self.counts[taker]):
+                    last = ((j + 1) * self.sizes[taker] - 1) // self.sizes[giver]
+                    found.append((self.number(giver, forward, last), self.number(taker, forward, j), delay))
+        return found
+
+
+def heads_and_tails(instance: Instance, horizon: Fraction, limit: Fraction | None) -> bool:
+    """Whether they leave no plan within so many seconds, and bytes."""
+    rooms = [instance.room(s, limit) for s in range(len(instance.counts))]
+    scale, slack = ONE / horizon, math.ceil(2 * (TOLERANCE + ROUNDING) * ONE)
+    seconds = [
+        math.floor(u * scale) - slack
+        for s, row in enumerate(instance.times)
+        for u in row
+        for _ in range(instance.counts[s])
+    ]
+    reject(min(seconds) <= 0, "short: a pass takes no more than the tolerance of the definition")
+    rules = [(p, q, math.floor(delay * (1 - ROUNDING) * scale)) for p, q, delay in instance.waits()]
+    for s, number in enumerate(instance.counts):
+        for j in range(1, number):
+            rules += [(instance.number(s, f, j - 1), instance.number(s, f, j), 0) for f in (True, False)]
+        rules += [
+            (instance.number(s, False, j), instance.number(s, True, j + rooms[s]), 0) for j in range(number - rooms[s])
+        ]
+    after: list[list[tuple[int, int]]] = [[] for _ in seconds]
+    before = [0] * len(seconds)
+    for p, q, delay in rules:
+        after[p].append((q, delay))
+        before[q] += 1
+    order, heads, tails = [p for p, number in enumerate(before) if not number], [0] * len(seconds), [0] * len(seconds)
+    for p in order:
+        for q, delay in after[p]:
+            heads[q] = max(heads[q], heads[p] + seconds[p] + delay)
+            before[q] -= 1
+            if not before[q]:
+                order.append(q)
+    if len(order) < len(seconds):
+        return True
+    for p in reversed(order):
+        tails[p] = max((delay + seconds[q] + tails[q] for q, delay in after[p]), default=0)
+    return any(
+        alone(sorted((heads[p], tails[p], seconds[p]) for p in range(first, first + 2 * number))) > ONE
+        for first, number in zip(instance.firsts, instance.counts, strict=True)
+    )
+
+
+def alone(passes: list[tuple[int, int, int]]) -> int:
+    """The greatest end with the tail behind it of passes (head, tail, seconds) of one stage, the longest tail first."""
+    waiting: list[list[int]] = []  # tail, negative, and seconds left
+    clock = most = come = 0
+    while come < len(passes) or waiting:
+        if not waiting:
+            clock = max(clock, passes[come][0])
+        while come < len(passes) and passes[come][0] <= clock:
+            heapq.heappush(waiting, [-passes[come][1], passes[come][2]])
+            come += 1
+        until = clock + waiting[0][1]
+        if come < len(passes) and passes[come][0] < until:
+            waiting[0][1] -= passes[come][0] - clock
+            clock = passes[come][0]
+            continue
+        tail, _ = heapq.heappop(waiting)
+        clock, most = until, max(most, until - tail)
+    return most
+
+
+def plan_value(instance: Instance, plan: Any) -> Fraction:
+    """The objective of a plan, if it keeps every rule; `RejectedError` otherwise."""
+    passes: dict[int, tuple[Fraction, Fraction]] = {}
+    rows: list[list[tuple[Fraction, Fraction, int]]] = [[] for _ in instance.counts]
+    for stage, kind, j, start, end in plan["tasks"]:
+        need(type(start) in (int, float) and abs(start) <= MAX_AMOUNT, "a start")
+        s = count(stage, 0)
+        reject(s >= len(rows) or kind not in ("F", "B") or count(j, 0) >= instance.counts[s], "plan: passes that exist")
+        number = instance.number(s, kind == "F", int(j))
+        reject(number in passes, "plan: every pass once")
+        passes[number] = Fraction(float(start)), exact(end)
+        rows[s].append((*passes[number], number))
+    reject(len(passes) != 2 * sum(instance.counts), "plan: every pass")
+    iteration = max(end for _, end in passes.values())
+    slack, most = iteration * (TOLERANCE + ROUNDING), Fraction(0)
+    for s, row in enumerate(rows):
+        row.sort()
+        numbers, flying, peak = [number for _, _, number in row], 0, 0
+        for number in numbers:
+            forward = number < instance.firsts[s] + instance.counts[s]
+            flying += 1 if forward else -1
+            peak = max(peak, flying)
+            (start, end), u = passes[number], instance.times[s][not forward]
+            reject(start < -slack or abs(end - start - u) > slack, "plan: starts and times of passes")
+        for earlier, later in pairwise(row):
+            reject(later[0] < earlier[1] - slack, "plan: one pass at a time")
+        limit = instance.firsts[s] + instance.counts[s]
+        for kind in ([n for n in numbers if n < limit], [n for n in numbers if n >= limit]):
+            reject(kind != sorted(kind), "plan: passes in turn")
+        reject(peak > instance.room(s, None), "plan: room in flight")
+        most = max(most, instance.held(s, peak))
+    for p, q, delay in instance.waits():
+        reject(passes[q][0] < passes[p][1] + delay - slack, "plan: a pass waits for what it takes")
+    reject(instance.deadline is not None and iteration > instance.deadline + slack, "plan: the deadline")
+    return most if instance.in_bytes else iteration
+
+
+def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
+    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
+    whole = isinstance(certificate, dict) and certificate.keys() >= KEYS
+    need(whole, f"a certificate, with the keys {', '.join(KEYS)}")
+    reject(certificate["format"] != 1 or certificate["problem"] != "microbatch_schedule", "format: of another problem")
+    reject(certificate["proof"]["kind"] != "bound", "kind: a proof of another kind")
+    reject(certificate["proof"]["name"] != "heads and tails", "name: another bound")
+    reject(bool(content.get("requirements")), "requirements: they are not looked at")
+    instance, plan = Instance(content), certificate["plan"]
+    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
+    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
+    need((plan is None) == (objective is None), "a plan and its objective, or neither")
+    need(plan is None or bound is not None, "a bound beside a plan")
+    if plan is not None:
+        reject(plan_value(instance, plan) != objective, "objective: not that of the plan")
+    if bound is None or bound > 0:
+        reject(not excludes(instance, bound), "heads and tails: they leave room within the bound")
+    return objective, bound
+
+
+def excludes(instance: Instance, bound: Fraction | None) -> bool:
+    """Whether no plan has at most this objective; no bound: whether there is no plan."""
+    limit = bound if instance.in_bytes else None
+    if min(instance.room(s, limit) for s in range(len(instance.counts))) < 1:
+        return True
+    ends = [] if instance.deadline is None else [instance.deadline * (1 + 2 * TOLERANCE)]
+    if bound is not None and not instance.in_bytes:
+        ends.append(bound)
+    # Without either a plan may wait for so long that its tolerance, a part of the iteration, admits any order.
+    reject(not ends, "deadline: without one the tolerance of the definition has no limit")
+    return min(ends) == 0 or heads_and_tails(instance, min(ends), limit)
+
+
+def verify(content: Any, certificate: Any) -> dict[str, Any]:
+    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
+    began, objective, bound, accepted = time.perf_counter(), None, None, False
+    try:
+        objective, bound = proved(content, certificate)
+        reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
+        reason, accepted = reason + ("" if objective is None else f", this one {float(objective)!r}"), True
+    except RejectedError as error:
+        reason = str(error)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
+    floats = [None if each is None else float(each) for each in (objective, bound)]
+    head = {"accepted": accepted, "problem": "microbatch_schedule", "kind": "bound"}
+    seconds = time.perf_counter() - began
+    return {**head, "objective": floats[0], "bound": floats[1], "reason": reason, "seconds": seconds}
+
+
+def main(files: list[str]) -> int:
+    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
+    try:
+        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
+        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
+        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
+        verdict = verify(*map(json.loads, texts))
+    except (OSError, RecursionError, ValueError) as error:
+        print(f"bad input: {error}", file=sys.stderr)
+        return 2
+    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
+    return 0 if verdict["accepted"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
