@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from planner.run import solve
     from planner.saving import save
     from planner.show import plots
+    from planner.studies.difference import Difference, diff
     from planner.studies.formulations import formulations
     from planner.trainers.exporting import Exported, export
     from solvers.outcome import Limits, Status, Stop
@@ -51,6 +52,7 @@ _HOMES = {
     "planner.result": ("Result",),
     "planner.run": ("solve",),
     "planner.saving": ("save",),
+    "planner.studies.difference": ("Difference", "diff"),
     "planner.studies.formulations": ("formulations",),
     "planner.trainers.exporting": ("Exported", "export"),
     "solvers.outcome": ("Limits", "Status", "Stop"),
@@ -59,6 +61,7 @@ _HOMES = {
 __all__ = [
     "Certification",
     "CrosscheckError",
+    "Difference",
     "Exported",
     "Limits",
     "Mined",
@@ -73,6 +76,7 @@ __all__ = [
     "certify",
     "check",
     "crosscheck",
+    "diff",
     "export",
     "formulations",
     "from_networkx",

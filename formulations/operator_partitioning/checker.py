@@ -369,7 +369,7 @@ def searches(instance: Instance, bound: Fraction | None, proof: Any) -> Iterator
         return
     shapes, rows = instance.shapes(), proof["caps"]
     need(
-        len(rows) == len(shapes) and sum(map(len, rows)) <= MAX_CAPS, f"up to {MAX_CAPS} caps, in a row for each shape"
+        len(rows) == len(shapes) and sum(map(len, rows)) <= MAX_CAPS, f"up to {MAX_CAPS} caps, a list for each shape"
     )
     for (S, R), row in zip(shapes, rows, strict=True):
         if bound is None:

@@ -26,6 +26,7 @@ from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.crosscheck import crosscheck_command
+from planner.cli.diff import diff_command
 from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
@@ -135,6 +136,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "solve": (solve_command, _SETTINGS),
     "crosscheck": (crosscheck_command, _SOURCES),
     "check": (check_command, _OVERRIDES),
+    "diff": (diff_command, _OVERRIDES),
     "certify": (certify_command, _SETTINGS),
     "verify": (verify_command, _OVERRIDES),
     "export": (export_command, _OVERRIDES),
@@ -192,6 +194,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner crosscheck knapsacks.jsonl --count 20",
     ),
     "check": ("planner check chain8 plan.json --memory 40MB",),
+    "diff": ("planner diff piper.json exact.json resnet.json --devices 32 --memory 2GiB --plot both.png",),
     "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),
     "verify": ("planner verify bert32 certificate.json --devices 64 --memory 8GiB",),
     "export": (

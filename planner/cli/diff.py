@@ -1,0 +1,40 @@
+"""The command on two plans: ``diff``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import Inputs, Instance, Json, Quiet, warn
+
+
+def diff_command(
+    first: Annotated[str, typer.Argument(metavar="PLAN_A", help="from solve --out or solve --json")],
+    second: Annotated[str, typer.Argument(metavar="PLAN_B", help="the one to compare with it")],
+    instance: Instance,
+    picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw both plans")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Compare two plans of an instance: what differs, by layer and by stage, and what it costs."""
+    from planner.checking import read_plan
+    from planner.inputs.destinations import refuse_outputs
+    from planner.inputs.loading import load
+    from planner.show.differences import panels, show_difference
+    from planner.show.plots.files import require, save
+    from planner.show.tables import print_json
+    from planner.studies.difference import diff
+
+    refuse_outputs({"--plot": picture}, instance)
+    if picture is not None:
+        require(picture)
+    loaded = load(instance, inputs=inputs, **settings)
+    warn(loaded, quiet)
+    found = diff(read_plan(first), read_plan(second), loaded, where=(first, second))
+    drawn = [] if picture is None else panels(found)
+    print_json(found.to_json()) if json else show_difference(found)
+    if picture is not None:
+        save(drawn, picture)
