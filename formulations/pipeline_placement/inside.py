@@ -1,4 +1,4 @@
-"""The mapping problems that runs of two phases solve inside."""
+"""The problems that runs of two phases solve inside."""
 
 from __future__ import annotations
 
@@ -20,5 +20,12 @@ INSIDE = (
         says="mapping of its partition",
         arise=lazy(f"{_ROOM}.studies.mappings:of_parmesan"),
         exactly=lazy(f"{_ROOM}.phases:solve_best_mapping"),
+    ),
+    Inside(
+        method="parmesan",
+        problem="operator_partitioning",
+        says="partition of its first phase",
+        arise=lazy(f"{_ROOM}.studies.mappings:first_phase_of_parmesan"),
+        exactly=lazy(f"{_ROOM}.phases:solve_best_partition"),
     ),
 )

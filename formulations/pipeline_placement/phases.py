@@ -158,6 +158,11 @@ def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch
     return _answer(instance, watch, in_phases(instance, limits, watch, paper_partition.solve, exact_mapping.solve))
 
 
+def solve_best_partition(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Parmesan with the best partition for the flat network, mapped by Algorithm 1."""
+    return _answer(instance, watch, in_phases(instance, limits, watch, exact_partition.solve, paper_mapping.solve))
+
+
 def _refined(
     instance: PlacementInstance,
     plan: PlacementPlan,

@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import formulations
@@ -40,7 +41,7 @@ class Row:
         """What a file of rows holds of it: the instance in its family's own JSON."""
         return self.family.to_json(self.instance)
 
-    @property
+    @cached_property
     def content(self) -> str:
         """The instance as JSON, without a name and an origin of its own."""
         return as_json(self.family.to_json(replace(self.instance, name=self.family.name, origin={})))

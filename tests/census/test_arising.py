@@ -295,6 +295,7 @@ def test_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(each["problem"], each["method"]) for each in listed] == [
         ("device_mapping", "turns"),
         ("device_mapping", "parmesan"),
+        ("operator_partitioning", "parmesan"),
     ]
     assert main(["list", "amp_strategy"]) == 0
     assert "mesh_tiling --from amp-sa" in capsys.readouterr().out

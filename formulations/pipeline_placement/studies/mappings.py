@@ -1,4 +1,4 @@
-"""The mapping problems that runs of two phases solve inside."""
+"""The problems that runs of two phases solve inside."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def of_parmesan(instance: PlacementInstance, limits: Limits, watch: Watch) -> It
     placing = _Placing("parmesan", paper_mapping.solve)
     in_phases(instance, limits, watch, paper_partition.solve, placing)
     yield from placing.solved
+
+
+def first_phase_of_parmesan(instance: PlacementInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
+    """The partition for the flat network."""
+    plan = paper_partition.solve(instance.operators, limits, watch).plan
+    yield partial(Subproblem, instance.operators, "parmesan", plan)
 
 
 def of_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
