@@ -49,7 +49,7 @@ Methods = Annotated[
 ]
 Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="local processes")]
 Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")]
-Count = Annotated[int | None, typer.Option(metavar="N", min=1, help="so many of each source: drawn, or a sample")]
+Count = Annotated[int | None, typer.Option(metavar="N", min=1, help="only so many of each source")]
 Plans = Annotated[
     list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")
 ]
