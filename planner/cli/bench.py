@@ -69,7 +69,7 @@ def bench_command(
     ] = None,
     certify: Certify = None,
     calibrate: Annotated[
-        str | None, typer.Option(metavar="DIR", help="print seconds per predicted step of what was measured there")
+        str | None, typer.Option(metavar="DIR", help="print seconds per predicted step")
     ] = None,
     compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,
     json: Json = False,
