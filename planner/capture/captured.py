@@ -36,11 +36,12 @@ class OpCost:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the model, by the first of its names."""
+    """A parameter of the model, by the first of its names; ``trained``: it has a gradient."""
 
     name: str
     size: float
     shape: tuple[int, ...]
+    trained: bool = True
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ One sample is one micro-batch, forward and backward; t devices share a node. Sym
 a forward pass, P bytes of parameters, A bytes of a tensor between devices.
 
 * Time: every op takes the longer of F / (peak ``efficiency``) and m / (memory bandwidth ``memory_efficiency``); a
-  backward pass takes twice the forward pass, and writes and reads the gradient of a table of embeddings besides, 2 P.
-* States: bytes of weights, gradients and optimiser for each byte of parameters.
+  backward pass takes twice the forward pass (once where only the input or only the weights of an op have a gradient,
+  not at all where neither has), and writes and reads the gradient of a table of embeddings besides, 2 P.
+* States: bytes of weights, gradients and optimiser for each byte of parameters; of frozen ones, of weights alone.
 * t > 1, by columns and rows (Megatron-LM): ops that are shared, and what they save, take 1/t of each; others the
   whole. All-reduces of 2 (t-1)/t A bytes over the links of the server: forward the outputs of row products, backward
   the inputs of column products. With sequence parallelism the rest of a block takes 1/t as well; its gathers and
@@ -50,6 +51,7 @@ class Share:
     """
 
     parameter_bytes: float
+    trained_bytes: float
     input_bytes: float
     saved_bytes: float
     inside_bytes: float
@@ -100,10 +102,13 @@ class Configurations:
         shared = rule.shared if rule is not None else set()
         split = rule.split if rule is not None else set()
         rest = 1 / t if sequence else 1.0
-        parameters = sum(
-            each.size / (t if rule is not None and each.name in rule.parameters else 1) for each in node.parameters
-        )
-        forward = sum(self._seconds(op, 1 / t if op in shared else rest) for op in node.ops)
+        sizes = {
+            each.name: each.size / (t if rule is not None and each.name in rule.parameters else 1)
+            for each in node.parameters
+        }
+        trained = sum(sizes[each.name] for each in node.parameters if each.trained)
+        seconds = {op: self._seconds(op, 1 / t if op in shared else rest) for op in node.ops}
+        forward = sum(seconds.values())
         own = set(node.ops)
         saved = inside = 0.0
         for op in node.ops:
@@ -114,10 +119,11 @@ class Configurations:
         reduce = 2 * (t - 1) / t / self.link_rate
         forward_link = reduce * rule.forward_bytes if rule is not None else 0.0
         backward_link = reduce * rule.backward_bytes if rule is not None else 0.0
-        tables = self._tables(node, rule, t)
-        backward = 2 * forward + 2 * tables / self.memory_rate
+        backward = sum(self._times_back(op) * spent for op, spent in seconds.items())
+        backward += 2 * sum(sizes[table] for table in self._tables(node)) / self.memory_rate
         return Share(
-            parameters,
+            sum(sizes.values()),
+            trained,
             self.taken[node.id] * rest,
             saved,
             inside,
@@ -127,26 +133,37 @@ class Configurations:
             forward_link,
         )
 
-    def _tables(self, node: Node, rule: Sharding | None, t: int) -> float:
-        """Bytes of the tables that are looked up, on each device: their gradients are dense."""
+    def _times_back(self, op: str) -> int:
+        """How many times as long as the forward pass the backward pass of an op takes."""
+        costs, node = self.captured.costs, self.graph[op]
+        if not costs[op].gradient:
+            return 0
+        names = [self.captured.names.get(str(each.target)) for each in node.all_input_nodes if each.op == "get_attr"]
+        read = [self.parameters[name] for name in names if name is not None]
+        if not read or not costs[op].flops:
+            return 2
+        inputs = any(each.op == "call_function" and costs[each.name].gradient for each in node.all_input_nodes)
+        return int(inputs) + int(any(each.trained for each in read))
+
+    def _tables(self, node: Node) -> set[str]:
+        """Names of the tables that are looked up and trained: their gradients are dense."""
         found = {
-            name: self.parameters[name].size / (t if rule is not None and name in rule.parameters else 1)
+            self.captured.names.get(str(self.graph[op].args[0].target))
             for op in node.ops
             if self.graph[op].target in LOOKUPS
-            for name in (self.captured.names.get(str(self.graph[op].args[0].target)),)
-            if name is not None
         }
-        return sum(found.values())
+        return {name for name in found if name is not None and self.parameters[name].trained}
 
     def _kept_or_not(
         self, name: str, share: Share, spread: tuple[dict[NodeId, float], dict[NodeId, float]]
     ) -> list[Tmpc]:
         """A configuration, and the same with recomputation."""
-        states = self.states_per_byte() * share.parameter_bytes
+        weights, gradients, optimiser = self._states()
+        states = weights * share.parameter_bytes + (gradients + optimiser) * share.trained_bytes
         kept = Tmpc(
             name,
             share.forward_s + share.backward_s + share.link_s,
-            share.parameter_bytes,
+            share.trained_bytes,
             share.saved_bytes,
             states,
             *spread,
@@ -176,15 +193,15 @@ class Configurations:
     def _zero(self, node: Node, t: int, level: int) -> list[Tmpc]:
         """States shared by t devices that share the samples."""
         whole = self._share(node, 1, None, False)
-        P, N = whole.parameter_bytes, self.work.num_microbatches
-        weights, gradients, optimiser = (part * P for part in self._states())
+        P, Q, N = whole.parameter_bytes, whole.trained_bytes, self.work.num_microbatches
+        weights, gradients, optimiser = self._states()
         states = {
-            1: weights + gradients + optimiser / t,
-            2: weights + (gradients + optimiser) / t,
-            3: (weights + gradients + optimiser) / t,
+            1: weights * P + gradients * Q + optimiser * Q / t,
+            2: weights * P + (gradients + optimiser) * Q / t,
+            3: (weights * P + (gradients + optimiser) * Q) / t,
         }[level]
-        exchanges = {1: 2 / N, 2: 1 + 1 / N, 3: 3.0}[level]
-        link = exchanges * (t - 1) / t * P / self.link_rate
+        exchanged = {1: 2 * Q / N, 2: Q + Q / N, 3: 2 * P + Q}[level]
+        link = exchanged * (t - 1) / t / self.link_rate
         share = replace(
             whole,
             input_bytes=whole.input_bytes / t,
@@ -194,7 +211,7 @@ class Configurations:
             again_link_s=(t - 1) / t * P / self.link_rate if level == 3 else 0.0,
         )
         time = (whole.forward_s + whole.backward_s) / t + link
-        return self._with_recomputation(Tmpc(f"zero{level}", time, P / t, share.saved_bytes, states), share)
+        return self._with_recomputation(Tmpc(f"zero{level}", time, Q / t, share.saved_bytes, states), share)
 
     def _spread(self, node: Node) -> tuple[dict[NodeId, float], dict[NodeId, float]]:
         """Whole tensors are spread from and to one device over each edge, as in the catalog's transformers."""

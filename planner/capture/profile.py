@@ -122,7 +122,8 @@ class _Nodes:
         for name in self.taken[node.id]:
             value = env[self.graph[name]]
             if isinstance(value, torch.Tensor) and value.is_floating_point():
-                env[self.graph[name]] = value.detach().requires_grad_().clone()
+                wanted = self.captured.costs[name].gradient
+                env[self.graph[name]] = value.detach().requires_grad_(wanted).clone()
         self.finish()
         started = time.perf_counter()
         for name in node.ops:

@@ -149,7 +149,12 @@ def _parameters(model: torch.nn.Module, module: torch.fx.GraphModule) -> dict[st
     """Parameters by the names that the graph has for them; a tied one is the same object for all of them."""
     first = {id(found): name for name, found in model.named_parameters()}
     return {
-        name: Parameter(first.get(id(found), name), float(found.numel() * found.element_size()), tuple(found.shape))
+        name: Parameter(
+            first.get(id(found), name),
+            float(found.numel() * found.element_size()),
+            tuple(found.shape),
+            found.requires_grad,
+        )
         for name, found in module.named_parameters(remove_duplicate=False)
     }
 

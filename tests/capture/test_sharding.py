@@ -223,3 +223,28 @@ def test_the_gradient_of_a_table_is_dense():
     vanilla = tmpcs(capture(*language()), 0, degrees=(1,))[1]["vanilla"]
     P = 4.0 * VOCABULARY * WIDTH
     assert vanilla.time == pytest.approx((3 * 2 * A + 2 * P) / (3.35e12 * 0.75))
+
+
+class Frozen(nn.Module):
+    """Two layers without gradients, a layer that is trained, and a frozen one behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, WIDTH, bias=False)) for _ in range(4)])
+        for number in (0, 1, 3):
+            self.layers[number].requires_grad_(False)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_frozen_layers_have_weights_alone_and_pass_back_what_is_needed():
+    with torch.device("meta"):
+        captured = capture(Frozen(), (torch.ones(4096, WIDTH),))
+    P, forward = 4.0 * WIDTH * WIDTH, (2 * 4 * 4096 * WIDTH + 4 * WIDTH * WIDTH) / (3.35e12 * 0.75)
+    found = [tmpcs(captured, node, degrees=(1,))[1]["vanilla"] for node in range(4)]
+    assert [x.time / forward for x in found] == pytest.approx([1, 1, 2, 2]), "for weights alone, for inputs alone"
+    assert [x.static_bytes / P for x in found] == [1, 1, 4, 1] and [x.weight_bytes / P for x in found] == [0, 0, 1, 0]
+    assert edge_bytes(captured)[0, 1] == edge_bytes(captured)[2, 3] / 2, "no gradient comes back to the first"
