@@ -59,7 +59,7 @@ def validate_command(
     """Run heuristics on many instances: how often optimal, and how far from the proved optimum."""
     from planner.inputs.choices import split
     from planner.inputs.rows import is_columnar
-    from planner.populations.run import validate
+    from planner.populations.run import prepared
     from planner.show.populations import NO_PICTURES, can_draw, draw_validation, show_validation
     from planner.show.progress import note, progress_bar
     from planner.show.tables import print_json
@@ -67,26 +67,25 @@ def validate_command(
 
     limits = limits_of(time_limit, seed=seed, threads=threads)
     overrides, options = split(settings)
+    ready = prepared(
+        instances,
+        methods=names_of(methods),
+        against=against,
+        out=out,
+        count=count,
+        seed=seed,
+        jobs=jobs,
+        dask=dask,
+        plans=plans_of(plan),
+        limits=limits,
+        options=options,
+        worst=worst,
+        inputs=inputs,
+        **overrides,
+    )
     with held():
         with progress_bar(quiet, "instances") as listen:
-            found = validate(
-                instances,
-                methods=names_of(methods),
-                against=against,
-                out=out,
-                count=count,
-                seed=seed,
-                jobs=jobs,
-                dask=dask,
-                plans=plans_of(plan),
-                limits=limits,
-                options=options,
-                worst=worst,
-                inputs=inputs,
-                listen=listen,
-                notice=lambda line: note(quiet, line),
-                **overrides,
-            )
+            found = ready.run(listen, lambda line: note(quiet, line))
         print_json(found.to_json()) if json else show_validation(found)
         pictures = draw_validation(found)
     if pictures or not can_draw():

@@ -23,7 +23,7 @@ from planner.checking import read_plan
 from planner.comparison import DEFAULT_TIME_S, entered, expect_methods, write_reproducer
 from planner.dispatch import exact_names, named
 from planner.errors import UsageError
-from planner.executors import completed, place
+from planner.executors import Opened, completed, place
 from planner.inputs.loading import family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.populations import tally
@@ -33,7 +33,7 @@ from planner.populations.sources import Member, members, same_problem
 from planner.result import html_table
 from planner.run import silent
 from planner.show.tables import as_json
-from planner.signals import end_if_noted, noted
+from planner.signals import noted
 from planner.types import Instance, Json, JsonObject
 from solvers.outcome import Limits
 
@@ -143,11 +143,35 @@ def validate(
     UsageError
         If a method or option is unknown, a source is empty, or the folder holds something else.
     """
-    expect_types(limits=limits, options=options, plans=plans, inputs=inputs, listen=listen, notice=notice)
+    expect_types(listen=listen, notice=notice)
+    ready = prepared(
+        sources, methods=methods, against=against, out=out, count=count, seed=seed, jobs=jobs, dask=dask, plans=plans,
+        limits=limits, options=options, worst=worst, inputs=inputs, **overrides,
+    )  # fmt: skip
+    return ready.run(listen, notice)
+
+
+def prepared(
+    sources: str | Instance | Sequence[str | Instance],
+    *,
+    methods: Sequence[str] | None,
+    against: str | None,
+    out: str | os.PathLike[str],
+    count: int | None,
+    seed: int,
+    jobs: int,
+    dask: str | None,
+    plans: Mapping[str, str | JsonObject] | None,
+    limits: Limits | None,
+    options: Mapping[str, Any] | None,
+    worst: int,
+    inputs: str | None,
+    **overrides: Any,
+) -> Prepared:
+    """A validation before anything is written or solved; arguments and errors as of `validate`."""
+    expect_types(limits=limits, options=options, plans=plans, inputs=inputs)
     expect_types(against=against, out=out, count=count, jobs=jobs, dask=dask, worst=worst)
     expect_methods(methods)
-    began = time.perf_counter()
-    out = os.fspath(out)
     opened = place(jobs, dask)
     if worst < 0:
         raise UsageError.at("--worst", worst, "at least 0")
@@ -158,40 +182,65 @@ def validate(
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(registered(family.name))):
         raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
-    folder = Folder(out, _title(family, work, against), population)
-    records = folder.records(notice)
-    distinct = population.distinct
-    left = [number for number in distinct if number not in records]
-    if records:
-        notice(f"{len(records)} of {len(distinct)} distinct instances lie in {out} already")
-    listen(len(distinct) - len(left), len(distinct))
-    stopped: int | None = None
-    for _, (found, stopped) in completed(opened, solve_all, _tasks(work, population, left)):
-        folder.keep(found)
-        records.update((record["number"], json.loads(as_json(record))) for record in found)  # as they would be read
+    return Prepared(family, population, size_of, against, names, work, opened, os.fspath(out), worst)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A validation whose instances are read and whose methods are found."""
+
+    family: Family[Any, Any]
+    population: Population
+    size_of: str
+    against: str
+    names: Sequence[str]
+    work: Work
+    opened: Opened
+    out: str
+    worst: int
+
+    def run(self, listen: Callable[[int, int], None], notice: Callable[[str], None]) -> Validation:
+        """Solve what is not in the folder yet, and sum up; arguments and errors as of `validate`."""
+        began, population = time.perf_counter(), self.population
+        folder = Folder(self.out, _title(self.family, self.work, self.against), population)
+        records = folder.records(notice)
+        if records:
+            notice(f"{len(records)} of {len(population.distinct)} distinct instances lie in {self.out} already")
+        stopped = self._solve(folder, records, listen)
+        every = list(_expanded(population, records))
+        worst = {name: tally.worst(every, name, self.worst) for name in self.names}
+        return Validation(
+            problem=self.family.name,
+            against=self.against,
+            instances=len(every),
+            wanted=len(population.origins),
+            infeasible=tally.infeasible(every),
+            unproved=tally.unproved(every),
+            methods={name: tally.fared(every, name) for name in self.names},
+            worst=folder.write_worst(population, {n: [each["number"] for each in worst[n]] for n in worst}),
+            out=self.out,
+            size_of=self.size_of,
+            table=folder.write_table(tally.flat(every)),
+            contradictions=_contradictions(folder, self.family, population, records),
+            records=every,
+            seconds=time.perf_counter() - began,
+            signal=stopped,
+        )
+
+    def _solve(
+        self, folder: Folder, records: dict[int, dict[str, Any]], listen: Callable[[int, int], None]
+    ) -> int | None:
+        """Add the records that are missing; the signal that ended it early, if one did."""
+        distinct = self.population.distinct
+        left = [number for number in distinct if number not in records]
         listen(len(records), len(distinct))
-        if stopped is not None:
-            break
-    every = list(_expanded(population, records))
-    return Validation(
-        problem=family.name,
-        against=against,
-        instances=len(every),
-        wanted=len(population.origins),
-        infeasible=tally.infeasible(every),
-        unproved=tally.unproved(every),
-        methods={name: tally.fared(every, name) for name in names},
-        worst=folder.write_worst(
-            population, {name: [each["number"] for each in tally.worst(every, name, worst)] for name in names}
-        ),
-        out=out,
-        size_of=size_of,
-        table=folder.write_table(tally.flat(every)),
-        contradictions=_contradictions(folder, family, population, records),
-        records=every,
-        seconds=time.perf_counter() - began,
-        signal=stopped or noted(),
-    )
+        for _, (found, stopped) in completed(self.opened, solve_all, _tasks(self.work, self.population, left)):
+            folder.keep(found)
+            records.update((record["number"], json.loads(as_json(record))) for record in found)  # as they would be read
+            listen(len(records), len(distinct))
+            if stopped is not None:
+                return stopped
+        return noted()
 
 
 def _members(sources: Sequence[Any], count: int | None, seed: int) -> Iterator[Member]:
@@ -209,7 +258,6 @@ def _population(
     """All instances, read and written in one form, their problem, and what their size counts."""
     population, family, size_of = Population(), None, ""
     for member, instance in same_problem((member, member.load(inputs, overrides)) for member in found):
-        end_if_noted()
         if family is None:
             family = family_of(instance)
             size_of = size(family, instance)[0]

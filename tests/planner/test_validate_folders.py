@@ -193,3 +193,16 @@ def test_a_signal_ends_it_with_what_is_known_and_it_goes_on(jobs: int, number: i
     Path("slowly").unlink()
     limits = planner.Limits(600.0)
     assert totals(whole("out", limits=limits)) == totals(whole(limits=limits))
+
+
+def test_a_signal_while_a_source_is_read_ends_it_at_once(folder: Path) -> None:
+    given = [sys.executable, "-m", "planner", "validate", "-", "--out", "out"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(given, **pipes) as process:
+        try:
+            time.sleep(4)  # until it reads
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+    assert not Path("out").exists()
