@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from small_instances import random_case
 import planner
 from formulations.amp_strategy import checker
 from formulations.amp_strategy.certificates import write
-from formulations.amp_strategy.problem import Degrees, placements
+from formulations.amp_strategy.problem import Degrees, placements, strategies
 from formulations.family import UncertifiedError
 from instances.amp_strategy import AmpInstance, ModelLayer, Node, to_json
 from planner import Stop
@@ -223,6 +224,39 @@ def two_nodes(**fields: Any) -> AmpInstance:
     layer = ModelLayer({"gpu": {1: 2.0}}, 3.0, 1.0)
     found = AmpInstance("two", (Node("gpu", 9.0, 1.0),) * 2, 1, (layer, layer), 2, parameter_bytes=4.0, passes=1.0)
     return replace(found, **fields)
+
+
+def test_costs_on_larger_clusters(cases: int) -> None:
+    """Nodes that differ, groups across them, and tiles that lie: chains cost what plans do."""
+    stages = set()
+    for number in range(cases // 2):
+        rng = random.Random(f"clusters {number}")
+        columns, rows = rng.choice([(2, 4), (2, 4), (3, 2), (4, 2), (3, 4)])
+        nodes = tuple(Node("gpu", float(rng.randint(4, 9)), float(rng.randint(1, 7))) for _ in range(columns))
+        layers = tuple(
+            ModelLayer(
+                {"gpu": {t: float(rng.randint(1, 9)) for t in (1, 2, 4)}}, float(rng.randint(1, 20)),
+                float(rng.randint(0, 4)), rng.random() < 0.3,
+            )
+            for _ in range(rng.randint(3, 8))
+        )  # fmt: skip
+        kind = rng.choice(["megatron", "tiling", "oriented", "oriented"])
+        instance = AmpInstance("clusters", nodes, rows, layers, 24, passes=3.0, placement=kind)
+        exact = checker.Instance(parsed(instance))
+        given = [each for each in strategies(instance) if each.pp_degree <= len(layers)]
+        assert [(each.microbatch, each.tp_degree, each.dp_degree) for each in strategies(instance)] == list(
+            exact.strategies()
+        )
+        lying = [each for each in given if 1 < each.tp_degree != each.dp_degree > 1]  # where tiles may lie
+        for degrees in (*rng.sample(given, min(4, len(given))), *rng.sample(lying, min(8, len(lying)))):
+            allowed = placements(instance, degrees)
+            assert set(exact.placements(degrees.tp_degree, degrees.dp_degree)) == set(allowed)
+            cuts = sorted(rng.sample(range(1, len(layers)), degrees.pp_degree - 1))
+            lengths = [end - begin for begin, end in pairwise((0, *cuts, len(layers)))]
+            plan = {**vars(degrees), "lengths": lengths, "placement": list(rng.choice(allowed))}
+            assert checker.plan_time(exact, plan) == price(instance, plan), (number, plan)
+            stages.add(degrees.pp_degree)
+    assert len(stages) >= 4
 
 
 #: Of the stages of chain 0.
