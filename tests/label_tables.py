@@ -5,15 +5,13 @@ Shares no code with the rooms: fractions, every subset of layers, every choice. 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
-from instances.stage_partitioning import StageInstance, Tmpc, to_json
+from instances.stage_partitioning import StageInstance, Tmpc
 
 #: What a maker may get wrong, each in a way that true certificates do not show.
 FAULTS = (
@@ -146,25 +144,3 @@ class Maker:
             choice = {v: next(x for x in self.layers[v].tmpcs[t] if x.id == names[v]) for v in nodes}
             times.append(self.cost(nodes, choice, d) / d)
         return max(times)
-
-
-def digest(instance: StageInstance) -> str:
-    """The digest of an instance as docs/interface.md describes it: amounts as floats, no notes, nothing empty."""
-    content = {k: v for k, v in to_json(instance).items() if k not in ("name", "options", "warnings", "schema_version")}
-    counts = {k: float(content[k]) for k in ("num_devices", "num_microbatches")}
-    if content["max_dp_degree"] is None:
-        del content["max_dp_degree"]
-    else:
-        counts["max_dp_degree"] = float(content["max_dp_degree"])
-    amounts = {k: float(content[k]) for k in ("memory_bytes", "bandwidth")}
-    layers = []
-    for layer in content["layers"]:
-        rows = {
-            t: [{k: {u: float(c) for u, c in v.items()} if isinstance(v, dict) else v if k == "id" else float(v)
-                 for k, v in x.items() if v != {}} for x in row]
-            for t, row in layer["tmpcs"].items()
-        }  # fmt: skip
-        layers.append({"id": str(layer["id"]), "tmpcs": rows})
-    edges = [{**{k: str(e[k]) for k in ("source", "target")}, "bytes": float(e["bytes"])} for e in content["edges"]]
-    whole = {**content, **counts, **amounts, "layers": layers, "edges": edges}
-    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

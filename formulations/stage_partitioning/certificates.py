@@ -40,8 +40,7 @@ def write(instance: StageInstance, plan: Mapping[str, Any] | None, bound: float,
     UncertifiedError
         If the graph has too many downsets for the labels, the run is stopped, or a plan within the bound is found.
     """
-    content = to_json(instance)
-    exact = checker.Instance(content)
+    exact = checker.Instance(to_json(instance))
     objective = None
     if plan is not None:
         try:
@@ -53,7 +52,7 @@ def write(instance: StageInstance, plan: Mapping[str, Any] | None, bound: float,
     return {
         "format": 1,
         "problem": "stage_partitioning",
-        "instance_sha256": checker.digest(content),
+        "instance_sha256": exact.digest,
         "plan": None if plan is None else dict(plan),
         "objective": None if objective is None else str(objective),
         "bound": None if math.isinf(bound) else str(Fraction(bound)),

@@ -69,7 +69,6 @@ MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets t
 MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and of what is kept between knapsacks
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
-NOTES = ("name", "options", "warnings", "schema_version", "module", "role", "tied")
 
 Option = tuple[int, int]  # cost and memory
 Label = tuple[int, int]  # s and k
@@ -101,23 +100,6 @@ def count(value: Any, least: int = 1) -> int:
     """An integer."""
     need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
-
-
-def plain(value: Any, key: str = "") -> Any:
-    """What an instance declares, without notes and empty parts; amounts are floats and ids are text."""
-    if isinstance(value, dict):
-        return {k: plain(v, k) for k, v in value.items() if k not in NOTES and v is not None and v != {}}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    if key in ("id", "source", "target"):
-        return str(value)
-    return float(value) if type(value) is int else value
-
-
-def digest(content: Any) -> str:
-    """SHA-256 of an instance's JSON in the form of `plain`, with sorted keys and no blanks."""
-    whole = plain({"cost_model": "paper", "exactly": False, "time_unit": "s", "edges": [], **content})
-    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 class Tmpc(NamedTuple):
@@ -167,18 +149,20 @@ class Instance:
              crossing(x, "forward", self.incoming[v]), crossing(x, "backward", self.outgoing[v]))
             for v, layer in enumerate(layers) for t, row in layer["tmpcs"].items() for x in row
         ]  # fmt: skip
+        memory, model = exact(content["memory_bytes"]), [self.released, self.exactly, self.K, self.N, self.degrees]
+        declared = [model, memory, self.B, ids, self.ends, sizes, rows]
+        self.digest = hashlib.sha256(str(declared).encode()).hexdigest()
         # All denominators are powers of two, so that the largest is a common one.
         self.unit = unit = max(c.denominator for row in rows for c in (*row[3:5], *row[7].values(), *row[8].values()))
         self.grain = grain = max(m.denominator for row in rows for m in row[5:7])
         slack = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
-        self.capacity = math.floor(exact(content["memory_bytes"]) * slack * grain)
+        self.capacity = math.floor(memory * slack * grain)
         self.tmpcs: list[dict[int, dict[str, Tmpc]]] = [{} for _ in ids]
         for v, t, name, cost, weight, a, b, enters, leaves in rows:
             into, out = ({e: int(c * unit) for e, c in costs.items()} for costs in (enters, leaves))
             need(name not in self.tmpcs[v].setdefault(t, {}), "TMPCs, none twice")
-            self.tmpcs[v][t][name] = Tmpc(
-                int(cost * unit), int(weight * unit), int(a * grain), int(b * grain), into, out
-            )
+            amounts = int(cost * unit), int(weight * unit), int(a * grain), int(b * grain)
+            self.tmpcs[v][t][name] = Tmpc(*amounts, into, out)
 
     def share(self, d: int) -> tuple[int, int]:
         """What part of ``sync`` is paid at d, numerator and denominator, in d times the time of a stage."""
@@ -448,8 +432,8 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
     reject(certificate["format"] != 1 or certificate["problem"] != "stage_partitioning", "format: of another problem")
     reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    reject(certificate["instance_sha256"] != digest(content), "instance: the certificate is of another one")
     instance, plan = Instance(content), certificate["plan"]
+    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
     stated = [certificate["objective"], certificate["bound"]]
     need(all(text is None or FRACTION.fullmatch(text) for text in stated), "fractions as text")
     objective, bound = (None if text is None else Fraction(text) for text in stated)
@@ -474,15 +458,11 @@ def verify(content: Any, certificate: Any) -> dict[str, Any]:
         reason = str(error)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    floats = [None if each is None else float(each) for each in (objective, bound)]
-    head = {"accepted": accepted, "problem": "stage_partitioning", "kind": "labels"}
     return {
-        **head,
-        "objective": floats[0],
-        "bound": floats[1],
-        "reason": reason,
-        "seconds": time.perf_counter() - began,
-    }
+        "accepted": accepted, "problem": "stage_partitioning", "kind": "labels",
+        "objective": None if objective is None else float(objective), "bound": None if bound is None else float(bound),
+        "reason": reason, "seconds": time.perf_counter() - began,
+    }  # fmt: skip
 
 
 def main(files: list[str]) -> int:

@@ -8,6 +8,7 @@ import math
 import random
 import time
 import zlib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from formulations.family import UncertifiedError
 from formulations.stage_partitioning import checker
 from formulations.stage_partitioning.certificates import write
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc, to_json
-from planner import Status, Stop
+from planner import Status, Stop, certificates
 from planner.cli.app import main
+from planner.inputs.loading import family_of
 from solvers.outcome import Watch
 
 
@@ -190,7 +192,7 @@ def _mutants(cases: int) -> tuple[int, int]:
                 change(rng, mutant)
             if mutant == certificate and change is not None:
                 continue
-            mutant["instance_sha256"] = checker.digest(content)  # it alone must not be what saves us
+            mutant["instance_sha256"] = checker.Instance(content).digest  # it alone must not be what saves us
             tried += 1
             try:
                 accepted = checker.verify(content, mutant)["accepted"]
@@ -276,7 +278,7 @@ def test_the_example_of_the_documentation_is_right() -> None:
 
     layers = (layer("a", 3.0), layer("b", 2.5))
     instance = StageInstance("two", layers, (Edge("a", "b", 1.0),), 2, 20.0, 1.0, 2)
-    certificate["instance_sha256"] = checker.digest(parsed(instance))
+    certificate["instance_sha256"] = checker.Instance(parsed(instance)).digest
     found = planner.verify(instance, certificate)
     assert (found.accepted, found.objective) == (True, 5.0)
     assert not planner.verify(instance, certificate | {"bound": "5"}).accepted
@@ -295,12 +297,22 @@ def test_what_cannot_be_certified_says_why() -> None:
         write(instance, result.plan, result.bound, watch)
     with pytest.raises(UncertifiedError, match="finds a plan within the bound"):
         write(instance, None, 2 * result.objective, Watch())
+    with pytest.raises(planner.UsageError, match="expected a result of device_mapping"):
+        planner.certify(planner.load("torus2d"), result)
+
+
+@pytest.fixture
+def _uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No problem has certificates."""
+    monkeypatch.setattr(certificates, "family_of", lambda instance: replace(family_of(instance), certificates=None))
+
+
+@pytest.mark.usefixtures("_uncertified")
+def test_problems_without_certificates_say_so() -> None:
     other = planner.load("torus2d")
     found = planner.certify(other, planner.solve(other))
     assert (found.content, found.text, found.result.certificate) == (None, "", None)
     assert found.result.reason.endswith("uncertified: device_mapping has no certificates yet")
-    with pytest.raises(planner.UsageError, match="expected a result of device_mapping"):
-        planner.certify(other, result)
     with pytest.raises(planner.UsageError, match="a problem that has certificates"):
         planner.verify(other, {})
 
@@ -349,6 +361,7 @@ def test_check_says_that_it_looks_at_the_plan_only(tmp_path, capsys: pytest.Capt
     assert "only the plan was checked" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("_uncertified")
 def test_uncertified_writes_nothing_and_ends_with_3(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "c.json"
     assert main(["certify", "torus2d", "--out", str(out), "--json", "--quiet"]) == 3
