@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import Family, lazy
+from formulations.family import Certificates, Family, lazy
 from formulations.pipeline_placement.inside import INSIDE
 from formulations.pipeline_placement.methods import METHODS, choose
 from formulations.pipeline_placement.plans import plan_from_json, plan_to_json
@@ -28,6 +28,10 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     choose=choose,
     describe=describe,
     why_infeasible=lazy("formulations.pipeline_placement.phases:why_infeasible"),
+    certificates=Certificates(
+        write=lazy("formulations.pipeline_placement.certificates:write"),
+        verify=lazy("formulations.pipeline_placement.checker:verify"),
+    ),
     breakdown=lazy("formulations.pipeline_placement.breakdown:breakdown"),
     subproblems=INSIDE,
 )
