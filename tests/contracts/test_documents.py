@@ -106,8 +106,9 @@ def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
 
 def test_the_check_script_runs_the_readme() -> None:
     commands = re.findall(r"```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert [len(command.splitlines()) for command in commands] == [1, 1]
+    assert [len(command.splitlines()) for command in commands] == [1, 1, 1, 4]
     assert commands[1].startswith("python3.11 -m venv .venv-test ")
+    assert commands[2].startswith(".venv-test/bin/pip install ") and "torch" in commands[2]
 
 
 #: Seconds differ from run to run.
