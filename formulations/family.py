@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from formulations.breakdown import Breakdown
 from formulations.genome import Mining
+from formulations.questions import Questions
 from formulations.subproblems import Inside
 from formulations.violation import Violation as Violation
 from formulations.vocabulary import Quantity, unknown_to
@@ -180,6 +181,8 @@ class Family(Generic[Instance, Plan]):
         What a search for instances on which a method is bad needs; ``None``: there is no search.
     subproblems
         The problems of other families that its methods solve inside.
+    questions
+        What may be in conflict in its instances and what may be changed; ``None``: they are not explained.
     memory_pressure
         ``memory_pressure(instance)``: what a plan needs of memory at least, or in its fastest form, over what there is;
         ``None``: not known.
@@ -213,6 +216,7 @@ class Family(Generic[Instance, Plan]):
     vocabulary: tuple[Quantity, ...] = ()
     also_reads: Callable[[Any], bool] | None = None
     subproblems: tuple[Inside, ...] = ()
+    questions: Callable[[], Questions[Instance]] | None = None
     chooses_by: tuple[Callable[..., Any], ...] = ()
 
     def load(self) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from planner.saving import save
     from planner.show import plots
     from planner.studies.difference import Difference, diff
+    from planner.studies.explaining import Explanation, explain
     from planner.studies.formulations import formulations
     from planner.trainers.exporting import Exported, export
     from solvers.outcome import Limits, Status, Stop
@@ -53,6 +54,7 @@ _HOMES = {
     "planner.run": ("solve",),
     "planner.saving": ("save",),
     "planner.studies.difference": ("Difference", "diff"),
+    "planner.studies.explaining": ("Explanation", "explain"),
     "planner.studies.formulations": ("formulations",),
     "planner.trainers.exporting": ("Exported", "export"),
     "solvers.outcome": ("Limits", "Status", "Stop"),
@@ -62,6 +64,7 @@ __all__ = [
     "Certification",
     "CrosscheckError",
     "Difference",
+    "Explanation",
     "Exported",
     "Limits",
     "Mined",
@@ -77,6 +80,7 @@ __all__ = [
     "check",
     "crosscheck",
     "diff",
+    "explain",
     "export",
     "formulations",
     "from_networkx",

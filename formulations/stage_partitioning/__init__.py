@@ -36,6 +36,7 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
         verify=lazy("formulations.stage_partitioning.checker:verify"),
     ),
     mining=lazy("formulations.stage_partitioning.mining:mining"),
+    questions=lazy("formulations.stage_partitioning.questions:questions"),
     sweepable=True,
     subproblems=INSIDE,
 )

@@ -27,6 +27,7 @@ from planner.cli.certify import certify_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.crosscheck import crosscheck_command
 from planner.cli.diff import diff_command
+from planner.cli.explain import explain_command
 from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
@@ -164,6 +165,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters, require=False)),
     "model": (model_command, _OVERRIDES),
     "formulations": (formulations_command, _OVERRIDES),
+    "explain": (explain_command, _OVERRIDES),
     "mine": (
         mine_command,
         _Offered(
@@ -231,6 +233,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner mine piper --domain recompute --max number=24 --out worst.json",
         "planner mine piper --loss 5% --domain max-slowdown=3/2 --out small.json",
         "planner mine ./mine.py:solve --problem stage_partitioning --out mine.json",
+    ),
+    "explain": (
+        "planner explain bert32 --devices 4 --memory 2GiB",
+        "planner explain bert32 --devices 64 --memory 8GiB --json",
     ),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),

@@ -68,9 +68,7 @@ def bench_command(
         typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
     ] = None,
     certify: Certify = None,
-    calibrate: Annotated[
-        str | None, typer.Option(metavar="DIR", help="print seconds per predicted step")
-    ] = None,
+    calibrate: Annotated[str | None, typer.Option(metavar="DIR", help="print seconds per predicted step")] = None,
     compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -58,3 +58,14 @@ def note(quiet: bool, line: str) -> None:
     """A line on stderr that a person should read."""
     if not quiet:
         print(printable(line), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def counter(quiet: bool, what: str) -> Iterator[Callable[[int], None]]:
+    """A listener, called with how many of ``what`` are done, that keeps one line."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    began = time.perf_counter()
+    with console(stderr=True).status(what) as line:
+        yield lambda done: line.update(f"{time.perf_counter() - began:.0f} s  {done:,} {what}")

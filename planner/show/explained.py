@@ -1,0 +1,89 @@
+"""An explanation as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.show.tables import number
+from planner.show.terminal import printable
+from planner.studies.explaining import TIGHT_SHARE, Explanation, Gain, Repair
+from solvers.outcome import Status, Stop
+
+#: More layers of a conflict than this are counted.
+_SHOWN_LAYERS = 8
+#: More stages than this are named by the first ones.
+_SHOWN_STAGES = 12
+
+
+def show(found: Explanation) -> None:
+    """Print what was found."""
+    for line in _lines(found):
+        print(printable(line))
+
+
+def _lines(found: Explanation) -> Iterator[str]:
+    effort = f"{found.proofs} proofs by exact methods in {found.seconds:.1f} s"
+    if found.status is Status.INFEASIBLE:
+        yield f"{found.instance} ({found.problem}): there is no plan"
+        yield from _conflict(found)
+        yield from _repairs(found.repairs, found)
+    elif found.result is not None:
+        yield f"{found.instance} ({found.problem}): optimum {number(found.result.objective)} {found.unit}"
+        yield from _binding(found)
+        yield from (_gain(each, found) for each in found.gains)
+    else:
+        yield f"{found.instance} ({found.problem}): not known whether there is a plan"
+    ended = "" if found.stop is Stop.PROVED else f"; ended early ({found.stop.value}), there may be more to say"
+    yield f"{effort}{ended}"
+
+
+def _conflict(found: Explanation) -> Iterator[str]:
+    if not found.conflict:
+        return
+    least = "without any one of them there is one" if found.irreducible else "fewer may be enough: not all were tried"
+    yield f"No plan keeps all of these; {least}:"
+    others = [each for each in found.conflict if each.kind != "layer"]
+    layers = [each for each in found.conflict if each.kind == "layer"][::-1]
+    yield from (f"  {each.says}" for each in [*others, *layers[:_SHOWN_LAYERS]])
+    if len(layers) > _SHOWN_LAYERS:
+        rest = [str(each.name) for each in layers[_SHOWN_LAYERS:]]
+        yield f"  and {len(rest)} more layers: {', '.join(rest)}"
+
+
+def _repairs(repairs: tuple[Repair, ...], found: Explanation) -> Iterator[str]:
+    if not repairs:
+        if found.stop is Stop.PROVED:
+            yield "No single change of those that are tried repairs it."
+        return
+    yield "Any one of these repairs it, each the smallest of its kind (solved again):"
+    for each in repairs:
+        worth = "" if each.objective is None else f": {number(each.objective)} {found.unit}"
+        yield f"  {each.says}{worth}"
+
+
+def _binding(found: Explanation) -> Iterator[str]:
+    yield f"slowest: {_stages(found.bottleneck)} of {len(found.rows)}"
+    tight = f"{_stages(found.tight)}" if found.tight else "no stage"
+    yield f"memory filled to {TIGHT_SHARE:.0%} or more: {tight}"
+    for row in sorted(found.rows, key=lambda row: -row["memory_share"])[:3]:
+        yield (
+            f"  stage {row['stage']}: {row['memory_share']:.1%} of a device's memory, "
+            f"{row['time_share']:.1%} of the slowest stage's time"
+        )
+
+
+def _stages(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN_STAGES])) + (", ..." if len(numbers) > _SHOWN_STAGES else "")
+    return f"stage{'s' * (len(numbers) > 1)} {shown}"
+
+
+def _gain(gain: Gain, found: Explanation) -> str:
+    unit = found.unit
+    if gain.objective is None or gain.gain is None:
+        return f"{gain.says}: no plan"
+    if abs(gain.gain) > 1e-6:
+        verb = "gains" if gain.gain > 0 else "loses"
+        return f"{gain.says} {verb} {abs(gain.gain):.3%}: {number(gain.objective)} {unit}"
+    if gain.next_amount is None or gain.next_objective is None:
+        return f"{gain.says} gains nothing" + ("" if gain.change == "bandwidth" else ", nor does any amount")
+    return f"{gain.says} gains nothing; the next that helps: {gain.next_says}, {number(gain.next_objective)} {unit}"

@@ -1,0 +1,91 @@
+"""Many small proofs under one limit: what several instances near each other are worth, by exact methods alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from planner.dispatch import AUTO, candidates
+from planner.inputs.loading import family_of
+from planner.result import Result
+from planner.run import run
+from planner.worker import Received, signals_stop
+from solvers.outcome import Limits, Status, Stop, Watch
+
+#: A gap at which any plan is enough.
+ANY_PLAN = 1 - 1e-9
+
+
+class EndedError(Exception):
+    """The limit came, or a signal, or no exact method ended with a proof."""
+
+
+class Proofs:
+    """Solves instances of one family with exact methods, and counts.
+
+    Parameters
+    ----------
+    limits
+        The time is that of all proofs together.
+    listen
+        Called with how many there were, after each.
+    """
+
+    def __init__(self, instance: Any, limits: Limits, listen: Callable[[int], None] | None = None) -> None:
+        self.family = family_of(instance)
+        self.count = 0
+        self.signal: int | None = None
+        self.stop = Stop.PROVED
+        self._limits, self._listen = limits, listen
+        self._began = time.perf_counter()
+        self._silent = replace(self.family, why_infeasible=None)
+        self._received: Received | None = None
+
+    @contextmanager
+    def attentive(self) -> Iterator[None]:
+        """Inside, Ctrl-C and SIGTERM end the proofs (`EndedError`), also between two of them; it is caught here."""
+        # ``stop`` then says why there are no more; what is known is kept.
+        with signals_stop(Watch(Limits())) as self._received, suppress(EndedError):
+            yield
+
+    @property
+    def seconds(self) -> float:
+        """Since the first was asked."""
+        return time.perf_counter() - self._began
+
+    def optimum(self, instance: Any) -> Result:
+        """The proved optimum, or the proof that there is no plan; `EndedError` if there is neither."""
+        found = self._run(instance, 0.0)
+        if found.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            raise self._ended(found)
+        return found
+
+    def plan(self, instance: Any) -> Result:
+        """Any plan, or the proof that there is none; `EndedError` if there is neither."""
+        found = self._run(instance, ANY_PLAN)
+        if found.plan is None and found.status is not Status.INFEASIBLE:
+            raise self._ended(found)
+        return found
+
+    def _run(self, instance: Any, gap: float) -> Result:
+        left = None if self._limits.time_s is None else self._limits.time_s - self.seconds
+        self.signal = self._received.signal if self._received is not None else None
+        if self.signal is not None or (left is not None and left <= 0):
+            self.stop = Stop.TIME_LIMIT if self.signal is None else Stop.INTERRUPTED
+            raise EndedError
+        limits = replace(self._limits, gap=gap, time_s=left)
+        for method, reason in candidates(self._silent, instance, limits, AUTO, exact=True):
+            found = run(self._silent, method, instance, limits, {}, reason)
+            if found.stop is not Stop.SIZE_LIMIT:
+                break
+        self.count += 1
+        if self._listen is not None:
+            self._listen(self.count)
+        return found
+
+    def _ended(self, found: Result) -> EndedError:
+        self.signal, self.stop = found.signal, found.stop
+        return EndedError(found.reason)

@@ -1,0 +1,167 @@
+"""Conflicts and repairs against brute force: infeasible alone, feasible without any one member, least of their kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from oracles.stage_partitioning import brute_force
+from strategies import random_stage_instance
+
+import planner
+from formulations.amounts import step_below
+from formulations.stage_partitioning.questions import questions
+from instances.stage_partitioning import StageInstance
+from planner.cli.app import main
+from solvers.outcome import Limits, Status, Stop
+
+ROOM = questions()
+
+
+def small(seed: int, **fixed) -> StageInstance:
+    """An instance whose relaxations brute force can search: few micro-batches."""
+    instance = random_stage_instance(seed, max_nodes=4, max_devices=4, max_tmpcs=2, **fixed)
+    return replace(instance, num_microbatches=min(instance.num_microbatches, 1 + seed % 4))
+
+
+def has_plan(instance: StageInstance) -> bool:
+    """By brute force over plans that cost nothing: it ends at the first that is feasible."""
+    layers = tuple(
+        replace(
+            layer,
+            tmpcs={
+                t: tuple(
+                    replace(x, time=0.0, weight_bytes=0.0, sync_forward_bytes={}, sync_backward_bytes={}) for x in found
+                )
+                for t, found in layer.tmpcs.items()
+            },
+        )
+        for layer in instance.layers
+    )
+    edges = tuple(replace(edge, bytes=0.0) for edge in instance.edges)
+    return brute_force(replace(instance, layers=layers, edges=edges)) is not None
+
+
+def infeasible(cases: int) -> list[tuple[int, StageInstance]]:
+    found = []
+    for seed in range(100 * cases):
+        memory = random.Random(f"explain {seed}").choice(["starved", "any", "any", "tight"])
+        instance = small(seed, memory=memory)
+        if not has_plan(instance):
+            found.append((seed, instance))
+        if len(found) == cases:
+            break
+    return found
+
+
+def test_a_conflict_has_no_plan_and_one_without_any_of_its_members(cases: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed, instance in infeasible(cases):
+        found = planner.explain(instance)
+        assert found.status is Status.INFEASIBLE and found.irreducible and found.stop is Stop.PROVED
+        every = frozenset(ROOM.members(instance))
+        assert not has_plan(ROOM.relaxed(instance, every - set(found.conflict))), seed
+        for member in found.conflict:
+            assert has_plan(ROOM.relaxed(instance, every - set(found.conflict) | {member})), (seed, member)
+        seen.update(each.name if each.kind == "rule" else each.kind for each in found.conflict)
+    assert seen["layer"] and seen["memory"] and seen["devices"] and seen["microbatches"], seen
+
+
+def test_a_repair_does_what_it_says_and_no_smaller_one_does(cases: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed, instance in infeasible(cases):
+        found = planner.explain(instance)
+        changes = {}
+        for group in ROOM.repairs(instance, [each.name for each in found.conflict if each.kind == "layer"]):
+            for change in group:
+                changes.setdefault(change.name, []).append(change)
+        for repair in found.repairs:
+            best = brute_force(repair.instance)
+            assert best is not None, (seed, repair)
+            assert repair.objective is None or repair.objective == pytest.approx(best.time, rel=1e-9), (seed, repair)
+            seen[repair.change] += 1
+            for change in changes[repair.change]:
+                if change.says(repair.amount) != repair.says:
+                    continue
+                if change.needed is not None:
+                    assert not has_plan(change.changed(step_below(repair.amount))), (seed, repair)
+                else:
+                    place = list(change.steps).index(repair.amount)
+                    assert place == 0 or not has_plan(change.changed(change.steps[place - 1])), (seed, repair)
+        named = {repair.change for repair in found.repairs}
+        for name, every in changes.items():  # what is not named does not help, however large
+            last = [
+                (change, change.most if change.needed else change.steps[-1])
+                for change in every
+                if change.needed or change.steps
+            ]
+            if name not in named:
+                assert not any(has_plan(change.changed(most)) for change, most in last), (seed, name)
+    assert seen["memory"] and seen["devices"] and seen["microbatches"] and seen["tmpc"], seen
+
+
+def test_gains_are_differences_of_optima(cases: int) -> None:
+    seen: Counter[bool] = Counter()
+    for seed in range(cases):
+        instance = random_stage_instance(seed, max_nodes=3, max_devices=3, max_tmpcs=2, memory="planted")
+        found = planner.explain(instance)
+        best = brute_force(instance)
+        assert best is not None and found.result is not None
+        assert found.result.objective == pytest.approx(best.time, rel=1e-9)
+        for more, gain in zip(ROOM.resources(instance), found.gains, strict=True):
+            assert gain.objective == pytest.approx(brute_force(more.change.changed(more.amount)).time, rel=1e-9)
+            if gain.next_amount is not None:
+                then = brute_force(more.change.changed(gain.next_amount))
+                assert then.time == pytest.approx(gain.next_objective, rel=1e-9) and then.time < best.time
+                less = step_below(gain.next_amount) if more.change.needed else gain.next_amount - 1
+                assert brute_force(more.change.changed(less)).time == pytest.approx(best.time, rel=1e-9), seed
+                seen[more.change.needed is None] += 1
+    assert seen[True] and seen[False], seen
+
+
+def test_a_requirement_alone_may_be_the_conflict() -> None:
+    instance = planner.load("chain8", require="num_stages <= 1")
+    assert planner.explain(instance).status is Status.OPTIMAL
+    found = planner.explain(planner.load("chain8", require=["num_stages >= 4", "num_stages <= 3"]))
+    assert [each.name for each in found.conflict] == ["num_stages >= 4", "num_stages <= 3"]
+    assert [each.change for each in found.repairs] == ["requirement", "requirement"]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "chain8", "--memory", "20MB", "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "infeasible" and found["irreducible"]
+    assert {"kind": "rule", "name": "devices", "says": "there are 4 devices"} in found["conflict"]
+    assert {each["change"]: each["amount"] for each in found["repairs"]}["devices"] == 9
+    assert main(["explain", "chain8", "--devices", "9", "--memory", "20MB"]) == 0
+    shown = capsys.readouterr().out
+    assert "optimum" in shown and "one more device" in shown and "slowest: stage" in shown
+    assert main(["explain", "chain8", "--memory", "20MB"]) == 4
+    shown = capsys.readouterr().out
+    assert "  9 devices: " in shown and "without any one of them there is one" in shown
+
+
+def test_refusals_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "layers"]) == 2
+    assert capsys.readouterr().err == "INSTANCE is 'layer_assignment'; expected an instance of stage_partitioning\n"
+    assert main(["explain", "chain8", "--noise", "3"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["explain", "chain8", "--time-limit", "0"]) == 3
+    assert "not known whether there is a plan" in capsys.readouterr().out
+
+
+def test_a_signal_leaves_what_is_known() -> None:
+    def listen(count: int) -> None:
+        if count == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    found = planner.explain(planner.load("chain8", memory="20MB"), listen=listen)
+    assert (found.signal, found.stop, found.proofs) == (signal.SIGINT, Stop.INTERRUPTED, 5)
+    assert found.status is Status.INFEASIBLE and found.conflict and not found.irreducible and not found.repairs
+    whole = planner.explain(planner.load("chain8", memory="20MB"), limits=Limits(time_s=600))
+    assert whole.irreducible and len(whole.conflict) < len(found.conflict)
