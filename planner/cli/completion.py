@@ -14,6 +14,7 @@ from planner.errors import UsageError
 _WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 #: Beside the names of the catalog, what ``planner make`` makes.
 METHOD = "method"
+TEMPLATE = "template"
 
 
 def is_asked() -> bool:
@@ -36,7 +37,7 @@ def entries(incomplete: str) -> list[str]:
 
 def made(incomplete: str) -> list[str]:
     """What ``planner make`` makes."""
-    return [*_starting(incomplete, [METHOD]), *entries(incomplete)]
+    return [*_starting(incomplete, [METHOD, TEMPLATE]), *entries(incomplete)]
 
 
 def problems(incomplete: str) -> list[str]:

@@ -64,27 +64,29 @@ def list_command(
 
 def make_command(
     name: Annotated[
-        str, typer.Argument(metavar="NAME|method", help="catalog name, or method", autocompletion=completion.made)
+        str,
+        typer.Argument(metavar="NAME|method|template", help="catalog name, or a blank", autocompletion=completion.made),
     ],
     of: Annotated[
         str | None,
-        typer.Argument(metavar="PROBLEM", help="of the method to write", autocompletion=completion.problems),
+        typer.Argument(metavar="PROBLEM", help="of the method or the template", autocompletion=completion.problems),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
     **settings: Any,
 ) -> None:
-    """Write a catalog or generated instance as JSON, or a blank for a method of yours as Python."""
+    """Write an instance as JSON, a small one of a problem to edit, or a blank for a method of yours as Python."""
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.files import write_atomically
     from planner.inputs.loading import family_of, load
     from planner.show.tables import as_json
 
-    if name not in catalog_of_all() and name != completion.METHOD:
-        raise UsageError.unknown("NAME", name, [*catalog_of_all(), completion.METHOD])
+    blanks = (completion.METHOD, completion.TEMPLATE)
+    if name not in catalog_of_all() and name not in blanks:
+        raise UsageError.unknown("NAME", name, [*catalog_of_all(), *blanks])
     if out is not None:
         refuse_overwriting(out)
-    if name == completion.METHOD:
-        text = _blank(of, out, settings)
+    if name in blanks:
+        text = _blank(name, of, out, settings)
     elif of is not None:
         raise UsageError.at("PROBLEM", of, "nothing behind the name of an instance")
     else:
@@ -96,19 +98,20 @@ def make_command(
         write_atomically(Path(out), text + "\n")
 
 
-def _blank(of: str | None, out: str | None, settings: dict[str, Any]) -> str:
-    """The text of `planner make method PROBLEM`; a file that is there may be somebody's work: it is not overwritten."""
+def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any]) -> str:
+    """The text of `planner make method PROBLEM`, or of a template; a file that is there may be somebody's work."""
     from planner.brought.blank import blank
     from planner.inputs.settings import UnknownSettingError
+    from planner.inputs.template import template
 
     given = next((name for name, value in settings.items() if value not in (None, False, [])), None)
     if given is not None:
-        raise UnknownSettingError.of(given.replace("_", "-"), (), "planner make method")
+        raise UnknownSettingError.of(given.replace("_", "-"), (), f"planner make {name}")
     if of is None:
         raise UsageError.at("PROBLEM", "nothing", "a problem of planner list")
     if out is not None and Path(out).is_file():
         raise UsageError.at("--out", out, "a file that is not there yet")
-    return blank(of).rstrip("\n")
+    return (blank if name == completion.METHOD else template)(of).rstrip("\n")
 
 
 def doctor_command(

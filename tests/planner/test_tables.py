@@ -1,4 +1,4 @@
-"""Tables of layers (CSV, TSV), plans in place of instances, and messages that name all that is missing."""
+"""Templates of instances, tables of layers, plans in place of instances, and messages that name all that is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import planner
+from formulations import FAMILIES
 from instances.errors import InstanceError
+from planner.cli.app import main
+from planner.inputs.loading import family_of
 
 TABLE = """name,time,weight_bytes,activation_bytes,output_bytes,role
 first,1ms,4MB,1MB,2e6,embedding
@@ -82,3 +85,21 @@ def test_missing_fields_are_named_together(tmp_path: Path):
     with pytest.raises(InstanceError) as refused:
         planner.load(file)
     assert "schema_version is missing; expected a value, as of memory_bytes, bandwidth" in str(refused.value)
+
+
+@pytest.mark.parametrize("problem", [family.name for family in FAMILIES])
+def test_templates_are_small_instances(problem: str, tmp_path: Path):
+    out = tmp_path / "template.json"
+    assert main(["make", "template", problem, "--out", str(out)]) == 0
+    assert len(out.read_text()) < 16_000 and family_of(planner.load(str(out))).name == problem
+
+
+def test_a_template_is_of_a_problem_and_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    there = written(tmp_path, "mine", "there.json")
+    for arguments, words in (
+        (("template",), "PROBLEM is 'nothing'; expected a problem of planner list"),
+        (("template", "no such"), "problem is 'no such'; expected one of"),
+        (("template", "mesh_tiling", "--out", there), "expected a file that is not there yet"),
+    ):
+        assert main(["make", *arguments]) == 2
+        assert words in capsys.readouterr().err
