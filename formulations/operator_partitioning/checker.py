@@ -368,9 +368,7 @@ def searches(instance: Instance, bound: Fraction | None, proof: Any) -> Iterator
             yield Search(instance, instance.S, R, bound, None, counted)
         return
     shapes, rows = instance.shapes(), proof["caps"]
-    need(
-        len(rows) == len(shapes) and sum(map(len, rows)) <= MAX_CAPS, f"up to {MAX_CAPS} caps, a list for each shape"
-    )
+    need(len(rows) == len(shapes) and sum(map(len, rows)) <= MAX_CAPS, f"up to {MAX_CAPS} caps, a list for each shape")
     for (S, R), row in zip(shapes, rows, strict=True):
         if bound is None:
             yield Search(instance, S, R, None, None, counted)
