@@ -61,7 +61,7 @@ from typing import Any, NamedTuple
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_DOWNSETS, MAX_BITS = 20_000, 2**28  # of a graph, and of all its downsets together
-MAX_STEPS = 5_000_000  # of stages behind an inner label
+MAX_STEPS, MAX_WAYS = 5_000_000, 20_000_000  # of stages behind an inner label, and of superstages
 MAX_STATES, MAX_KEPT = 1_000_000, 200_000  # of a knapsack's list, and of what is kept between knapsacks
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
@@ -289,7 +289,7 @@ class Search:
     """The search for a plan within T; None: of any time."""
 
     def __init__(self, lattice: Lattice, bound: Fraction | None) -> None:
-        self.lattice, self.instance, self.steps = lattice, lattice.instance, 0
+        self.lattice, self.instance, self.steps, self.tried = lattice, lattice.instance, 0, 0
         instance, last = self.instance, len(lattice.masks) - 1
         self.limit = None if bound is None else bound * instance.B1 * instance.unit
         self.link = None if bound is None else bound * instance.B2 * instance.byte
@@ -319,6 +319,8 @@ class Search:
         masks, works, K2 = self.lattice.masks, self.lattice.works, self.instance.K2
         for j in range(i + 1, len(masks)):
             if masks[j] & masks[i] == masks[i] and self.rest[j] < K2 and works[j] - works[i] <= self.most:
+                self.tried += K2 - int(self.rest[j])
+                reject(self.tried > MAX_WAYS, f"size: over {MAX_WAYS} superstages")
                 degrees = tuple(d2 for d2 in range(1, K2 - int(self.rest[j]) + 1) if self._is_possible(i, j, d2))
                 if degrees:
                     self.ways[i].append((j, degrees))

@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_DOWNSETS, MAX_BITS = 10_000, 2**28  # of a graph, and of all its downsets together
-MAX_DEGREE = 1_000  # of devices in a stage
+MAX_SUMS = 2_000_000  # of times of downsets at all degrees
 MAX_STEPS = 20_000_000  # of pairs of nested downsets, of all sizes together
 MAX_KEPT = 100_000  # of what is kept between pairs
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
@@ -238,7 +238,7 @@ class Search:
         instance = self.instance = lattice.instance
         self.lattice, self.most = lattice, instance.B // b
         largest, last = min(instance.D, b), len(lattice.masks) - 1
-        reject(largest > MAX_DEGREE, f"size: stages of over {MAX_DEGREE} devices")
+        reject(largest * (last + 1) > MAX_SUMS, f"size: over {MAX_SUMS} times of downsets at all degrees")
         self.degrees = [Degree(lattice, b, r, bound) for r in range(1, largest + 1)]
         least = [
             min(r * instance.seconds(v, -(-b // r)) / b for r in range(1, largest + 1))

@@ -283,6 +283,9 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     assert not checker.verify(content, claim(two_layers(), Fraction(9)))["accepted"]
     with pytest.raises(UncertifiedError, match="size: over 0 stages"):
         write(two_layers(), None, 5.9, Watch())
+    monkeypatch.setattr(checker, "MAX_WAYS", 0)
+    with pytest.raises(UncertifiedError, match="size: over 0 superstages"):
+        write(two_layers(), None, 5.9, Watch())
 
 
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:

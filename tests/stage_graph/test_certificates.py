@@ -330,6 +330,9 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     assert not checker.verify(content, claim(two_operators(), Fraction(9)))["accepted"]
     with pytest.raises(UncertifiedError, match="size: over 0 pairs"):
         write(two_operators(microbatches=(1,)), None, 4.0, Watch())
+    monkeypatch.setattr(checker, "MAX_SUMS", 0)
+    with pytest.raises(UncertifiedError, match="size: over 0 times"):
+        write(two_operators(), None, 4.0, Watch())
 
 
 def test_many_downsets_are_refused() -> None:
