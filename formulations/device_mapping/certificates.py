@@ -23,7 +23,7 @@ _BELOW = Fraction(1, 10**11)
 #: More bandwidths than this are rounded up to so many.
 _MAX_LEVELS = 24
 #: Conflicts of the solver, at first between looks at the clock, then in all: on groups of devices, and on devices.
-_CONFLICTS, _ON_GROUPS, _ON_DEVICES = 1_000, 20_000, 500_000
+_CONFLICTS, _ON_GROUPS, _ON_DEVICES = 1_000, 20_000, 200_000
 #: More literals than this would be a file of over 50 MB.
 _MAX_LITERALS = 8_000_000
 
