@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from formulations.breakdown import Breakdown
 from formulations.genome import Mining
+from formulations.nearby import Nearby
 from formulations.questions import Questions
 from formulations.subproblems import Inside
 from formulations.violation import Violation as Violation
@@ -163,6 +164,8 @@ class Family(Generic[Instance, Plan]):
         The definition: objective of a plan, and the rules it breaks (empty: feasible).
     vocabulary
         The quantities of a plan that requirements may speak of; ``violations`` judges them.
+    nearby
+        How plans differ, for questions next to the optimum; ``None``: there are no answers.
     unit
         ``unit(instance)``: the objective's unit.
     choose
@@ -214,6 +217,7 @@ class Family(Generic[Instance, Plan]):
     memory_pressure: Callable[[Instance], float | None] = lambda _: None
     sweepable: bool = False
     vocabulary: tuple[Quantity, ...] = ()
+    nearby: Nearby | None = None
     also_reads: Callable[[Any], bool] | None = None
     subproblems: tuple[Inside, ...] = ()
     questions: Callable[[], Questions[Instance]] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from formulations.family import Certificates, Family, lazy
 from formulations.layer_assignment.infeasible import why_infeasible
 from formulations.layer_assignment.methods import METHODS, choose
+from formulations.layer_assignment.nearby import NEARBY
 from formulations.layer_assignment.plans import plan_from_json, plan_to_json
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.layer_assignment.settings import JSON, OVERRIDES, Instance, describe, read
@@ -25,6 +26,7 @@ FAMILY: Family[Instance, LayerPlan] = Family(
     unit=lambda _: "s",
     methods=METHODS,
     vocabulary=VOCABULARY,
+    nearby=NEARBY,
     choose=choose,
     describe=describe,
     why_infeasible=why_infeasible,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from formulations.family import Certificates, Family, lazy
 from formulations.stage_partitioning.inside import INSIDE
 from formulations.stage_partitioning.methods import METHODS
+from formulations.stage_partitioning.nearby import NEARBY
 from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
 from formulations.stage_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
@@ -25,6 +26,7 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     unit=lambda instance: instance.time_unit,
     methods=METHODS,
     vocabulary=VOCABULARY,
+    nearby=NEARBY,
     choose=lazy("formulations.stage_partitioning.effort:choose"),
     describe=describe,
     memory_pressure=memory_pressure,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli import completion
+from planner.cli import completion, nearby
 from planner.cli.common import (
     Events,
     Gap,
@@ -55,6 +55,9 @@ def solve_command(
         bool, typer.Option("--compare", metavar="", help="the paper's method beside the exact one")
     ] = False,
     plan: Plans = None,
+    alternatives: nearby.Alternatives = None,
+    within: nearby.Within = None,
+    pareto: nearby.Pareto = None,
     time_limit: TimeLimit = None,
     gap: Gap = 1e-6,
     seed: Seed = 0,
@@ -105,6 +108,7 @@ def solve_command(
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
     overrides, given = split(settings)
     beside = {"--compare": "given" if compare else None, "--plan": plan[0] if plan else None}
+    beyond = nearby.Wanted(alternatives, within, pareto)
     by_order: dict[str, Any] = {}
     if batch_size is None:
         several = None if jobs == 1 else str(jobs)
@@ -112,9 +116,10 @@ def solve_command(
         _refuse(needing, "a --batch-size beside it")
         by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
         if len(by_order) > 1:
-            _refuse({"--certificate": certificate, **beside}, "one order")
+            _refuse({"--certificate": certificate, **beside, **beyond.given}, "one order")
+        beyond.refuse(next(iter(by_order.values())), exact, limits)
     else:
-        alone = {"--topology": topology, "--trace": trace, "--certificate": certificate, **beside}
+        alone = {"--topology": topology, "--trace": trace, "--certificate": certificate, **beside, **beyond.given}
         _refuse(alone, "no --batch-size beside it")
         _require(plot)
     rows: list[Row] = []
@@ -140,19 +145,21 @@ def solve_command(
                     result, loaded, rows = sweep(
                         instance, batch_size, accumulate, sizes, inputs=inputs, overrides=overrides, jobs=jobs, **run
                     )
+                found = beyond.find(loaded, result, run)
         except CrosscheckError as error:
             raise with_reproducer(error, reproducer_dir, json) from error
         if certificate is not None:
             certified = certify(loaded, result, limits=limits, notice=run["notice"])
             result, proof = certified.result, _certificate_writes(certificate, certified, quiet)
         log.end(result)
-        _show(result, loaded, rows, others, json)
+        _show(result, loaded, rows, others, found, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
     write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet), *proof)
-    raise typer.Exit(exit_code(result, exact, limits))
+    code = exit_code(result, exact, limits)
+    raise typer.Exit(code if found is None else found.exit_code(code))
 
 
-def _refuse(given: Mapping[str, str | None], rule: str) -> None:
+def _refuse(given: Mapping[str, int | str | None], rule: str) -> None:
     """`UsageError` for the first option that was given."""
     for name, value in given.items():
         if value is not None:
@@ -210,7 +217,9 @@ def with_reproducer(error: CrosscheckError, folder: str, json: bool) -> Crossche
     return CrosscheckError(said)
 
 
-def _show(result: Result, loaded: Any, rows: list[Any], others: list[Result], json: bool) -> None:
+def _show(
+    result: Result, loaded: Any, rows: list[Any], others: list[Result], more: nearby.Found | None, json: bool
+) -> None:
     from planner.inputs.loading import family_of
     from planner.losses import any_optimal
     from planner.show.names import names_of_nodes
@@ -218,7 +227,8 @@ def _show(result: Result, loaded: Any, rows: list[Any], others: list[Result], js
     from planner.studies.sweep import show_rows
 
     if json:
-        print_json({**result.to_json(), **({"compared": [each.to_json() for each in others]} if others else {})})
+        compared = {"compared": [each.to_json() for each in others]} if others else {}
+        print_json({**result.to_json(), **compared, **({} if more is None else more.to_json())})
         return
     if rows:
         show_rows(rows, result.unit)
@@ -230,6 +240,8 @@ def _show(result: Result, loaded: Any, rows: list[Any], others: list[Result], js
     show_result(result, family.describe(loaded), found, {} if plan is None else names_of_nodes(loaded), is_proved)
     if others:
         show_results([result, *others])
+    if more is not None:
+        more.show(result)
 
 
 def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:
