@@ -9,36 +9,50 @@ Source: reconstructed; the states are those of Piper's dynamic program, section 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
 
 from formulations.paths import is_path, on_paths
-from formulations.stage_partitioning.models.reach import SAME
+from formulations.stage_partitioning.models.reach import SAME, Arc
 from solvers import milp
 from solvers.outcome import Limits, Run, Stop, Watch
 from solvers.repeated import Repeated
-
-if TYPE_CHECKING:
-    from formulations.stage_partitioning.models.columns import Model
 
 #: Devices are counted: a bound this little above a number of them says that one more is needed.
 _PART_OF_A_DEVICE = 1e-3
 
 
+@dataclass(frozen=True)
+class Paths:
+    """A column model: Pyomo's, whose ``flow[a]`` takes arc a, and what its paths are about.
+
+    They lead to states of the downset ``last``, on at most ``num_devices``; plans slower than ``target`` are not in
+    the model, whose times are in parts of ``unit``.
+    """
+
+    model: Any
+    arcs: list[Arc]
+    last: int
+    num_devices: int
+    target: float
+    unit: float
+
+
 def run(
-    model: Model, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
+    paths: Paths, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
 ) -> Run:
     """The least target that is met, and what is proved of those below; arguments as of `solvers.milp.run`."""
-    relaxation = _fewest_devices(model, limits, watch)
-    arcs = [(arc.tail, arc.head) for arc in model.arcs]
-    slowest = np.array([arc.time for arc in model.arcs])
+    relaxation = _fewest_devices(paths, limits, watch)
+    arcs = [(arc.tail, arc.head) for arc in paths.arcs]
+    slowest = np.array([arc.time for arc in paths.arcs])
     targets = np.unique(slowest)
-    flows = [model.model.flow[a] for a in range(len(arcs))]
+    flows = [paths.model.flow[a] for a in range(len(arcs))]
 
     def is_end(state: tuple[int, int]) -> bool:
-        return state[0] == model.reach.last
+        return state[0] == paths.last
 
     known, values, runs = watch.best_objective, None, 0
     # What is below `low` is refuted, and `high` is met, if there is such a target.
@@ -53,37 +67,37 @@ def run(
             if found.bound is None or found.values is None:
                 break
             needed = found.bound
-        if needed > model.reach.instance.num_devices + _PART_OF_A_DEVICE:
+        if needed > paths.num_devices + _PART_OF_A_DEVICE:
             low = middle + 1
             if low < len(targets):
-                on_bound(float(targets[low]) / model.unit)
+                on_bound(float(targets[low]) / paths.unit)
         else:
             taken = [a for a, flow in enumerate(flows) if found.values[flow] > 0.5]
-            devices = sum(model.arcs[a].devices for a in taken)
-            if not is_path([arcs[a] for a in taken], (0, 0), is_end) or devices > model.reach.instance.num_devices:
+            devices = sum(paths.arcs[a].devices for a in taken)
+            if not is_path([arcs[a] for a in taken], (0, 0), is_end) or devices > paths.num_devices:
                 break
             values, high = found.values, int(np.searchsorted(targets, slowest[taken].max()))
             on_solution(values)
         middle = (low + high) // 2
-    bound = model.reach.target if low >= len(targets) else float(targets[low])
+    bound = paths.target if low >= len(targets) else float(targets[low])
     return Run(
         stop=Stop.PROVED if low >= high else watch.why(),
         values=values,
-        objective=float(targets[high]) / model.unit if values is not None else None,
-        bound=bound / model.unit,
+        objective=float(targets[high]) / paths.unit if values is not None else None,
+        bound=bound / paths.unit,
         infeasible=low >= len(targets) and known is None,
         solver=relaxation.solver,
         stats={**relaxation.stats, "targets": runs},
     )
 
 
-def _fewest_devices(model: Model, limits: Limits, watch: Watch) -> Repeated:
+def _fewest_devices(paths: Paths, limits: Limits, watch: Watch) -> Repeated:
     """The path of the model on the fewest devices, instead of the fastest one on K."""
-    m = model.model
+    m = paths.model
     exchanged = m.stage_time, m.devices, m.objective
     for component in exchanged:
         component.deactivate()
-    m.fewest = pyo.Objective(expr=milp.weighted_sum((arc.devices, m.flow[a]) for a, arc in enumerate(model.arcs)))
+    m.fewest = pyo.Objective(expr=milp.weighted_sum((arc.devices, m.flow[a]) for a, arc in enumerate(paths.arcs)))
     found = Repeated(m, limits, watch)
     m.del_component(m.fewest)
     for component in exchanged:

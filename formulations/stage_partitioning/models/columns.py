@@ -175,7 +175,11 @@ class Model(FlowQuantities, WithoutSizes):
         if self.whole or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
             run = super().run(limits, watch, on_solution, on_bound)
         else:
-            run = by_target.run(self, limits, watch, on_solution, on_bound)
+            reach = self.reach
+            paths = by_target.Paths(
+                self.model, self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit
+            )
+            run = by_target.run(paths, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
 
 
