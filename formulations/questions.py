@@ -39,7 +39,8 @@ class Change(Generic[Instance]):
     steps
         The amounts that differ, the smallest change first; empty where the amount is a real number.
     needed
-        ``needed(plan)``: of a real amount, how much a plan needs; ``most`` is the largest that may be declared.
+        ``needed(plan)``: of a real amount, how much a plan needs; ``most`` is the largest that may be declared,
+        ``declared`` what is, and a plan fits into what it needs over ``slack``.
     same_times
         Whether the objective of the changed instance means what that of the instance does.
     """
@@ -51,6 +52,7 @@ class Change(Generic[Instance]):
     needed: Callable[[Any], float] | None = None
     most: float = 0.0
     slack: float = 1.0
+    declared: float = 0.0
     same_times: bool = True
 
 
@@ -64,8 +66,30 @@ class More(Generic[Instance]):
 
 
 @dataclass(frozen=True)
+class Factor(Generic[Instance]):
+    """A parameter that may be so many times what is declared, the plan and its memory staying as they are.
+
+    Parameters
+    ----------
+    name, says
+        For JSON and in words.
+    scaled
+        ``scaled(factor)``: the instance with it. The objective of every plan is monotone in the factor.
+    steeper
+        ``steeper(slope)``, of a parameter in which the objective of every plan is the larger of a constant and of a
+        line that does not fall: what ``scaled`` is of the instance without plans whose line rises by at most ``slope``
+        (it may keep some), or ``None`` if there are no others; ``None`` in its place: objectives are of another form.
+    """
+
+    name: str
+    says: str
+    scaled: Callable[[float], Instance]
+    steeper: Callable[[float], Callable[[float], Instance] | None] | None = None
+
+
+@dataclass(frozen=True)
 class Questions(Generic[Instance]):
-    """What a room knows of its instances for ``explain``.
+    """What a room knows of its instances for ``explain`` and ``sensitivity``.
 
     Parameters
     ----------
@@ -80,6 +104,11 @@ class Questions(Generic[Instance]):
         ``resources(instance)``: what there may be more of, where there is a plan.
     rows
         ``rows(instance, plan)``: what each stage takes, and its share of each limit.
+    factors
+        ``factors(instance)``: parameters that may be other than they are declared; memory, of which plans need an
+        amount, is the resource of that name instead.
+    noisy
+        ``noisy(instance, draw)``: the instance with a factor ``draw()`` on each measured number.
     """
 
     members: Callable[[Instance], tuple[Member, ...]]
@@ -87,3 +116,5 @@ class Questions(Generic[Instance]):
     repairs: Callable[[Instance, Sequence[int | str]], Sequence[Sequence[Change[Instance]]]]
     resources: Callable[[Instance], Sequence[More[Instance]]]
     rows: Callable[[Instance, Any], Sequence[dict[str, Any]]]
+    factors: Callable[[Instance], Sequence[Factor[Instance]]]
+    noisy: Callable[[Instance, Callable[[], float]], Instance]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from planner.studies.difference import Difference, diff
     from planner.studies.explaining import Explanation, explain
     from planner.studies.formulations import formulations
+    from planner.studies.sensitivity import Sensitivity, sensitivity
     from planner.trainers.exporting import Exported, export
     from solvers.outcome import Limits, Status, Stop
 
@@ -56,6 +57,7 @@ _HOMES = {
     "planner.studies.difference": ("Difference", "diff"),
     "planner.studies.explaining": ("Explanation", "explain"),
     "planner.studies.formulations": ("formulations",),
+    "planner.studies.sensitivity": ("Sensitivity", "sensitivity"),
     "planner.trainers.exporting": ("Exported", "export"),
     "solvers.outcome": ("Limits", "Status", "Stop"),
 }
@@ -70,6 +72,7 @@ __all__ = [
     "Mined",
     "Report",
     "Result",
+    "Sensitivity",
     "Status",
     "Stop",
     "UsageError",
@@ -90,6 +93,7 @@ __all__ = [
     "model",
     "plots",
     "save",
+    "sensitivity",
     "solve",
     "to_networkx",
     "validate",

@@ -11,6 +11,7 @@ from formulations.amounts import printed
 from formulations.questions import Change, Member, More, Questions
 from formulations.stage_partitioning.breakdown import memory_rows
 from formulations.stage_partitioning.infeasible import counted, unlimited_devices
+from formulations.stage_partitioning.perturbed import factors, noisy
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.settings import PER_SECOND
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
@@ -25,7 +26,7 @@ _HALVINGS = tuple(2.0**power for power in range(1, 11))
 
 def questions() -> Questions[StageInstance]:
     """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows)
+    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: StageInstance) -> tuple[Member, ...]:
@@ -140,6 +141,7 @@ def _memory(instance: StageInstance) -> Change[StageInstance]:
         needed=needed,
         most=MAX_AMOUNT,
         slack=MEMORY_SLACK,
+        declared=instance.memory_bytes,
     )
 
 

@@ -35,6 +35,7 @@ from planner.cli.hierarchy import hierarchy_command
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
 from planner.cli.run import fidelity_command, run_command
+from planner.cli.sensitivity import sensitivity_command
 from planner.cli.solve import check_command, solve_command
 from planner.cli.tools import (
     doctor_command,
@@ -166,6 +167,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "model": (model_command, _OVERRIDES),
     "formulations": (formulations_command, _OVERRIDES),
     "explain": (explain_command, _OVERRIDES),
+    "sensitivity": (sensitivity_command, _OVERRIDES),
     "mine": (
         mine_command,
         _Offered(
@@ -237,6 +239,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "explain": (
         "planner explain bert32 --devices 4 --memory 2GiB",
         "planner explain bert32 --devices 64 --memory 8GiB --json",
+    ),
+    "sensitivity": (
+        "planner sensitivity chain8 --noise 10%",
+        "planner sensitivity bert32 --devices 64 --memory 8GiB --scenarios slow.json",
     ),
     "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),

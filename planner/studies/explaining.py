@@ -5,11 +5,10 @@ Every statement is a proof by an exact method on a changed instance: no duals, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from formulations.amounts import least_amount, rounded_up
 from formulations.compilation import compiling
 from formulations.questions import Change, Member, Questions
 from planner.errors import UsageError
@@ -17,8 +16,9 @@ from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types
 from planner.result import Result
 from planner.run import silent
+from planner.studies.changes import least
 from planner.studies.proofs import Proofs
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
 
 #: A stage whose memory is filled to this share is tight.
 TIGHT_SHARE = 0.95
@@ -254,7 +254,7 @@ class _Asked:
                 self._repairs.append(max(found, key=lambda each: each.amount) if len(found) > 1 else found[0])
 
     def _smallest(self, change: Change[Any]) -> Repair | None:
-        amount = self._least(change, lambda result: result.plan is not None, self._proofs.plan)
+        amount = least(self._proofs, change, lambda result: result.plan is not None, self._proofs.plan)
         if amount is None:
             return None
         repaired = change.changed(amount)
@@ -281,65 +281,8 @@ class _Asked:
             self._gains.append(gained)
             if not now or not (more.change.steps or more.change.needed):
                 continue
-            amount = self._least(more.change, better, self._proofs.optimum)
+            amount = least(self._proofs, more.change, better, self._proofs.optimum)
             if amount is not None:
                 then = self._proofs.optimum(more.change.changed(amount)).objective
                 says = more.change.says(amount)
                 self._gains[-1] = replace(gained, next_amount=amount, next_says=says, next_objective=then)
-
-    # -- both
-
-    def _least(
-        self, change: Change[Any], helps: Callable[[Result], bool], solve: Callable[[Any], Result]
-    ) -> float | None:
-        """The smallest change that helps, or ``None`` if none does."""
-        if change.needed is not None:
-            return self._least_amount(change, helps, solve)
-        first = _first(len(change.steps), lambda index: helps(solve(change.changed(change.steps[index]))))
-        return None if first is None else change.steps[first]
-
-    def _least_amount(
-        self, change: Change[Any], helps: Callable[[Result], bool], solve: Callable[[Any], Result]
-    ) -> float | None:
-        needed, family = change.needed, self._proofs.family
-        assert needed is not None
-
-        def fits(amount: float) -> float | None:
-            changed = change.changed(min(amount, change.most))
-            result = solve(changed)
-            return needed(family.plan_from_json(changed, result.plan)) if helps(result) else None
-
-        most = fits(change.most)
-        if most is None:
-            return None
-        found = least_amount(fits, Watch(Limits()), change.slack, most)
-        return rounded_up(most, change.slack) if found.amount is None else found.amount
-
-
-def _first(count: int, works: Callable[[int], bool]) -> int | None:
-    """The first index that works, where all after it work as well: by doubling, then by halves.
-
-    >>> _first(100, lambda index: index >= 37), _first(3, lambda index: False), _first(0, lambda index: True)
-    (37, None, None)
-    """
-    last = -1
-    for index in _doubling(count):
-        if works(index):
-            break
-        last = index
-    else:
-        return None
-    while index - last > 1:
-        middle = (last + index) // 2
-        last, index = (last, middle) if works(middle) else (middle, index)
-    return index
-
-
-def _doubling(count: int) -> Iterator[int]:
-    """0, 1, 3, 7, ... and the last index."""
-    index = 0
-    while index < count - 1:
-        yield index
-        index = 2 * index + 1
-    if count:
-        yield count - 1

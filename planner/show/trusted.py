@@ -1,0 +1,76 @@
+"""A study of sensitivity as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from formulations.amounts import printed
+from planner.show.tables import number
+from planner.show.terminal import printable
+from planner.studies.intervals import LEAST, MOST, Interval
+from planner.studies.sensitivity import Noise, Scenarios, Sensitivity
+from solvers.outcome import Status, Stop
+
+
+def show(found: Sensitivity) -> None:
+    """Print what was found."""
+    for line in _lines(found):
+        print(printable(line))
+
+
+def _lines(found: Sensitivity) -> Iterator[str]:
+    if found.status is Status.INFEASIBLE:
+        yield f"{found.instance} ({found.problem}): there is no plan (planner explain shows why)"
+    elif found.result is None:
+        yield f"{found.instance} ({found.problem}): the optimum is not known"
+    else:
+        yield f"{found.instance} ({found.problem}): optimum {number(found.result.objective)} {found.unit}"
+        if found.intervals:
+            yield "The plan stays optimal while one number alone is so many times what is declared:"
+            yield from (f"  {line}" for line in _intervals(found.intervals))
+        if found.noise is not None:
+            yield from _noise(found.noise)
+        if found.scenarios is not None:
+            yield from _scenarios(found.scenarios)
+    ended = "" if found.stop is Stop.PROVED else f"; ended early ({found.stop.value}), there is more to find"
+    yield f"{found.proofs} proofs by exact methods in {found.seconds:.1f} s{ended}"
+
+
+def _intervals(found: tuple[Interval, ...]) -> Iterator[str]:
+    width = max(len(each.parameter) for each in found)
+    for each in found:
+        sure = "proved" if each.proved else f"ends proved, {each.points} points between"
+        yield f"{each.parameter:{width}}  {_range(each)}  ({sure})"
+
+
+def _range(found: Interval) -> str:
+    if found.low_amount is not None:
+        high = "any" if found.high_amount is None else printed(found.high_amount)
+        return f"{_factor(found.low)} to {_factor(found.high)}: {printed(found.low_amount)} to {high} bytes"
+    low = f"{LEAST:g} or less" if found.low is None else _factor(found.low)
+    high = f"{MOST:g} or more" if found.high is None else _factor(found.high)
+    return f"{low} to {high}"
+
+
+def _factor(factor: float | None) -> str:
+    return "any" if factor is None else f"{factor:.6g}"
+
+
+def _noise(found: Noise) -> Iterator[str]:
+    yield (
+        f"Times and bandwidth off by up to {100 * found.share:.3g} %, {found.samples} samples (seed {found.seed}): "
+        f"the plan loses {found.mean_loss:.2%} on average, {found.p95_loss:.2%} at the 95th percentile, "
+        f"{found.worst_loss:.2%} at worst; it is optimal in {found.optimal:.0%} of them"
+    )
+
+
+def _scenarios(found: Scenarios) -> Iterator[str]:
+    feasible = [name for place, name in enumerate(found.names) if place not in found.infeasible]
+    if found.infeasible:
+        yield f"no plan at all: scenarios {', '.join(map(str, found.infeasible))}"
+    yield f"Candidates: the optimum of the instance and of {len(feasible)} scenarios; their worst losses:"
+    origins = ["instance", *(f"scenario {n}" for n in range(len(found.names)) if n not in found.infeasible)]
+    for place, origin in enumerate(origins):
+        worst = found.worst(place)
+        mark = "  <- best in the worst case, among these candidates only" if place == found.best else ""
+        yield f"  {origin}: {'breaks a rule in some scenario' if worst == float('inf') else f'{worst:.2%}'}{mark}"
