@@ -5,6 +5,7 @@ from __future__ import annotations
 from formulations.family import Certificates, Family, lazy
 from formulations.operator_partitioning.inside import INSIDE
 from formulations.operator_partitioning.methods import METHODS
+from formulations.operator_partitioning.nearby import NEARBY
 from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
 from formulations.operator_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
@@ -25,6 +26,7 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     unit=lambda _: "s",
     methods=METHODS,
     vocabulary=VOCABULARY,
+    nearby=NEARBY,
     choose=lazy("formulations.operator_partitioning.effort:choose"),
     describe=describe,
     memory_pressure=memory_pressure,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from formulations.family import Certificates, Family, lazy
 from formulations.stage_graph.inside import INSIDE
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
+from formulations.stage_graph.nearby import NEARBY
 from formulations.stage_graph.plans import plan_from_json, plan_to_json
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
 from formulations.stage_graph.settings import OVERRIDES, describe, memory_pressure, read, recognise
@@ -25,6 +26,7 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     unit=lambda instance: "s" if instance.objective == "iteration" else "s/sample",
     methods=METHODS,
     vocabulary=VOCABULARY,
+    nearby=NEARBY,
     choose=choose,
     describe=describe,
     memory_pressure=memory_pressure,

@@ -1,0 +1,20 @@
+"""Which plans are distinct."""
+
+from __future__ import annotations
+
+from formulations.nearby import Nearby, Pin, grouping
+from formulations.stage_graph.problem import StagePlan
+from instances.stage_graph import StageGraph
+
+
+def pins(instance: StageGraph, plan: StagePlan) -> list[Pin]:
+    """Which operators share a stage, and how many devices each stage has."""
+    groups = [[instance.id_of(node) for node in stage.nodes] for stage in plan.stages]
+    K = instance.num_devices
+    devices = [
+        Pin("devices_of", (group[0],), stage.devices, 1, K) for group, stage in zip(groups, plan.stages, strict=True)
+    ]
+    return [*grouping(groups), *devices]
+
+
+NEARBY = Nearby("which operators share a stage, or the number of its devices; all else is the best for these", pins)
