@@ -47,14 +47,14 @@ class Axis:
     limited
         ``limited(instance, amount)``: the instance whose plans are those that take at most so much.
     most
-        ``most(instance)``: what the instance itself allows.
+        ``most(instance)``: what the instance itself allows; ``None``: it does not say it in one number.
     unit
         Of an amount; whole amounts have none.
     """
 
     of_plan: Callable[[Any, Any], float]
     limited: Callable[[Any, Any], Any]
-    most: Callable[[Any], float]
+    most: Callable[[Any], float | None]
     unit: str = ""
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from formulations.nearby import Nearby, Pin, grouping
-from formulations.operator_partitioning.problem import OperatorPlan
+import math
+from dataclasses import replace
+
+from formulations.nearby import Axis, Nearby, Pin, grouping
+from formulations.operator_partitioning.problem import OperatorPlan, most_memory
 from instances.operator_partitioning import OperatorInstance
 
 
@@ -18,4 +21,15 @@ def pins(instance: OperatorInstance, plan: OperatorPlan) -> list[Pin]:
     return [*grouping(groups), *replicas]
 
 
-NEARBY = Nearby("which operators share a stage, or the replicas of a stage; their order is the best for these", pins)
+NEARBY = Nearby(
+    "which operators share a stage, or the replicas of a stage; their order is the best for these",
+    pins,
+    {
+        "memory": Axis(
+            most_memory,
+            lambda instance, amount: replace(instance, memory_bytes=amount),
+            lambda instance: math.inf if instance.memory_bytes is None else instance.memory_bytes,
+            "B",
+        )
+    },
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from formulations.nearby import Nearby, Pin, grouping
-from formulations.stage_graph.problem import StagePlan
+from dataclasses import replace
+
+from formulations.nearby import Axis, Nearby, Pin, grouping
+from formulations.stage_graph.problem import StagePlan, memory_bytes
 from instances.stage_graph import StageGraph
 
 
@@ -17,4 +19,20 @@ def pins(instance: StageGraph, plan: StagePlan) -> list[Pin]:
     return [*grouping(groups), *devices]
 
 
-NEARBY = Nearby("which operators share a stage, or the number of its devices; all else is the best for these", pins)
+def memory(instance: StageGraph, plan: StagePlan) -> float:
+    """Bytes on the device that holds most."""
+    return max(memory_bytes(instance, stage) for stage in plan.stages)
+
+
+NEARBY = Nearby(
+    "which operators share a stage, or the number of its devices; all else is the best for these",
+    pins,
+    {
+        "memory": Axis(
+            memory,
+            lambda instance, amount: replace(instance, memory_bytes=amount),
+            lambda instance: None if instance.device_graph is not None else instance.memory_bytes,
+            "B",
+        )
+    },
+)

@@ -67,12 +67,13 @@ class Front:
 def parse_axes(text: str, instance: Any) -> tuple[str, ...]:
     """The axes between commas; `UsageError` for what the family does not have, and unless time is among two or more."""
     nearby = declared(instance, "--pareto", text)
-    known = (_TIME, *nearby.axes)
+    others = [name for name, axis in nearby.axes.items() if axis.most(instance) is not None]
+    known = (_TIME, *others)
     axes = tuple(part.strip() for part in text.split(","))
     if len(known) == 1:
-        raise UsageError.at("--pareto", text, f"none: {family_of(instance).name} has no axis beside time")
+        raise UsageError.at("--pareto", text, f"none: {family_of(instance).name} has no axis beside time here")
     if not set(axes) <= set(known) or len(set(axes)) < len(axes) or len(axes) < 2 or _TIME not in axes:
-        rule = f"{_TIME} and at least one of {', '.join(nearby.axes)} between commas, each once"
+        rule = f"{_TIME} and at least one of {', '.join(others)} between commas, each once"
         raise UsageError.at("--pareto", text, rule)
     return axes
 
@@ -174,8 +175,8 @@ class _Optima:
 
     @property
     def axes(self) -> Mapping[str, Any]:
-        """Those of the family beside time."""
-        return self.nearby.axes
+        """Those of the instance beside time."""
+        return {name: axis for name, axis in self.nearby.axes.items() if axis.most(self.instance) is not None}
 
     @property
     def most(self) -> dict[str, float]:

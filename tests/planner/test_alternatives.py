@@ -15,6 +15,7 @@ import pytest
 from small_instances import random_case
 
 import planner
+from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.cli.app import main
 from planner.inputs.loading import family_of
 from planner.studies import alternatives as study
@@ -85,6 +86,16 @@ def test_the_best_plans_are_those_of_brute_force(name: str, cases: int) -> None:
         assert not found.plans or found.bound >= found.plans[-1]["objective"] * (1 - 2e-6), number
         several += len(found.plans) > 1
     assert several > tried / 10
+
+
+def test_stages_that_do_not_follow_each_other_may_join() -> None:
+    x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)
+    layers = tuple(Layer(node, {1: (x,)}) for node in range(3))
+    instance = StageInstance("free", layers, (), 3, 10.0, 1.0, 3)
+    classes = by_class("stage_partitioning", instance)
+    assert classes is not None
+    found = alternatives(instance, planner.solve(instance, exact=True), count=1000)
+    assert listed(found, classes) == pytest.approx(sorted(classes.values())) and found.bound == math.inf
 
 
 def test_all_plans_within_a_share_of_the_optimum(cases: int) -> None:

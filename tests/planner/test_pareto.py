@@ -12,19 +12,23 @@ import pytest
 from small_instances import random_case
 
 import planner
+from formulations.operator_partitioning.problem import most_memory
+from formulations.stage_graph.nearby import memory
 from planner.cli.app import main
 from planner.inputs.loading import family_of
 from planner.studies.pareto import Front, pareto
 from solvers.outcome import Limits, Status
 
 MOST_PLANS = 3_000
+OTHERS = {"operator_partitioning": most_memory, "stage_graph": memory}
 AXES = [("time", "memory", "devices"), ("time", "memory"), ("time", "devices")]
 
 
 def everything(instance: Any) -> list[dict[str, float]] | None:
     """What every plan takes, each figure from the plan's JSON; ``None``: too many plans."""
     family = family_of(instance)
-    listed = list(islice(importlib.import_module("oracles.stage_partitioning").plans(instance), MOST_PLANS + 1))
+    oracle = importlib.import_module(f"oracles.{family.name}")
+    listed = list(islice(oracle.plans(instance), MOST_PLANS + 1))
     if len(listed) > MOST_PLANS:
         return None
     plans = [(each, family.plan_from_json(instance, each)) for each in listed]
@@ -33,6 +37,9 @@ def everything(instance: Any) -> list[dict[str, float]] | None:
 
 def taken(instance: Any, content: dict[str, Any], plan: Any) -> dict[str, float]:
     """Time, memory and devices of a plan."""
+    family = family_of(instance)
+    if family.name in OTHERS:
+        return {"time": family.evaluate(instance, plan), "memory": OTHERS[family.name](instance, plan)}
     tmpcs = {(layer.id, t, x.id): x for layer in instance.layers for t, found in layer.tmpcs.items() for x in found}
     memory, later = 0.0, 0
     for stage in reversed(content["stages"]):
@@ -41,7 +48,7 @@ def taken(instance: Any, content: dict[str, Any], plan: Any) -> dict[str, float]
         chosen = [tmpcs[v, stage["tp_degree"], stage["tmpcs"][str(v)]] for v in stage["nodes"]]
         memory = max(memory, sum(x.activation_bytes * in_flight + x.static_bytes for x in chosen))
     devices = sum(stage["dp_degree"] * stage["tp_degree"] for stage in content["stages"])
-    return {"time": family_of(instance).evaluate(instance, plan), "memory": memory, "devices": devices}
+    return {"time": family.evaluate(instance, plan), "memory": memory, "devices": devices}
 
 
 def covers(one: dict[str, float], other: dict[str, float], axes: tuple[str, ...], slack: float) -> bool:
@@ -50,9 +57,21 @@ def covers(one: dict[str, float], other: dict[str, float], axes: tuple[str, ...]
 
 @pytest.mark.parametrize("axes", AXES)
 def test_fronts_are_those_of_brute_force(axes: tuple[str, ...], cases: int) -> None:
+    assert compared("stage_partitioning", axes, cases // 2) > cases / 10
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_time_and_memory_of_other_problems(name: str, cases: int) -> None:
+    assert compared(name, ("time", "memory"), cases // 2) > cases / 40
+
+
+def compared(name: str, axes: tuple[str, ...], count: int) -> int:
+    """How many fronts of several points there are among random instances; all are compared with brute force."""
     several = 0
-    for number in range(cases // 2):
-        instance = random_case("stage_partitioning", 31, number)
+    for number in range(count):
+        instance = random_case(name, 31, number)
+        if getattr(instance, "device_graph", None) is not None:
+            continue
         every = everything(instance)
         if every is None:
             continue
@@ -68,7 +87,7 @@ def test_fronts_are_those_of_brute_force(axes: tuple[str, ...], cases: int) -> N
             assert not better, f"{number} has {point}, which {better[0]} beats"
             assert sum(covers(other, point, axes, 1e-9) for other in points) == 1, number
         several += len(points) > 1
-    assert several > cases / 10
+    return several
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
