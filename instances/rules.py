@@ -44,6 +44,18 @@ class Rule:
             return schema
         return core_schema.custom_error_schema(schema, "rule", custom_error_message=self.text)
 
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> dict[str, Any]:
+        """The rule in JSON Schema: its words as description, and as much of it as JSON Schema can say."""
+        from pydantic.errors import PydanticInvalidForJsonSchema
+
+        try:
+            schema = dict(handler(core))
+        except PydanticInvalidForJsonSchema:  # a function tests it
+            schema = {}
+        for part in (schema, *schema.get("anyOf", ())):
+            part.pop("pattern", None)  # of Unicode's classes, which many validators do not know
+        return {**schema, "description": self.text}
+
 
 def _numbers(least: float, most: float | None = MAX_AMOUNT) -> Callable[[Any, Any], Any]:
     return lambda core, _: core.float_schema(strict=True, ge=least, le=most, allow_inf_nan=False)

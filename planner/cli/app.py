@@ -35,6 +35,7 @@ from planner.cli.hierarchy import hierarchy_command
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
 from planner.cli.run import fidelity_command, run_command
+from planner.cli.schema import schema_command
 from planner.cli.sensitivity import sensitivity_command
 from planner.cli.solve import check_command, solve_command
 from planner.cli.tools import (
@@ -151,6 +152,7 @@ _COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
     "validate": (validate_command, _SOURCES),
     "report": (report_command, _SETTINGS),
     "doctor": (doctor_command, None),
+    "schema": (schema_command, None),
     "reproduce": (
         reproduce_command,
         _Offered(
@@ -198,6 +200,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner crosscheck knapsacks.jsonl --count 20",
     ),
     "check": ("planner check chain8 plan.json --memory 40MB",),
+    "schema": ("planner schema stage_partitioning --out stage_partitioning.schema.json",),
     "diff": ("planner diff piper.json exact.json resnet.json --devices 32 --memory 2GiB --plot both.png",),
     "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),
     "verify": ("planner verify bert32 certificate.json --devices 64 --memory 8GiB",),

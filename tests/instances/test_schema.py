@@ -1,0 +1,59 @@
+"""The format of instance files as JSON Schema: it takes what is read, and refuses what breaks a field's rule."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_instances import warmed
+from small_instances import random_case
+
+from formulations import FAMILIES
+from planner.cli.app import main
+from planner.inputs.files import plain
+from planner.inputs.schema import schema
+
+jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, which notebooks bring along")
+
+
+def faults(problem: str, content: Any) -> list[str]:
+    return [error.message for error in jsonschema.Draft202012Validator(schema(problem)).iter_errors(content)]
+
+
+def written(problem: str, number: int) -> Any:
+    return json.loads(json.dumps(plain(warmed(problem).to_json(random_case(problem, 7, number)))))
+
+
+@pytest.mark.parametrize("problem", [family.name for family in FAMILIES])
+def test_it_takes_what_is_written_and_refuses_other_fields(problem: str) -> None:
+    for number in range(3):
+        content = written(problem, number)
+        assert faults(problem, content) == []
+        assert faults(problem, {**content, "colour": "red"})
+        assert faults(problem, {**content, "problem": "another"})
+        assert faults(problem, {**content, "schema_version": 2})
+        for name in schema(problem)["required"]:
+            assert faults(problem, {key: value for key, value in content.items() if key != name})
+
+
+def test_numbers_and_inner_objects_keep_their_rules() -> None:
+    content = written("tmpc_knapsack", 1)
+    option = content["nodes"][0]["options"][0]
+    for key, wrong in (("time", -1.0), ("time", "1"), ("memory_bytes", None), ("id", 3)):
+        node = {**content["nodes"][0], "options": [{**option, key: wrong}]}
+        assert faults("tmpc_knapsack", {**content, "nodes": [node]}), (key, wrong)
+    described = schema("tmpc_knapsack")["$defs"]["Choice"]["properties"]["time"]["description"]
+    assert described == "a finite number from 0 to 1e+30"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "layer_assignment"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["$schema"].endswith("2020-12/schema") and "problem" in shown["required"]
+    assert main(["schema", "layer_assignment", "--out", str(tmp_path / "s.json")]) == 0
+    assert json.loads((tmp_path / "s.json").read_text()) == shown
+    capsys.readouterr()
+    assert main(["schema", "layers"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
