@@ -91,7 +91,7 @@ def test_the_best_plans_are_those_of_brute_force(name: str, cases: int) -> None:
 def test_stages_that_do_not_follow_each_other_may_join() -> None:
     x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)
     layers = tuple(Layer(node, {1: (x,)}) for node in range(3))
-    instance = StageInstance("free", layers, (), 3, 10.0, 1.0, 3)
+    instance = StageInstance("free", layers, (), 3, 10.0, 1.0, 3, max_dp_degree=1)
     classes = by_class("stage_partitioning", instance)
     assert classes is not None
     found = alternatives(instance, planner.solve(instance, exact=True), count=1000)
