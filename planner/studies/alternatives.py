@@ -25,7 +25,7 @@ from planner.studies.nearby import Unfinished, Variants, checked
 from solvers.outcome import Limits, Status
 
 #: A part whose bound exceeds a plan by no more than this, relatively, cannot hold a better one.
-_SAME = 1e-9
+_SAME = 1e-8
 #: How many plans within a share of the optimum are listed where no other number is given.
 MOST = 100
 
