@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pickle
+import re
 import select
 import signal
 import sys
@@ -114,8 +115,12 @@ def _as_json(problem: str, instance: Any, plan: Any) -> Any:
     try:
         return import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)
     except Exception:
-        shown = " ".join(repr(plan).split())[:80]
-        raise NoPlanError(f"{shown}, which is no plan of {problem}") from None
+        raise NoPlanError(f"{_shown(plan)}, which is no plan of {problem}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value in a reason: one line, without its address, so that the same fault has the same reason in every run."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:80]
 
 
 def _plain(value: Any) -> Any:
@@ -126,7 +131,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if hasattr(value, "__iter__"):
         return list(value)
-    raise TypeError(f"{' '.join(repr(value).split())[:80]} in a plan")
+    raise TypeError(f"{_shown(value)} in a plan")
 
 
 def _received(requests: int) -> Any:

@@ -46,7 +46,8 @@ def show_validation(found: Validation) -> None:
 
 def _lines(found: Validation) -> Iterator[str]:
     if found.unproved:
-        yield f"{found.unproved} optima are not proved: losses there are to the best bound, and may be less"
+        optima = "optimum is" if found.unproved == 1 else "optima are"
+        yield f"{found.unproved} {optima} not proved: losses there are to the best bound, and may be less"
     for name in dict.fromkeys([*found.methods, found.against]):
         files = found.worst.get(name)
         if files:
@@ -55,7 +56,8 @@ def _lines(found: Validation) -> Iterator[str]:
         for reason, count, first in said[:_REASONS]:
             yield f"{name}: {reason} ({count} {'instances' if count > 1 else 'instance'}, first {first})"
         if len(said) > _REASONS:
-            yield f"{name}: {len(said) - _REASONS} other reasons"
+            more = len(said) - _REASONS
+            yield f"{name}: {more} other {'reasons' if more > 1 else 'reason'}"
     yield from found.contradictions
     yield f"a row for each instance and method: {found.table}"
 

@@ -67,6 +67,8 @@ def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
         ("return None", "no_plan", "returned None, not a plan"),
         ("return float('nan')", "error", "returned nan, which is no plan of counting"),
         ("return 3", "error", "returned 3, which is no plan of counting"),
+        ("yield 3", "error", "returned <generator object solve>, which is no plan of counting"),
+        ("return {'picked': solve}", "error", "returned what is no JSON: <function solve> in a plan"),
         ("return {'picked': [float('nan')]}", "error", "returned what is no JSON"),
         ("plan = {}; plan['picked'] = plan; return plan", "error", "returned what is no JSON"),
         ("return {'picked': [9]}", "invalid_plan", "returned what is no plan of this instance: plan: picked is [9]"),
