@@ -64,6 +64,13 @@ def test_parts_of_the_case_study(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("devices", "percent"), [(2, 11.2), (4, 0.0), (8, 0.0), (16, 0.0)])
+def test_the_whole_case_study(devices: int, percent: float) -> None:
+    instance = planner.load("graphpipe-case-study", devices=devices)
+    report = planner.crosscheck(instance, methods=["graphpipe", "exact"], limits=Limits(time_s=60.0))
+    assert report.optimum is not None and report.results[0].loss == pytest.approx(percent / 100, abs=5e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "plans"), [("mmt", 8), ("dlrm", 10), ("graphpipe-case-study", 8)])
 def test_schedules_of_its_plans(model: str, plans: int, tmp_path: Path) -> None:
