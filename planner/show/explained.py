@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from planner.show.tables import number
 from planner.show.terminal import printable
 from planner.studies.explaining import TIGHT_SHARE, Explanation, Gain, Repair
-from solvers.outcome import Status, Stop
+from solvers.outcome import OPTIMAL_GAP, Status, Stop
 
 #: More layers of a conflict than this are counted.
 _SHOWN_LAYERS = 8
@@ -79,11 +79,10 @@ def _stages(numbers: list[int]) -> str:
 
 def _gain(gain: Gain, found: Explanation) -> str:
     unit = found.unit
-    if gain.objective is None or gain.gain is None:
-        return f"{gain.says}: no plan"
-    if abs(gain.gain) > 1e-6:
+    if gain.gain is not None and abs(gain.gain) > OPTIMAL_GAP:
         verb = "gains" if gain.gain > 0 else "loses"
         return f"{gain.says} {verb} {abs(gain.gain):.3%}: {number(gain.objective)} {unit}"
-    if gain.next_amount is None or gain.next_objective is None:
-        return f"{gain.says} gains nothing" + ("" if gain.change == "bandwidth" else ", nor does any amount")
-    return f"{gain.says} gains nothing; the next that helps: {gain.next_says}, {number(gain.next_objective)} {unit}"
+    worth = "gains nothing" if gain.objective is not None else "has no plan"
+    if gain.next_amount is not None:
+        return f"{gain.says} {worth}; the next that helps: {gain.next_says}, {number(gain.next_objective)} {unit}"
+    return f"{gain.says} {worth}" + ("" if gain.change == "bandwidth" else "; no other amount helps")
