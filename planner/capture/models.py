@@ -77,7 +77,7 @@ def example_in(name: str, *, meta: bool) -> Example:
             found = call()
     except LoadError as error:
         raise UsageError(str(error)) from None
-    except Exception as error:  # whatever the user's function raises
+    except (Exception, SystemExit) as error:  # whatever the user's function raises
         on = " on the device meta (no data)" if meta else ""
         rule = f"a function that returns{on}"
         raise UsageError(f"{name}: call is {words(error, str(path.resolve()))!r}; expected {rule}") from error

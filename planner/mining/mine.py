@@ -310,8 +310,11 @@ def _reference(family: Family[Any, Any], method: str) -> str:
 
 def _pair(family: Family[Any, Any], method: str, against: str, options: Mapping[str, Any]) -> Pair:
     ours, reference = named(family, method), named(family, against)
-    if reference.claim is not Claim.EXACT:
-        rule = f"an exact method: one of {', '.join(exact_names(family))}"
+    if ours.needs:
+        raise UsageError.at("METHOD", method, f"a method of all instances, not of those with {ours.needs} alone")
+    if reference.claim is not Claim.EXACT or reference.needs:
+        names = [each for each in exact_names(family) if not named(family, each).needs]
+        rule = f"an exact method: one of {', '.join(names)}"
         raise UsageError.at("--against", against, rule)
     if ours.name == reference.name:
         raise UsageError.at("--against", against, f"another method than {method}")

@@ -49,6 +49,9 @@ def fails():
 
 def odd():
     return "a model"
+
+def leaves():
+    raise SystemExit(5)
 """
 
 
@@ -121,6 +124,7 @@ def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.Capt
         (":none", (), "function is 'none'; expected one of make, named"),
         ("", (), "expected FILE.py:FUNCTION"),
         (":asks", (), "expected a model that torch.export can trace"),
+        (":leaves", (), "call is 'SystemExit: 5"),
         (":fails", (), "OSError: no such data set (line 27 of mine.py)"),
         (":odd", (), "result is of type str; expected a pair of a torch.nn.Module"),
     ],

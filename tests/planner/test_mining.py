@@ -192,6 +192,8 @@ def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
         (("piper", "--loss", "-5%"), "--loss is '-5%'; expected a share"),
         (("piper", "--loss", "nan"), "--loss is 'nan'; expected a share"),
         (("piper", "--against", "equi"), "--against is 'equi'; expected an exact method"),
+        (("piper", "--against", "realizable"), "--against is 'realizable'; expected an exact method"),
+        (("realizable",), "METHOD is 'realizable'; expected a method of all instances"),
         (("exact", "--against", "exact"), "--against is 'exact'; expected another method"),
         (("piper", "--against", "levels"), "--against is 'levels'; expected a method of stage_partitioning"),
         (("pipper",), "METHOD is 'pipper'; expected one of"),
