@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -40,7 +40,8 @@ class MilpModel(milp.Runnable, WithoutSizes):
     """``model.carries[j, a, b]``; the objective is all seconds but the sum of all stages, in units of ``unit``.
 
     ``waits[j, a, b]``: what waiting for that stage costs, in units, if it is the slowest; ``is_path``: nothing but
-    that keeps the relaxation from being a path.
+    that keeps the relaxation from being a path. ``searches``: run it by the time of the slowest stage where it is one;
+    not where others may have changed the model.
     """
 
     model: Any
@@ -49,6 +50,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
     constant: float
     waits: Mapping[Arc, float]
     is_path: bool
+    searches: bool = False
 
     def run(
         self,
@@ -57,11 +59,13 @@ class MilpModel(milp.Runnable, WithoutSizes):
         on_solution: Callable[[Any], None] | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Search by the time of the slowest stage where only that is no path (`by_slowest`), else the model as it is.
-
-        Other solvers than HiGHS run the model as it is.
-        """
-        if not self.is_path or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
+        """Search by the time of the slowest stage (`by_slowest`), or run the model as it is, as other solvers do."""
+        if (
+            not (self.searches and self.is_path)
+            or limits.solver != DEFAULT_SOLVER
+            or on_solution is None
+            or on_bound is None
+        ):
             return super().run(limits, watch, on_solution, on_bound)
         known = watch.best_objective
         best = math.inf if known is None else (known - self.constant) / self.unit
@@ -211,6 +215,6 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     first = first_plan(instance, limits)
 
     def model() -> MilpModel:
-        return build(instance, watch)
+        return replace(build(instance, watch), searches=True)
 
     return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,10 +33,12 @@ from planner.cli.common import (
     warn,
 )
 from planner.cli.completion import entries
-from planner.comparison import Report
 from planner.errors import UsageError
 from planner.inputs.choices import split
 from solvers.outcome import DEFAULT_SOLVER, Status
+
+if TYPE_CHECKING:
+    from planner.comparison import Report
 
 
 def crosscheck_command(

@@ -67,14 +67,15 @@ def test_everything_has_a_name(monkeypatch: pytest.MonkeyPatch, name: str, metho
     family = warmed(name)
     found: list[str] = []
     seen: list[Any] = []
-    for backend, unnamed in ((cpsat, unnamed_cpsat), (milp, unnamed_pyomo)):
+    for backend, name_of, unnamed in ((cpsat, "run", unnamed_cpsat), (milp, "translate", unnamed_pyomo)):
+        given_to = getattr(backend, name_of)
 
-        def looked_at(model: Any, *given: Any, run: Any = backend.run, unnamed: Any = unnamed, **options: Any) -> Any:
+        def looked_at(model: Any, *given: Any, run: Any = given_to, unnamed: Any = unnamed, **options: Any) -> Any:
             seen.append(model)
             found.extend(unnamed(model))
             return run(model, *given, **options)
 
-        monkeypatch.setattr(backend, "run", looked_at)
+        monkeypatch.setattr(backend, name_of, looked_at)
     for number in range(LOOKED_AT):
         instance = random_case(name, 0, number)
         if family.method(method).supports(instance) is None:

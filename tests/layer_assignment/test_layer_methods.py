@@ -58,7 +58,9 @@ def test_paths_below_a_cap_find_and_prove_the_optimum_by_themselves(cases: int) 
         instance = generate(8 + case % 20, 2 + case % 5, seed=case)
         watch = Watch(SECONDS)
         expected = evaluate(instance, solve(exact.solve, instance).plan)
-        model = milp.build(instance, watch)  # knows the balanced plan, which the search does not
+        model = replace(
+            milp.build(instance, watch), searches=True
+        )  # knows the balanced plan, which the search does not
         seen: list[float] = []
         found = model.run(SECONDS, Watch(SECONDS), lambda _: None, seen.append)
         assert found.stop is Stop.PROVED and found.stats["relaxations"] < 60

@@ -58,7 +58,7 @@ def test_two_plans_by_hand() -> None:
 def test_a_plan_does_not_differ_from_itself_and_another_does(family: Any) -> None:
     warmed(family.name)
     seen: list[tuple[Any, Any]] = []
-    for number in range(20):
+    for number in range(8):
         instance = random_case(family.name, 7, number)
         result = planner.solve(instance)
         if result.plan is None:
@@ -66,7 +66,7 @@ def test_a_plan_does_not_differ_from_itself_and_another_does(family: Any) -> Non
         same = diff(result.plan, result.to_json(), instance)
         assert same.same and same.loss in (0, None)
         seen.append((instance, result.plan))
-    assert len(seen) > 3
+    assert len(seen) > 1
     for instance, plan in seen:
         for other in (other for _, other in seen if dict(decisions(other)) != dict(decisions(plan))):
             try:

@@ -34,7 +34,7 @@ def solved_elsewhere(model: Path) -> Path:
 
 
 def test_groups_have_sentences_and_sources() -> None:
-    found = {group.name: group for group in opened().sizes().groups}
+    found = {group.name: group for group in opened(complete=True).sizes().groups}
     assert found["carries"].kind == "variable" and found["carries"].count > 8
     assert found["stage_time"].count == 3 and found["stage_time"].source == "AMP, section 6.4"
     assert "stage_time x 3" in repr(opened()) and "<td>follows</td>" in opened()._repr_html_()

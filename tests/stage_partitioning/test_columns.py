@@ -265,6 +265,7 @@ def test_the_search_by_targets_finds_the_optimum_by_itself(cases: int) -> None:
         instance = random_stage_instance(seed)
         prices = Prices(Terms(instance), all_downsets(instance), Watch())
         model = columns.Model(prices, Reach(prices, prices.terms.largest_time))
+        model.searches = True
         found = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
         direct = columns.Model(prices, model.reach).run(Limits(), Watch())
         assert found.infeasible is direct.infeasible

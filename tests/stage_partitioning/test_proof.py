@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from formulations.family import Answer, Claim, Method
 from formulations.modelled import Stopped, WithoutSizes
 from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.models import solving
 from formulations.stage_partitioning.models.solving import prove, too_large
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
@@ -27,6 +29,13 @@ INSTANCE = StageInstance(
     bandwidth=1.0,
     num_microbatches=1,
 )
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No first plan and no quick bound: what is reported is the model's."""
+    monkeypatch.setattr(solving.First, "report", lambda *_: None)
+    monkeypatch.setattr(solving, "Terms", lambda _: SimpleNamespace(lower_bound=0.0))
 
 
 def plan(tmpc: str, dp_degree: int = 1) -> StagePlan:

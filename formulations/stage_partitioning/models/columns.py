@@ -48,13 +48,15 @@ GROWTH = 1.25
 class Model(FlowQuantities, WithoutSizes):
     """The model: ``model.flow[a]`` is 1 if the plan has the stage of arc a; ``model.time`` is T in parts of `unit`.
 
-    ``whole``: with arcs that another one beats, which requirements may ask for.
+    ``whole``: with arcs that another one beats, which requirements may ask for. ``searches``: run it by targets; not
+    where others may have changed the model.
     """
+
+    searches = False
 
     def __init__(self, prices: Prices, reach: Reach, *, whole: bool = False) -> None:
         self.prices = prices
         self.reach = reach
-        self.whole = whole
         self.arcs = reach.arcs(whole=whole)
         self.unit = reach.target / milp.NATURAL or 1.0
         self.model = model = pyo.ConcreteModel()
@@ -168,11 +170,11 @@ class Model(FlowQuantities, WithoutSizes):
         on_solution: Callable[[Any], None] | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Search by targets (`by_target`), or run the model as it is: with requirements, and with other solvers.
+        """Search by targets (`by_target`), or run the model as it is, as other solvers do.
 
         ``stats`` counts downsets and arcs as well.
         """
-        if self.whole or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
+        if not self.searches or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
             run = super().run(limits, watch, on_solution, on_bound)
         else:
             reach = self.reach
@@ -220,7 +222,13 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         return Answer(stop=Stop.SIZE_LIMIT, reason=reason)
     if instance.requirements:
         return _solve_required(instance, limits, watch)
-    return prove(instance, lambda: build(instance, watch), limits, watch)
+
+    def model() -> Model:
+        found = build(instance, watch)
+        found.searches = True
+        return found
+
+    return prove(instance, model, limits, watch)
 
 
 def _solve_required(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
