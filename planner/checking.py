@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from planner.inputs.loading import admitted, family_of
 from planner.inputs.reading import parse_json, read_named
 from planner.inputs.settings import expect_types
 from planner.types import Instance, Json, JsonObject
+
+#: Two numbers that should be one may differ by this much, relatively.
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -71,3 +75,13 @@ def read_plan(path: str) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise InstanceError.at(where, "content", json.dumps(content)[:60], "a plan, as planner solve --out writes it")
     return content
+
+
+def agree(first: float, second: float, tolerance: float = TOLERANCE) -> bool:
+    """Whether two numbers that should be one are as close as float arithmetic and solvers can promise."""
+    return math.isclose(first, second, rel_tol=tolerance, abs_tol=1e-15)
+
+
+def exceeds(bound: float, objective: float) -> bool:
+    """Whether a lower bound lies above a verified objective, beyond what rounding excuses."""
+    return bound > objective and not agree(bound, objective)

@@ -15,6 +15,7 @@ from formulations.family import Family, Method
 from planner.backends import examined
 from planner.brought.registry import registered
 from planner.certificates import certified_into, uncertified, why_uncertified
+from planner.checking import exceeds
 from planner.dispatch import named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Listen
@@ -24,7 +25,7 @@ from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.losses import optimum_of, with_losses
 from planner.result import Result, html_table, summary
-from planner.run import exceeds, run, silent
+from planner.run import run, silent
 from planner.types import Instance, Json, JsonObject
 from planner.versions import versions
 from solvers.outcome import Limits, Prover, Status, Stop

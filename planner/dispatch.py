@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from formulations.family import Claim, Family, Method
+from planner.brought import methods, registry
 from planner.calibration import predicted_s
 from planner.errors import UsageError
+from planner.reserved import AUTO
 from solvers.outcome import Limits
-
-AUTO = "auto"
 
 #: Where no time limit is given, a method that is going to take longer is tried last.
 PATIENCE_S = 600.0
@@ -110,8 +110,6 @@ def named(family: Family[Any, Any], name: str) -> Method[Any, Any]:
     for method in family.methods:
         if method.name == name:
             return method
-    from planner.brought import methods, registry
-
     found = methods.brought(family, name) if isinstance(name, str) else None
     if found is None:
         known = (method.name for method in family.methods)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from planner.checking import exceeds
 from planner.result import Result
-from planner.run import exceeds
 from solvers.outcome import OPTIMAL_GAP, relative_gap
 
 #: Verified objective and claimed lower bound of a result, ``None`` where there is none.

@@ -14,9 +14,8 @@ from typing import Any
 from formulations.family import Answer, Claim, Family, Method
 from planner.dispatch import candidates
 from planner.errors import UsageError
+from planner.reserved import PORTFOLIO
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
-
-NAME = "portfolio"
 
 #: A method that is to end may take this long; then its answer is given up.
 _PATIENCE_S = 1.0
@@ -40,7 +39,7 @@ def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> tuple[
         )
     both = [search, model]
     made: Method[Any, Any] = Method(
-        name=NAME,
+        name=PORTFOLIO,
         claim=Claim.EXACT,
         source=" and ".join(method.name for method in both),
         solve=lambda instance, limits, watch: _solve(family, both, instance, limits, watch),

@@ -17,19 +17,19 @@ from formulations.family import Answer, Family, Method, resolve
 from formulations.size import SizeError
 from planner.backends import chosen as choice
 from planner.backends import examined, fitted
-from planner.dispatch import AUTO, candidates, named
+from planner.checking import agree, exceeds
+from planner.dispatch import candidates, named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types, method_options
-from planner.portfolio import NAME, portfolio
+from planner.portfolio import portfolio
+from planner.reserved import AUTO, PORTFOLIO
 from planner.result import Result
 from planner.types import Instance
 from planner.worker import Received, Worker, attend, signals_stop
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
-#: Two numbers that should be one may differ by this much, relatively.
-TOLERANCE = 1e-6
 #: Explaining an infeasible instance may take this long where no time limit was given.
 EXPLAIN_S = 10.0
 
@@ -90,7 +90,7 @@ def solve(
     family = family_of(instance)
     with compiling(notice):  # one notice, whether choosing or solving compiles first
         family.load()
-        if method not in (None, AUTO, NAME):
+        if method not in (None, AUTO, PORTFOLIO):
             named(family, method)  # importing what a user brought does not count
         began = time.perf_counter()
         found: list[Result] = []
@@ -114,7 +114,7 @@ def solve(
 def _to_try(
     family: Family[Any, Any], instance: Any, limits: Limits, name: str, exact: bool
 ) -> Iterable[tuple[Method[Any, Any], str]]:
-    if name == NAME:
+    if name == PORTFOLIO:
         return [portfolio(family, instance, limits)]
     return candidates(family, instance, limits, name, exact)
 
@@ -203,16 +203,6 @@ def _teller(
     if listen is None:
         return None
     return lambda *known: listen(Event(family.name, instance.name, method.name, *known))
-
-
-def agree(first: float, second: float, tolerance: float = TOLERANCE) -> bool:
-    """Whether two numbers that should be one are as close as float arithmetic and solvers can promise."""
-    return math.isclose(first, second, rel_tol=tolerance, abs_tol=1e-15)
-
-
-def exceeds(bound: float, objective: float) -> bool:
-    """Whether a lower bound lies above a verified objective, beyond what rounding excuses."""
-    return bound > objective and not agree(bound, objective)
 
 
 def _judge(

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import highspy
 import pyomo
 import pyomo.environ as pyo
-from pyomo.contrib.solver.common.factory import SolverFactory
 from pyomo.core.expr import LinearExpression
 
 from solvers import exam
@@ -30,6 +29,7 @@ from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watc
 from solvers.pinned import demand
 from solvers.relay import Relay
 from solvers.silence import silent
+from solvers.translation import translate
 from solvers.twice import agreed, alone, reordered, weaker
 from solvers.values import Values as Values
 
@@ -321,28 +321,6 @@ class Runnable(Hinted):
             self.model.add_component(component, pyo.Constraint(pyo.Any, doc=REQUIRED))
         lower, upper = amount if relation != "<=" else None, amount if relation != ">=" else None
         self.model.component(component)[int(index)] = pyo.inequality(lower, expression, upper)
-
-
-def translate(
-    model: pyo.ConcreteModel,
-) -> tuple[highspy.Highs, dict[int, int], bool, dict[Any, int]]:
-    """HiGHS's model, the column of each variable's id, whether it has an objective, and the row of each constraint.
-
-    Uses the persistent interface's own steps without its ``set_instance``, which redirects stdout and stderr.
-    """
-    translator = SolverFactory("highs")
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    translator._model = model
-    translator._solver_model = highs
-    translator.add_block(model)
-    columns: dict[int, int] = translator._pyomo_var_to_solver_var_map
-    loose = [var for var in model.component_data_objects(pyo.Var, descend_into=True) if id(var) not in columns]
-    translator.add_variables(loose)
-    has_objective = translator._objective is not None
-    if not has_objective:
-        translator.set_objective(None)
-    return highs, columns, has_objective, translator._pyomo_con_to_solver_con_map
 
 
 def _listen(

@@ -18,9 +18,9 @@ from solvers.external import run as external
 from solvers.external.matrix import Matrix
 from solvers.inspection import Group, Range, Relaxation, Sizes, plain, sentence
 from solvers.linear import FRACTION, Linear, Row, Variable
-from solvers.milp import translate
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run
 from solvers.silence import silent
+from solvers.translation import translate
 
 #: Suffixes of files that a model can be written to.
 FORMATS = (".lp", ".mps", ".nl", ".json")

@@ -19,6 +19,7 @@ from solvers.highs_settings import configure
 from solvers.outcome import Limits, Run, Watch
 from solvers.pinned import demand
 from solvers.silence import silent
+from solvers.translation import translate
 from solvers.values import Values
 
 
@@ -37,7 +38,7 @@ class Repeated:
         demand("highspy")
         exam.demand_passed("highs", limits)
         self.watch, self.seed = watch, limits.seed
-        self.highs, self.columns, _, _ = milp.translate(model)
+        self.highs, self.columns, _, _ = translate(model)
         count = self.highs.getNumCol()
         every = np.arange(count, dtype=np.int32)
         self.highs.changeColsIntegrality(count, every, np.zeros(count, np.uint8))

@@ -27,11 +27,12 @@ from small_instances import family_named, known_optimum, random_case
 
 from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
+from planner.checking import agree, exceeds
 from planner.comparison import contradictions, write_reproducer
 from planner.errors import CrosscheckError
 from planner.executors import Opened, completed, place
 from planner.result import Result
-from planner.run import agree, exceeds, run
+from planner.run import run
 from planner.signals import held, listen, noted
 from solvers.outcome import Limits, Status, Stop
 

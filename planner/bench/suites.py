@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.dispatch import AUTO
 from planner.errors import UsageError
 from planner.inputs.loading import catalog, published_file
 from planner.inputs.reading import parse_json, read_text
 from planner.populations.sources import members
+from planner.reserved import AUTO
 from planner.show.tables import as_json
 
 #: How Piper's published inputs are declared where its released program is compared.

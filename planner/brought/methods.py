@@ -19,12 +19,10 @@ from instances.errors import InstanceError
 from planner.brought import registry
 from planner.brought.process import Process, Reply
 from planner.brought.target import Target, declaration, taken
-from planner.checking import read_plan
-from planner.dispatch import AUTO
+from planner.checking import exceeds, read_plan
 from planner.errors import UsageError
 from planner.inputs.files import plain
-from planner.portfolio import NAME as PORTFOLIO
-from planner.run import exceeds
+from planner.reserved import AUTO, PORTFOLIO
 from planner.signals import noted
 from solvers.outcome import Limits, Stop, Watch
 

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from formulations.family import Claim
 from planner.brought.target import DECLARED, LoadError, Target, taken
-from planner.dispatch import AUTO
 from planner.errors import UsageError
-from planner.portfolio import NAME as PORTFOLIO
+from planner.reserved import AUTO, PORTFOLIO
 
 #: Installed packages name their functions in this group of entry points.
 GROUP = "dnn_planner.methods"

@@ -15,12 +15,13 @@ from formulations.family import Claim, Family
 from formulations.subproblems import Inside
 from planner.census.arising import Row, inside_of, rows
 from planner.census.optima import Optima, Optimum
-from planner.dispatch import AUTO
+from planner.checking import exceeds
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
 from planner.inputs.loading import admitted, family_named, family_of
 from planner.losses import losses, optimum_of
-from planner.run import declared, exceeds, run
+from planner.reserved import AUTO
+from planner.run import declared, run
 from planner.show.tables import as_json
 from planner.signals import noted
 from planner.worker import signals_stop

@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from planner.dispatch import AUTO
 from planner.errors import UsageError
 from planner.executors import completed, place
 from planner.inputs.loading import family_named
+from planner.reserved import AUTO
 from planner.run import solve
 from planner.show.tables import as_json
 from planner.versions import versions

@@ -14,7 +14,7 @@ from formulations.family import Claim, Family
 from formulations.genome import Domain, Genome, Mining
 from instances.parameters import parse_count
 from planner.brought import registry
-from planner.checking import check
+from planner.checking import agree, check
 from planner.dispatch import exact_names, named
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs.files import plain
@@ -23,7 +23,7 @@ from planner.inputs.settings import method_options
 from planner.mining.evaluation import EVALUATION_S, Evaluation, Pair
 from planner.mining.search import Search
 from planner.result import Result
-from planner.run import agree, silent
+from planner.run import silent
 from planner.signals import noted
 from planner.types import Instance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.family import Family
+from planner.checking import exceeds
 from planner.comparison import Report, crosscheck
 from planner.inputs.files import plain
 from planner.inputs.loading import family_named
 from planner.result import Result
-from planner.run import exceeds
 from planner.signals import held, noted
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, relative_gap
 

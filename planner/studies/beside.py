@@ -8,12 +8,12 @@ from typing import Any
 from formulations.compilation import compiling
 from formulations.family import Claim, Family, Method
 from planner.comparison import contradictions, entered
-from planner.dispatch import AUTO, named
+from planner.dispatch import named
 from planner.errors import CrosscheckError
 from planner.events import Listen
 from planner.inputs.loading import family_of
 from planner.losses import with_losses
-from planner.portfolio import NAME as PORTFOLIO
+from planner.reserved import AUTO, PORTFOLIO
 from planner.result import Result
 from planner.run import run, silent, solve
 from planner.types import JsonObject

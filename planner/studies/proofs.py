@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from planner.dispatch import AUTO, candidates
+from planner.dispatch import candidates
 from planner.inputs.loading import family_of
+from planner.reserved import AUTO
 from planner.result import Result
 from planner.run import run
 from planner.worker import Received, signals_stop

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from solvers.external.engine import RefusedError, engine_of
+from solvers.external.engine import RefusedError
+from solvers.external.engines import engine_of
 from solvers.external.messages import Ended, Outcome, Ready, Refused
 
 

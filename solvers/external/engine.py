@@ -1,10 +1,9 @@
-"""What runs a solver inside its process, and which one that is for a name."""
+"""What runs a solver inside its process."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 from solvers.external.messages import Bound, Ended, Solution, Task
@@ -25,22 +24,6 @@ class Engine(Protocol):
 
     def solve(self, task: Task, tell: Tell) -> Ended:
         """Solve a model; `RefusedError` for an option that the solver does not know."""
-
-
-def engine_of(name: str) -> Engine:
-    """The engine of a solver's name; `RefusedError` if it is not installed."""
-    kind, _, within = name.partition(":")
-    if kind == "mathopt":
-        from solvers.external.mathopt import MathOpt
-
-        return MathOpt(within)
-    if name == "scip" and find_spec("pyscipopt"):
-        from solvers.external.scip import Scip
-
-        return Scip()
-    from solvers.external.through_pyomo import ThroughPyomo
-
-    return ThroughPyomo(name)
 
 
 def finite(value: Any) -> float | None:

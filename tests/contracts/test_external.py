@@ -22,6 +22,7 @@ from solvers.external.messages import Ended, Outcome, Task
 from solvers.external.names import installed
 from solvers.outcome import Limits, Run, Stop, Watch
 from solvers.pinned import BackendError
+from solvers.translation import translate
 
 NAME = "mathopt:gscip"
 GSCIP = Bench("highs", NAME)
@@ -33,7 +34,7 @@ def examined() -> None:
 
 
 def matrix_of(linear: Linear) -> Matrix:
-    return Matrix.of(milp.translate(for_highs(linear)[0])[0].getLp())
+    return Matrix.of(translate(for_highs(linear)[0])[0].getLp())
 
 
 def sides_of(matrix: Matrix) -> list[list[float]]:

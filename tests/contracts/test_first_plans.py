@@ -15,8 +15,9 @@ import planner
 from formulations.family import Violation
 from formulations.first_plan import SHARE, First
 from formulations.modelled import WithoutSizes, prove
+from planner.checking import agree
 from planner.inputs.loading import family_of
-from planner.run import agree, run
+from planner.run import run
 from solvers import cpsat, milp
 from solvers.outcome import Limits, Run, Stop, Watch
 

@@ -9,6 +9,7 @@ import pytest
 
 from solvers import milp
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.translation import translate
 from solvers.twice import agreed, alone, reordered
 
 
@@ -23,7 +24,7 @@ def items() -> pyo.ConcreteModel:
 
 
 def test_another_order_is_the_same_model() -> None:
-    highs, _, _, _ = milp.translate(items())
+    highs, _, _, _ = translate(items())
     for seed in range(20):
         again, moved = milp._reordered(highs, Limits(seed=seed), {})
         assert sorted(moved) == list(range(4))
