@@ -1,13 +1,302 @@
 """The figures of a plan, as plain data: figures of every stage and of the whole, and pictures.
 
-Each room makes its own (``<room>/breakdown.py``), from its definition alone; `planner` prints and draws them.
+Each room makes its own (``<room>/breakdown.py``), from its definition alone; `planner` prints and draws them. Pictures
+hold numbers and names, and no colours: what a stage looks like is decided once, in `planner.show.palette`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every picture says of a stage; its position among the stages of a picture decides its colour.
+
+    Parameters
+    ----------
+    label
+        Short, such as "0".
+    degrees
+        Such as "dp 2 x tp 4"; empty if it has none.
+    replicas
+        How many times it is there (the height of its strip).
+    is_bottleneck
+        Whether the objective waits for it. At most one stage of a picture is the bottleneck.
+    """
+
+    label: str
+    degrees: str = ""
+    replicas: int = 1
+    is_bottleneck: bool = False
+
+
+def stages_of(times: Sequence[float], degrees: Sequence[str] = (), replicas: Sequence[int] = ()) -> tuple[Stage, ...]:
+    """Stages numbered from 0 on; the slowest one is the bottleneck.
+
+    >>> [stage.is_bottleneck for stage in stages_of([1.0, 3.0, 3.0])]
+    [False, True, False]
+    """
+    most = slowest(times) if times else -1
+    return tuple(
+        Stage(str(i), degrees[i] if degrees else "", replicas[i] if replicas else 1, i == most)
+        for i in range(len(times))
+    )
+
+
+@dataclass(frozen=True)
+class Item:
+    """A layer or operator of a strip.
+
+    Parameters
+    ----------
+    name
+        What the instance calls it.
+    stage
+        Its stage's position; ``None``: in none.
+    size
+        Its share of the strip, in the strip's ``measure``; not negative.
+    pattern
+        The TMPC chosen for it, or its role; empty where there is no choice.
+    figures
+        More to say of it: names that end in their unit, and values.
+    """
+
+    name: str
+    stage: int | None
+    size: float
+    pattern: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Layers from the input side on, each in its stage; widths are sizes, in ``measure`` ("time per sample, ms")."""
+
+    title: str
+    items: Sequence[Item]
+    stages: Sequence[Stage]
+    measure: str
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stacked bar for each stage.
+
+    Parameters
+    ----------
+    parts
+        By what it is spent on, from the bottom up: a value for each stage. They sum up to the definition's number.
+    measure, unit
+        What the sum is ("time per sample", "memory of a device"), and its unit ("s", "ms", "bytes").
+    limits
+        For each stage what its sum may be at most; what is left is slack. ``None``: no limit.
+    at_once
+        Whether the parts happen at once, so that the longest counts instead of the sum: drawn side by side.
+    """
+
+    title: str
+    stages: Sequence[Stage]
+    parts: Mapping[str, Sequence[float]]
+    measure: str
+    unit: str
+    limits: Sequence[float] | None = None
+    at_once: bool = False
+
+    def total(self, stage: int) -> float:
+        """The number that the stage's parts make: their sum, or the largest of parts that happen at once."""
+        values = [part[stage] for part in self.parts.values()]
+        return max(values) if self.at_once else sum(values)
+
+
+class Task(NamedTuple):
+    """A pass of a micro-batch on a replica of a stage: "F" or "B", from start to end."""
+
+    stage: int
+    kind: str
+    microbatch: int
+    start: float
+    end: float
+    replica: int = 0
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Which pass runs when; ``bubble_share`` is the part of all stages' time in which they wait."""
+
+    title: str
+    tasks: Sequence[Task]
+    stages: Sequence[Stage]
+    bubble_share: float
+    unit: str = "s"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A vertex of a graph: an operator, a chain of ``count`` operators in one stage, or a whole stage.
+
+    ``stage`` is a position among the picture's stages (``None``: in none); ``text`` goes into its box below the name.
+    """
+
+    id: int
+    name: str
+    stage: int | None
+    text: str = ""
+    count: int = 1
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arc:
+    """An edge between two nodes by their ids, with the bytes it carries; ``is_cut``: from one stage to another."""
+
+    source: int
+    target: int
+    bytes: float = 0.0
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An acyclic graph, drawn in layers from the input side on."""
+
+    title: str
+    nodes: Sequence[Node]
+    arcs: Sequence[Arc]
+    stages: Sequence[Stage]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device where it stands: x and y in steps of one device, its machine, its stage's position and replica."""
+
+    device: int
+    x: float
+    y: float
+    machine: int
+    stage: int | None
+    replica: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link that a plan uses: bytes it carries in ``seconds``; ``is_slowest``: the objective waits for it."""
+
+    a: int
+    b: int
+    load_bytes: float
+    capacity_bytes_per_s: float
+    is_slowest: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long the load takes on the link."""
+        return self.load_bytes / self.capacity_bytes_per_s
+
+
+@dataclass(frozen=True)
+class Network:
+    """Devices where they stand, and the links between them with the load that the plan puts on them."""
+
+    title: str
+    places: Sequence[Place]
+    links: Sequence[Link]
+    stages: Sequence[Stage]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Bandwidths in bytes per second (by device numbers), with the devices of each stage in the order of stages."""
+
+    title: str
+    devices: Sequence[Sequence[int]]
+    bandwidth_bytes_per_s: Sequence[Sequence[float]]
+    stages: Sequence[Stage]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Where a stage lies on a mesh."""
+
+    stage: int
+    row: int
+    column: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Stages as rectangles on a mesh: a column is a machine, its rows are the machine's devices."""
+
+    title: str
+    rows: int
+    columns: int
+    tiles: Sequence[Tile]
+    stages: Sequence[Stage]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to run a node."""
+
+    id: str
+    time: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """A node's options, and the positions of the one that the plan chooses and of the one that a heuristic does."""
+
+    node: str
+    options: Sequence[Option]
+    chosen: int
+    heuristic: int | None = None
+
+
+@dataclass(frozen=True)
+class Total:
+    """What a choice for all nodes costs together."""
+
+    name: str
+    time: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Time against memory: each node's options, totals of whole choices, and choices that no other one dominates.
+
+    ``totals`` are the plan's (the first) and those it is compared with; ``frontier`` are choices from the least memory
+    on, on the lower hull of all choices.
+    """
+
+    title: str
+    nodes: Sequence[Options]
+    totals: Sequence[Total]
+    frontier: Sequence[Total]
+    capacity_bytes: float
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A value for each pair of two settings; ``None``: infeasible.
+
+    ``values[row][column]`` belongs to ``ys[row]`` and ``xs[column]``; ``best`` is the (row, column) of what is chosen.
+    """
+
+    title: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    values: Sequence[Sequence[float | None]]
+    xlabel: str
+    ylabel: str
+    measure: str
+    best: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,26 +329,7 @@ class Devices:
     bandwidth_bytes_per_s: Sequence[Sequence[float]]
 
 
-@dataclass(frozen=True)
-class Passes:
-    """Which pass runs when: ``[stage, "F" or "B", index, start_s, end_s]`` each."""
-
-    title: str
-    tasks: Sequence[Sequence[Any]]
-    num_stages: int
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """Stages as rectangles ``{"stage", "row", "column", "rows", "columns"}`` on a mesh."""
-
-    title: str
-    rows: int
-    columns: int
-    tiles: Sequence[Mapping[str, int]]
-
-
-Picture = Bars | Stages | Devices | Passes | Tiles
+Picture = Bars | Stages | Devices | Strip | Stack | Passes | Graph | Network | Matrix | Tiles | Tradeoff | Heat
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from formulations.breakdown import Breakdown, Passes
-from formulations.microbatch_schedule.plans import plan_to_json
+from formulations.breakdown import Breakdown, Passes, Task, stages_of
 from formulations.microbatch_schedule.problem import SchedulePlan, peak_bytes
 from instances.microbatch_schedule import ScheduleInstance
 
@@ -23,12 +22,14 @@ def breakdown(instance: ScheduleInstance, plan: SchedulePlan) -> Breakdown:
         }
         for stage in stages
     )
+    bubble = 1 - math.fsum(busy) / (whole * len(stages)) if whole > 0 else 0.0
+    tasks = [Task(p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s) for p in plan.passes]
     return Breakdown(
         rows,
         {
             "iteration_s": whole,
             "bottleneck": f"stage {max(stages, key=lambda stage: busy[stage])}",
-            "bubble_share": 1 - math.fsum(busy) / (whole * len(stages)) if whole > 0 else 0.0,
+            "bubble_share": bubble,
         },
-        (Passes("Schedule", plan_to_json(instance, plan)["tasks"], len(stages)),),
+        (Passes("Schedule", sorted(tasks), stages_of(busy), bubble),),
     )

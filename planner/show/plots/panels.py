@@ -28,6 +28,6 @@ _DRAWN: dict[type, Callable[[Any, Any], Any]] = {
     Bars: lambda axes, found: bars(axes, found.labels, found.values, found.ylabel, found.limit, found.xlabel),
     Stages: lambda axes, found: graph(axes, found.edges, found.names),
     Devices: lambda axes, found: mapping(axes, found.devices, found.bandwidth_bytes_per_s),
-    Passes: lambda axes, found: gantt(axes, found.tasks, found.num_stages),
-    Tiles: lambda axes, found: tiling(axes, found.rows, found.columns, found.tiles),
+    Passes: lambda axes, found: gantt(axes, [task[:5] for task in found.tasks], len(found.stages)),
+    Tiles: lambda axes, found: tiling(axes, found.rows, found.columns, [vars(tile) for tile in found.tiles]),
 }

@@ -1,0 +1,128 @@
+"""What everything looks like: a colour for each stage, a pattern for each TMPC, one mark for the bottleneck, themes.
+
+Files (matplotlib), pages, terminals and notebooks take their colours from here alone; docs/visual-language.md says what
+they mean. Dark and light colours take turns, so that neighbouring stages differ in lightness whatever hues one can tell
+apart, also in print without colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Colours of stages in turn; found by search over candidates, checked under simulated colour-blindness by the tests.
+STAGES = (
+    *("#003f88", "#8ecae6", "#7a0f3c", "#f2b134", "#1f4e9c", "#7fd8be"),
+    *("#8c2d04", "#b7d968", "#4d4d4d", "#a0e0f5", "#b3261e", "#ffd9a0"),
+)
+#: What belongs to no stage.
+NO_STAGE = "#9a9a9a"
+#: Patterns of TMPCs or roles in the order in which they first occur, as matplotlib calls hatches; the first is none.
+PATTERNS = ("", "///", "...", "xxx", "\\\\\\", "ooo", "|||", "+++", "---", "**")
+#: Stands at the bottleneck, which also has a thick edge in the ink of the theme.
+BOTTLENECK = "▼"
+#: How much of a stage's colour each part of a stacked bar keeps, from the bottom up; the rest is the paper's.
+SHARES = (1.0, 0.55, 0.25, 0.75, 0.4)
+#: Colours of lines (methods, frontiers) in turn, for both papers; lines also differ in their dashes.
+LINES = ("#2a78c8", "#c95f14", "#7d7f1f", "#a65bc4", "#0f8f76", "#d0457f", "#7a7a7a", "#a0692c")
+DASHES = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours that are not data.
+
+    ``paper`` is behind everything, ``ink`` for texts and edges, ``quiet`` for texts and lines that step back, ``faint``
+    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met.
+    """
+
+    name: str
+    paper: str
+    ink: str
+    quiet: str
+    faint: str
+    alarm: str
+
+
+LIGHT = Theme("light", "#ffffff", "#1a1a1a", "#5c5c5c", "#d9d9d9", "#b3261e")
+DARK = Theme("dark", "#14171c", "#f0f0f0", "#a9afb8", "#3b424d", "#ff8a80")
+#: Print is light on white with black ink: patterns and lightness carry what hues do on a screen.
+PRINT = Theme("print", "#ffffff", "#000000", "#404040", "#cccccc", "#000000")
+THEMES = (LIGHT, DARK, PRINT)
+
+
+def stage_colour(stage: int | None) -> str:
+    """The colour of a stage by its position, the same in every picture of a plan: ``#rrggbb``.
+
+    >>> stage_colour(0), stage_colour(12), stage_colour(None)
+    ('#003f88', '#003f88', '#9a9a9a')
+    """
+    return NO_STAGE if stage is None else STAGES[stage % len(STAGES)]
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever is easier to read on a colour: a contrast of 4.58 at least.
+
+    >>> text_on("#003f88"), text_on("#ffd9a0")
+    ('#ffffff', '#000000')
+    """
+    return max("#000000", "#ffffff", key=lambda text: contrast(text, colour))
+
+
+def part_colour(colour: str, part: int, theme: Theme = LIGHT) -> str:
+    """A stage's colour for a part of its stacked bar: paler from part to part."""
+    return mixed(colour, theme.paper, SHARES[part % len(SHARES)])
+
+
+def patterns(names: Sequence[str]) -> dict[str, str]:
+    """A pattern for each TMPC or role, in the order in which they first occur; an empty name has none.
+
+    >>> patterns(["", "a", "b", "a"])
+    {'': '', 'a': '', 'b': '///'}
+    """
+    distinct = [name for name in dict.fromkeys(names) if name]
+    return {"": ""} | {name: PATTERNS[position % len(PATTERNS)] for position, name in enumerate(distinct)}
+
+
+def line_colour(index: int) -> str:
+    """The colour of a line: a method's, in the order in which methods are shown."""
+    return LINES[index % len(LINES)]
+
+
+def dashes(index: int) -> str:
+    """The dashes of a line: they change where the colours begin again, and sooner."""
+    return DASHES[(index + index // len(LINES)) % len(DASHES)]
+
+
+def mixed(colour: str, other: str, share: float) -> str:
+    """So much of the first colour, and the rest of the other.
+
+    >>> mixed("#000000", "#ffffff", 0.8)
+    '#333333'
+    """
+    pairs = zip(_channels(colour), _channels(other), strict=True)
+    return "#" + "".join(f"{round(255 * (share * a + (1 - share) * b)):02x}" for a, b in pairs)
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of two colours, from 1 to 21.
+
+    Source
+    ------
+    Web Content Accessibility Guidelines 2.2, "contrast ratio" and "relative luminance".
+
+    >>> contrast("#ffffff", "#000000")
+    21.0
+    """
+    low, high = sorted((_luminance(first), _luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _channels(colour)]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _channels(colour: str) -> tuple[float, float, float]:
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return red, green, blue

@@ -1,0 +1,66 @@
+"""The palette: neighbouring stages differ whatever one sees of hues, and texts can be read."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy
+import pytest
+
+from planner.show import palette
+from planner.show.palette import THEMES, contrast, stage_colour, text_on
+
+#: Colour-blindness as simulated: at full severity these are the dichromacies.
+SEEN = (None, "deuteranomaly", "protanomaly", "tritanomaly")
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_neighbouring_stages_can_be_told_apart(kind: str | None) -> None:
+    """Distances in CAM02-UCS: 2 can just be seen; stages next to each other, and next but one, are far above."""
+    colorspacious = pytest.importorskip("colorspacious", reason="colorspacious is not installed")
+
+    def seen(colour: str, severity: int) -> object:
+        red_green_blue = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        if kind is not None:
+            space = {"name": "sRGB1+CVD", "cvd_type": kind, "severity": severity}
+            red_green_blue = numpy.clip(colorspacious.cspace_convert(red_green_blue, space, "sRGB1"), 0, 1)
+        return colorspacious.cspace_convert(red_green_blue, "sRGB1", "CAM02-UCS")
+
+    for severity in (50, 100):
+        colours = [seen(stage_colour(stage), severity) for stage in range(len(palette.STAGES) + 2)]
+        for apart, least in ((1, 35), (2, 12)):
+            for a, b in zip(colours, colours[apart:], strict=False):
+                assert numpy.linalg.norm(a - b) >= least
+
+
+def test_texts_can_be_read() -> None:
+    for colour in (*palette.STAGES, palette.NO_STAGE):
+        assert contrast(text_on(colour), colour) >= 4.5
+    for theme in THEMES:
+        for text in (theme.ink, theme.quiet, theme.alarm):
+            assert contrast(text, theme.paper) >= 4.5, theme.name
+        for part in range(len(palette.SHARES)):
+            for colour in palette.STAGES:
+                mixed = palette.part_colour(colour, part, theme)
+                assert contrast(text_on(mixed), mixed) >= 4.5
+    for line in palette.LINES:
+        assert all(contrast(line, theme.paper) >= 3 for theme in THEMES), line
+
+
+def test_parts_of_a_bar_differ_in_lightness() -> None:
+    """At most three parts are in one bar: they differ from each other and from the paper."""
+    for theme in THEMES:
+        for colour in palette.STAGES:
+            parts = [palette.part_colour(colour, part, theme) for part in range(3)]
+            assert len({*parts, theme.paper}) == 4
+
+
+def test_64_stages_have_colours_and_the_turn_is_whole() -> None:
+    colours = [stage_colour(stage) for stage in range(64)]
+    assert all(a != b and a != c for a, b, c in zip(colours, colours[1:], colours[2:], strict=False))
+    assert len(palette.STAGES) % 2 == 0, "dark and light take turns also where the colours begin again"
+
+
+def test_patterns_differ() -> None:
+    given = palette.patterns(["b", "a", "", "c", "b"])
+    assert given[""] == given["b"] == "" and all(x != y for x, y in combinations([given[n] for n in "abc"], 2))
