@@ -9,14 +9,15 @@ import random
 import signal
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from oracles.stage_partitioning import brute_force
+from oracles.stage_partitioning import brute_force, plans
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.perturbed import factors
+from formulations.stage_partitioning.perturbed import factors, noisy
 from formulations.stage_partitioning.plans import plan_from_json
 from formulations.stage_partitioning.problem import evaluate, violations
 from instances.stage_partitioning import StageInstance
@@ -73,6 +74,59 @@ def _memory(instance: StageInstance, plan, found, seen: Counter[str]) -> None:
         assert loss(replace(instance, memory_bytes=found.high_amount), plan) <= OPTIMAL_GAP
         assert loss(replace(instance, memory_bytes=found.high_amount + 0.5), plan) > OPTIMAL_GAP
         seen["high memory"] += 1
+
+
+def test_what_is_left_out_has_lines_that_rise_no_more() -> None:
+    left_out = kept = 0
+    for seed in range(20):
+        instance = random_stage_instance(seed, max_nodes=3, max_devices=3, max_tmpcs=2, memory="ample", max_dp=False)
+        ways = {factor.name: factor.steeper for factor in factors(instance)}
+        listed = [plan_from_json(instance, each) for each in islice(plans(instance), 60)]
+        for node in (layer.id for layer in instance.layers):
+            steeper = ways[f"time of layer {node}"]
+            assert steeper is not None
+            slopes = [slope(instance, plan, node) for plan in listed]
+            for bound in {*slopes, 0.7}:
+                others = steeper(bound)
+                for rise, plan in zip(slopes, listed, strict=True):
+                    there = others is not None and not broken(others(2.0), plan)
+                    assert there or rise <= bound, (seed, node, bound, plan)
+                    left_out, kept = left_out + (not there), kept + there
+    assert left_out and kept
+
+
+def slope(instance: StageInstance, plan, node) -> float:
+    """By how much the stage of a layer takes longer where the layer takes twice its time."""
+    stage = next(stage for stage in plan.stages if node in stage.nodes)
+    [layer] = [layer for layer in instance.layers if layer.id == node]
+    [time] = [x.time for x in layer.tmpcs[stage.tp_degree] if x.id == stage.tmpcs[node]]
+    return time / stage.dp_degree
+
+
+def broken(instance: StageInstance, plan) -> bool:
+    """Whether the plan names a TMPC that is no more."""
+    try:
+        return bool(violations(instance, plan))
+    except (KeyError, ValueError):
+        return True
+
+
+def test_noise_is_on_every_time_and_on_the_bandwidth() -> None:
+    instance = random_stage_instance(3, memory="ample")
+    drawn: list[float] = []
+
+    def draw() -> float:
+        drawn.append(2 + len(drawn) / 64)
+        return drawn[-1]
+
+    found = noisy(instance, draw)
+    before, after = (
+        [x.time for layer in each.layers for every in layer.tmpcs.values() for x in every] for each in (instance, found)
+    )
+    ratios = [b / a for a, b in zip(before, after, strict=True) if a]
+    assert len(drawn) == len(before) + 1 and len(set(ratios)) == len(ratios) > 3
+    assert {found.bandwidth / instance.bandwidth, *ratios} <= set(drawn)
+    assert found.bandwidth / instance.bandwidth not in ratios
 
 
 def test_losses_under_noise_are_to_the_optima_of_the_samples() -> None:
