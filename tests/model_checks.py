@@ -44,11 +44,11 @@ def check_stops(solve: Solve, instance: StageInstance) -> None:
     """No time at all, an interruption, and a time limit: each ends in time, with what is known by then."""
     answer = solve(instance, Limits(time_s=0.0), Watch(Limits(time_s=0.0)))
     assert (answer.plan, answer.infeasible, answer.stop) == (None, False, Stop.TIME_LIMIT)
-    for limit_s, reason in ((None, Stop.INTERRUPTED), (1.0, Stop.TIME_LIMIT)):
+    for limit_s, reason in ((None, Stop.INTERRUPTED), (0.5, Stop.TIME_LIMIT)):
         limits = Limits(time_s=limit_s)
         watch = Watch(limits)
         if limit_s is None:
-            threading.Timer(1.0, watch.stop, [Stop.INTERRUPTED]).start()
+            threading.Timer(0.5, watch.stop, [Stop.INTERRUPTED]).start()
         started = time.perf_counter()
         answer = solve(instance, limits, watch)
         assert time.perf_counter() - started < 1.1 + 1

@@ -24,16 +24,14 @@ def test_figure_2_is_met_as_its_volumes_were_inferred_from_it() -> None:
 
 
 def test_cells_of_table_2_can_be_chosen() -> None:
-    found = reproduce("parmesan-table-2", time_limit="0.5", devices="64", topologies="torus3d,mesh3d", objective="p2p")
+    found = reproduce("parmesan-table-2", time_limit="0.3", devices="64", topologies="mesh3d", objective="p2p")
     rows = found.evidence.rows
-    assert [(row["topology"], row["stages"]) for row in rows] == [
-        (kind, stages) for kind in ("mesh3d", "torus3d") for stages in (4, 8, 16)
-    ]
+    assert [(row["topology"], row["stages"]) for row in rows] == [("mesh3d", stages) for stages in (4, 8, 16)]
     for row in rows:
         assert tuple(row)[: len(COLUMNS)] == COLUMNS and row["objective"] == "p2p"
         assert row["bound"] <= row["best"] <= min(row["parmesan"], row["consecutive"])
         assert row["bound_speedup"] >= row["best_speedup"] >= row["parmesan_speedup"] >= 1
-    assert "6 cells" in found.evidence.notes[-1]
+    assert "3 cells" in found.evidence.notes[-1]
 
 
 def test_grids_are_printed_where_they_exist() -> None:
@@ -88,6 +86,7 @@ def test_figure_3_has_a_row_for_every_shape() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_ablation_knows_what_each_part_loses() -> None:
     evidence = reproduce("parmesan-ablation", time_limit="0.3", models="semantic-fpn").evidence
     rows = evidence.rows

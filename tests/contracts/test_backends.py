@@ -84,7 +84,7 @@ def test_a_variable_of_no_row_has_a_value(solver: Bench) -> None:
 
 
 def test_time_limit_with_incumbent(solver: Bench) -> None:
-    limits = Limits(time_s=1.0)
+    limits = Limits(time_s=0.5)
     started = time.perf_counter()
     run = solver.run(market_split(6, 50, slack=True), limits)
     assert time.perf_counter() - started < 1.1 + 1
@@ -95,7 +95,7 @@ def test_time_limit_with_incumbent(solver: Bench) -> None:
 
 def test_time_limit_without_incumbent(solver: Bench) -> None:
     started = time.perf_counter()
-    run = solver.run(market_split(6, 50, slack=False), Limits(time_s=1.0))
+    run = solver.run(market_split(6, 50, slack=False), Limits(time_s=0.5))
     assert time.perf_counter() - started < 1.1 + 1
     assert (run.stop, run.infeasible) == (Stop.TIME_LIMIT, False)
     assert (run.values, run.objective, run.bound) == (None, None, None)
@@ -110,7 +110,7 @@ def test_no_time_at_all(solver: Bench) -> None:
 
 def test_interrupted(solver: Bench) -> None:
     watch = Watch(Limits())
-    threading.Timer(0.7, watch.stop, [Stop.INTERRUPTED]).start()
+    threading.Timer(0.4, watch.stop, [Stop.INTERRUPTED]).start()
     run = solver.run(market_split(6, 50, slack=True), Limits(), watch)
     assert run.stop is Stop.INTERRUPTED
     assert run.values is not None or solver.reports_late
@@ -125,7 +125,7 @@ def test_listeners_hear_improvements_and_bounds(solver: Bench) -> None:
     def listen(values: Any) -> None:
         received.append(sum(values[variable] for variable in variables[30:]))
 
-    limits = Limits(time_s=1.0, solver=solver.solver)
+    limits = Limits(time_s=0.5, solver=solver.solver)
     run = BACKENDS[solver.name].load().run(model, limits, on_solution=listen, on_bound=bounds.append)
     assert (len(received) > 1 or solver.reports_late) and received == sorted(received, reverse=True)
     assert run.objective == pytest.approx(min(received))

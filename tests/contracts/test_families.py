@@ -320,7 +320,7 @@ def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]
 def test_an_interruption_gives_a_result(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
     method.load()
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, lambda *_: None)  # the method may be done before the signal comes
     try:
         timer.start()

@@ -191,8 +191,8 @@ OPTIMA = (
     ("dgx16_8x2_chain", "full", 23.379),
     ("dgx32_4x8_chain", "full", 39.291),
     ("dgx32_8x4_chain", "allreduce", 17.616),
-    ("torus2d64_16x4_chain", "allreduce", 19.097),
-    ("blk1_64_8x8_chain", "allreduce", 27.336),
+    pytest.param("torus2d64_16x4_chain", "allreduce", 19.097, marks=pytest.mark.slow),
+    pytest.param("blk1_64_8x8_chain", "allreduce", 27.336, marks=pytest.mark.slow),
 )
 
 

@@ -42,6 +42,7 @@ def test_the_samples_are_what_the_commands_print(run: Run) -> None:
         assert code == 0 and shown[0] == shown[1]
 
 
+@pytest.mark.slow
 def test_the_samples_of_populations_are_what_the_commands_print(run: Run) -> None:
     samples = re.findall(r"```console\n(.*?)```", MANY, flags=re.DOTALL)
     assert len(samples) == 2

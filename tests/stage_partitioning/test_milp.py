@@ -41,7 +41,7 @@ def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None
 
 
 def test_agrees_with_brute_force(cases: int) -> None:
-    for seed in range(cases):
+    for seed in range(cases // 4):
         check_answer(milp.solve, random_stage_instance(seed))
 
 
@@ -54,7 +54,7 @@ def test_agrees_with_brute_force_on_more(cases: int) -> None:
 
 def test_agrees_with_brute_force_at_many_magnitudes(cases: int) -> None:
     """HiGHS loses plans beside numbers far above all that a stage may take (14), and proofs below the unit (6, 50)."""
-    for seed in (14, 50, *range(cases // 5)):
+    for seed in (14, 50, *range(cases // 10)):
         check_answer(milp.solve, with_magnitudes(random_stage_instance(seed), random.Random(f"magnitudes {seed}")))
 
 
@@ -71,7 +71,7 @@ def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> N
 
 
 def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
-    for seed in range(20):
+    for seed in range(6):
         instance = random_stage_instance(seed)
         plan = check_answer(milp.solve, instance).plan
         if plan is not None:
@@ -90,7 +90,7 @@ def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
         if value >= 1 and len(instance.layers) > 1:
             check_answer(milp.solve, replace(instance, **{name: value}))
             tried += 1
-        if tried == 4:
+        if tried == 2:
             return
     raise AssertionError("too few instances")
 
@@ -110,7 +110,7 @@ def test_no_false_optimum_of_tight_tolerances() -> None:
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(25.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 3])
 def test_no_false_optimum_of_an_order_of_rows(seed: int) -> None:
     """In the order of the model HiGHS 1.12 proves 5.125 with the seeds 0 and 3; in most other orders it is right."""
     instance = random_case("stage_partitioning", 4, 214)
@@ -118,7 +118,7 @@ def test_no_false_optimum_of_an_order_of_rows(seed: int) -> None:
     assert answer.bound is not None and answer.bound <= 5.0833334
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_false_optimum_of_presolve(seed: int) -> None:
     """HiGHS 1.12 proves 7 with every seed, and in most orders of rows and columns, unless its presolve is off."""
     answer = milp.solve(random_case("stage_partitioning", 4, 7624), Limits(seed=seed), Watch())
@@ -132,7 +132,7 @@ def test_an_optimal_hint_is_proved() -> None:
 
 def test_a_known_plan_stays_feasible_without_its_hint() -> None:
     """HiGHS calls a model infeasible whose plan lies within its tolerances of an upper bound of T (here the first)."""
-    for seed in (100816, *range(20)):
+    for seed in (100816, *range(6)):
         instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
         plan = first_plan(Terms(instance), Watch())
         if plan is not None:
@@ -150,7 +150,7 @@ def test_it_stops_on_request() -> None:
 
 def test_plans_are_reported_while_the_search_goes_on() -> None:
     received: list[tuple[float | None, float | None]] = []
-    limits = Limits(time_s=3)
+    limits = Limits(time_s=1.5)
     watch = Watch(limits, lambda _, objective, bound: received.append((objective, bound)))
     answer = milp.solve(long_chain(8, 6), limits, watch)
     assert len(received) > 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
@@ -158,7 +158,7 @@ def test_plans_are_reported_while_the_search_goes_on() -> None:
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize(("first", "time"), [(8, 0.030806149867296215), (10, 0.057817157100439075)])
+@pytest.mark.parametrize(("first", "time"), [(8, 0.030806149867296215)])
 def test_some_nodes_of_the_published_bert(published: Path, first: int, time: float) -> None:
     instance = published_bert(published, first, 4, "4GiB")
     limits = Limits(time_s=60)
