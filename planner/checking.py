@@ -12,7 +12,7 @@ from formulations.family import Violation
 from instances.errors import InstanceError
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.reading import parse_json, read_named
-from planner.inputs.settings import expect_types
+from planner.inputs.settings import declared, expect_types
 from planner.types import Instance, Json, JsonObject
 
 #: Two numbers that should be one may differ by this much, relatively.
@@ -66,6 +66,25 @@ def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdi
     broken = family.violations(instance, decoded)
     objective = None if broken else family.evaluate(instance, decoded)
     return Verdict(family.name, instance.name, broken, objective, family.unit(instance))
+
+
+def other_settings(instance: Instance, plan: JsonObject, where: str = "plan") -> tuple[str, ...]:
+    """What a plan's file or result says of the overrides it was made with, where the instance has others; in words."""
+    made = plan.get("options") if isinstance(plan, Mapping) else None
+    if not isinstance(made, Mapping):
+        return ()
+    here = declared(instance)
+    return tuple(
+        f"{override.name} was {_given(made, override.name)} when {where} was made and is {_given(here, override.name)}"
+        " here, where the plan is judged"
+        for override in family_of(instance).overrides
+        if made.get(override.name) != here.get(override.name)
+    )
+
+
+def _given(options: Mapping[str, Any], name: str) -> str:
+    value = options.get(name, "not given")
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def read_plan(path: str) -> Mapping[str, Any]:

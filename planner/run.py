@@ -22,7 +22,7 @@ from planner.dispatch import candidates, named
 from planner.errors import CrosscheckError, UsageError
 from planner.events import Event, Listen
 from planner.inputs.loading import admitted, family_of
-from planner.inputs.settings import expect_types, method_options
+from planner.inputs.settings import declared, expect_types, method_options
 from planner.portfolio import portfolio
 from planner.reserved import AUTO, PORTFOLIO
 from planner.result import Result
@@ -325,10 +325,3 @@ def _stop(status: Status, answer: Answer[Any], watch: Watch) -> Stop:
     if answer.stop in (Stop.PROVED, Stop.COMPLETED):
         return watch.why(Stop.COMPLETED)
     return answer.stop
-
-
-def declared(instance: Any) -> dict[str, Any]:
-    """How the instance was made, as far as it remembers, and its cost model where its problem has more than one."""
-    options = dict(getattr(instance, "options", {}))
-    cost_model = getattr(instance, "cost_model", None)
-    return options if cost_model is None else {**options, "cost-model": str(cost_model)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -116,13 +116,14 @@ def bring(
     captured = replace(captured, name=example.name)
     from planner.capture import instances
 
-    if problem == "stage_partitioning":
-        facts = {"model": model, **facts, "hardware": device.name, "efficiency": choices.efficiency}
-        facts |= {"forward-flops": captured.flops(), "granularity": granularity}
-        instance: Any = instances.stage_partitioning(captured, device, devices, work, choices, facts)
-    else:
-        made = {"operator_partitioning": instances.operator_partitioning, "stage_graph": instances.stage_graph}[problem]
-        instance = made(captured, device, devices, work, choices)
+    facts = {"model": model, **facts, "hardware": device.name, "efficiency": choices.efficiency}
+    facts |= {"forward-flops": captured.flops(), "granularity": granularity}
+    made: Mapping[str, Callable[..., Any]] = {
+        "stage_partitioning": instances.stage_partitioning,
+        "operator_partitioning": instances.operator_partitioning,
+        "stage_graph": instances.stage_graph,
+    }
+    instance = made[problem](captured, device, devices, work, choices, facts)
     return Brought(admitted(instance, example.name), captured, work, device, time.perf_counter() - started)
 
 

@@ -60,7 +60,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class Transfer:
     """A tensor that ops of other nodes take: the op that makes it, its node, the nodes that take it, and its bytes.
 
     ``gradient``: as many bytes come back from each of them.
@@ -94,7 +94,7 @@ class Captured:
         Of every op, by name.
     names
         The attributes of ``module`` that are parameters, and the first name that the model has for each.
-    crossings
+    transfers
         Tensors between nodes.
     tied
         Names of parameters that several nodes read, and these nodes.
@@ -112,18 +112,18 @@ class Captured:
     replicated: frozenset[str]
     costs: Mapping[str, OpCost]
     names: Mapping[str, str]
-    crossings: tuple[Crossing, ...]
+    transfers: tuple[Transfer, ...]
     tied: Mapping[str, tuple[int, ...]]
     downsets: int | None
     warnings: tuple[str, ...]
 
     @property
-    def edges(self) -> dict[tuple[int, int], list[Crossing]]:
+    def edges(self) -> dict[tuple[int, int], list[Transfer]]:
         """The tensors between every two nodes."""
-        found: dict[tuple[int, int], list[Crossing]] = {}
-        for crossing in self.crossings:
-            for target in crossing.targets:
-                found.setdefault((crossing.source, target), []).append(crossing)
+        found: dict[tuple[int, int], list[Transfer]] = {}
+        for transfer in self.transfers:
+            for target in transfer.targets:
+                found.setdefault((transfer.source, target), []).append(transfer)
         return found
 
     def flops(self) -> float:

@@ -236,6 +236,6 @@ def edge_bytes(captured: Captured) -> dict[tuple[int, int], float]:
 def _first_taken(captured: Captured) -> dict[int, float]:
     """Bytes that every node takes from others, a tensor counted where it is taken first."""
     found = dict.fromkeys(range(len(captured.nodes)), 0.0)
-    for crossing in captured.crossings:
-        found[min(crossing.targets)] += crossing.size
+    for transfer in captured.transfers:
+        found[min(transfer.targets)] += transfer.size
     return found

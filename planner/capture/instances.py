@@ -58,11 +58,12 @@ def stage_partitioning(
 
 
 def operator_partitioning(
-    captured: Captured, hardware: Hardware, devices: int, work: Work, choices: Choices
+    captured: Captured, hardware: Hardware, devices: int, work: Work, choices: Choices, facts: Mapping[str, Fact]
 ) -> OperatorInstance:
     """The nodes on one device each, stages and replicas free; stages keep their inputs and compute the rest again.
 
-    An operator's ``memory_bytes`` is what it keeps of the micro-batch that is computed again.
+    An operator's ``memory_bytes`` is what it keeps of the micro-batch that is computed again; ``facts`` are the
+    instance's ``origin``.
     """
     costs = Configurations(captured, hardware, work, choices)
     leaving = _leaving(captured)
@@ -73,7 +74,7 @@ def operator_partitioning(
         sizes = share.parameter_bytes, leaving[node.id], share.inside_bytes
         operators.append(Operator(node.id, seconds, *sizes, node.name))
     tensors = tuple(
-        Tensor(each.source, each.targets, each.size * (2.0 if each.gradient else 1.0)) for each in captured.crossings
+        Tensor(each.source, each.targets, each.size * (2.0 if each.gradient else 1.0)) for each in captured.transfers
     )
     return OperatorInstance(
         name=captured.name,
@@ -85,11 +86,17 @@ def operator_partitioning(
         memory_bytes=hardware.memory_bytes,
         training=TrainingMemory(costs.states_per_byte(), work.num_microbatches, "1f1b", recompute=True),
         step_microbatches=work.num_microbatches,
+        origin=dict(facts),
     )
 
 
-def stage_graph(captured: Captured, hardware: Hardware, devices: int, work: Work, choices: Choices) -> StageGraph:
-    """The nodes on one device each, with times that grow with the samples; what a node hands on counts as kept."""
+def stage_graph(
+    captured: Captured, hardware: Hardware, devices: int, work: Work, choices: Choices, facts: Mapping[str, Fact]
+) -> StageGraph:
+    """The nodes on one device each, with times that grow with the samples; what a node hands on counts as kept.
+
+    ``facts`` are the instance's ``origin``.
+    """
     costs = Configurations(captured, hardware, work, choices)
     leaving, b = _leaving(captured), work.microbatch
     vertices = []
@@ -110,12 +117,13 @@ def stage_graph(captured: Captured, hardware: Hardware, devices: int, work: Work
         inner_bandwidth_bytes_per_s=hardware.inner_bandwidth_bytes_per_s * choices.link_efficiency,
         devices_per_node=hardware.devices_per_machine,
         weight_copies=costs.states_per_byte(),
+        origin=dict(facts),
     )
 
 
 def _leaving(captured: Captured) -> dict[int, float]:
     """Bytes that every node hands to others."""
     found = dict.fromkeys(range(len(captured.nodes)), 0.0)
-    for crossing in captured.crossings:
-        found[crossing.source] += crossing.size
+    for transfer in captured.transfers:
+        found[transfer.source] += transfer.size
     return found

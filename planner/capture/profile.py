@@ -99,10 +99,10 @@ class _Nodes:
         self.finish: Callable[[], None] = torch.cuda.synchronize if cuda else lambda: None
         self.taken: dict[int, list[str]] = {node.id: [] for node in captured.nodes}
         self.given: dict[int, list[str]] = {node.id: [] for node in captured.nodes}
-        for crossing in captured.crossings:
-            self.given[crossing.source].append(crossing.op)
-            for target in crossing.targets:
-                self.taken[target].append(crossing.op)
+        for transfer in captured.transfers:
+            self.given[transfer.source].append(transfer.op)
+            for target in transfer.targets:
+                self.taken[target].append(transfer.op)
         for each in next(node for node in captured.module.graph.nodes if node.op == "output").all_input_nodes:
             if each.name in captured.node_of:
                 self.given[captured.node_of[each.name]].append(each.name)

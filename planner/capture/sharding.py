@@ -47,7 +47,7 @@ def sharding(captured: Captured, node: Node) -> Sharding | None:
         if not walk.see(walk.graph[op]):
             return None
     found = walk.found
-    leaving = {crossing.op for crossing in captured.crossings if crossing.source == node.id}
+    leaving = {transfer.op for transfer in captured.transfers if transfer.source == node.id}
     return found if found.parameters and not leaving & found.split else None
 
 

@@ -10,7 +10,7 @@ import torch
 
 from planner.brought.target import words
 from planner.capture import clusters
-from planner.capture.captured import MOST_DOWNSETS, Captured, Crossing, Node, OpCost, Parameter
+from planner.capture.captured import MOST_DOWNSETS, Captured, Node, OpCost, Parameter, Transfer
 from planner.capture.clusters import Granularity, Traced
 from planner.capture.measure import measured
 from planner.capture.models import quiet
@@ -121,8 +121,8 @@ def _captured(
     modules = {path: type(found).__name__ for path, found in model.named_modules()}
     members = clusters.gathered(flow, modules, granularity)
     node_of = clusters.numbered(members)
-    crossings = _crossings(calls, node_of, costs)
-    pairs = sorted({(each.source, target) for each in crossings for target in each.targets})
+    transfers = _transfers(calls, node_of, costs)
+    pairs = sorted({(each.source, target) for each in transfers for target in each.targets})
     nodes = _nodes(members, traced, read, costs, modules, pairs)
     return Captured(
         name=name,
@@ -133,7 +133,7 @@ def _captured(
         replicated=frozenset(traced) - through,
         costs=costs,
         names={attribute: each.name for attribute, each in parameters.items()},
-        crossings=crossings,
+        transfers=transfers,
         tied=_tied(nodes),
         downsets=_downsets(len(nodes), pairs),
         warnings=tuple(_doubts(calls, read, costs, through)),
@@ -171,9 +171,9 @@ def _read(calls: list[torch.fx.Node], known: Mapping[str, Parameter]) -> dict[st
     }
 
 
-def _crossings(
+def _transfers(
     calls: list[torch.fx.Node], node_of: Mapping[str, int], costs: Mapping[str, OpCost]
-) -> tuple[Crossing, ...]:
+) -> tuple[Transfer, ...]:
     found = []
     for node in calls:
         if node.name not in node_of:
@@ -182,7 +182,7 @@ def _crossings(
         targets = sorted({node_of[user.name] for user in node.users if user.name in node_of} - {own})
         if targets:
             cost = costs[node.name]
-            found.append(Crossing(node.name, own, tuple(targets), cost.output_bytes, cost.gradient))
+            found.append(Transfer(node.name, own, tuple(targets), cost.output_bytes, cost.gradient))
     return tuple(found)
 
 

@@ -19,9 +19,10 @@ from planner.checking import exceeds
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
 from planner.inputs.loading import admitted, family_named, family_of
+from planner.inputs.settings import declared
 from planner.losses import losses, optimum_of
 from planner.reserved import AUTO
-from planner.run import declared, run
+from planner.run import run
 from planner.show.tables import as_json
 from planner.signals import noted
 from planner.worker import signals_stop

@@ -28,7 +28,8 @@ from planner.comparison import crosscheck
 from planner.errors import UsageError
 from planner.executors import Opened, completed, place
 from planner.inputs.loading import admitted, family_of
-from planner.run import declared, solve
+from planner.inputs.settings import declared
+from planner.run import solve
 from planner.show.tables import as_json
 from planner.signals import noted
 from solvers.outcome import Limits

@@ -39,7 +39,7 @@ def run_command(
     **settings: Any,
 ) -> None:
     """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
-    from planner.checking import read_plan
+    from planner.checking import other_settings, read_plan
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_atomically
     from planner.inputs.loading import load
@@ -58,10 +58,13 @@ def run_command(
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
+    content = read_plan(plan)
+    for other in other_settings(loaded, content, plan):
+        note(quiet, f"note: {other}")
     with held():
         try:
             found = run_plan(
-                read_plan(plan),
+                content,
                 loaded,
                 model,
                 backend=backend,

@@ -285,7 +285,7 @@ def check_command(
     **settings: Any,
 ) -> None:
     """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
-    from planner.checking import check, read_plan
+    from planner.checking import check, other_settings, read_plan
     from planner.inputs.loading import load
     from planner.inputs.reading import STANDARD
     from planner.show.progress import note
@@ -301,6 +301,9 @@ def check_command(
         note(
             quiet, f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)"
         )
+    else:
+        for other in other_settings(loaded, content, plan):
+            note(quiet, f"note: {other}")
     if json:
         print_json(verdict.to_json())
     else:

@@ -134,3 +134,10 @@ def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]
         method.name: {option.name: parsed[option.name] for option in method.options if option.name in parsed}
         for method in methods
     }
+
+
+def declared(instance: Any) -> dict[str, Any]:
+    """How the instance was made, as far as it remembers, and its cost model where its problem has more than one."""
+    options = dict(getattr(instance, "options", {}))
+    cost_model = getattr(instance, "cost_model", None)
+    return options if cost_model is None else {**options, "cost-model": str(cost_model)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +96,7 @@ def _idle(passes: Sequence[Any], processes: int, end: float) -> float:
 
 
 def _expect(run: Mapping[str, Any], where: str) -> None:
-    for name in ("instance", "resimulated_s", *_LISTS):
+    for name in ("instance", "resimulated_s", "processes", *_LISTS):
         if name not in run:
             raise InstanceError.missing(where, name, "a run, as planner run --out writes it")
     if not isinstance(run["resimulated_s"], int | float):
@@ -114,6 +115,27 @@ def _expect(run: Mapping[str, Any], where: str) -> None:
             if not is_right:
                 rule = "[process, F or B, index, start, end]" if isinstance(row, list) else "a number"
                 raise InstanceError.at(where, f"{name}[{number}]", row, rule)
+    _expect_whole(run, where)
+
+
+def _expect_whole(run: Mapping[str, Any], where: str) -> None:
+    """A number for each process, and every simulated pass measured once: no list was cut."""
+    count = run["processes"]
+    if not isinstance(count, int):
+        raise InstanceError.at(where, "processes", count, "a whole number")
+    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned"):
+        if len(run[name]) != count:
+            raise InstanceError.at(where, f"len({name})", len(run[name]), f"{count}, one for each process")
+    passes = {name: Counter(tuple(row[:3]) for row in run[name]) for name in ("measured", "simulated")}
+    for name, other in (("measured", "simulated"), ("simulated", "measured")):
+        more = passes[other] - passes[name]
+        if more:
+            process, kind, index = min(more)
+            rule = f"{len(run[other])} passes, as in {other}, {kind}{index} of process {process} among them"
+            raise InstanceError.at(where, f"len({name})", len(run[name]), rule)
+    without = set(range(count)) - {process for process, _, _ in passes["measured"]}
+    if without:
+        raise InstanceError.at(where, "measured", f"without process {min(without)}", "passes of every process")
 
 
 def _numbers(values: Sequence[Any]) -> bool:

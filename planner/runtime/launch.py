@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import shutil
 import signal
+import stat
 import sys
 import tempfile
 import threading
@@ -19,12 +21,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
 from planner.signals import noted
 
 _POLL_S = 0.1
+_FOLDER, _YOUNG_S = "planner-run-", 60.0
 
 
 class RunError(Exception):
@@ -75,9 +79,50 @@ def run_all(work: Callable[[int], Any], names: list[str], time_limit: float) -> 
 
 @contextmanager
 def rendezvous() -> Iterator[str]:
-    """The name of a file, not there yet, by which processes of this machine find each other."""
-    with tempfile.TemporaryDirectory(prefix="planner-run-") as folder:
-        yield os.path.join(folder, "store")
+    """The name of a file, not there yet, by which processes of this machine find each other.
+
+    Its folder is locked by this process and those that it forks. A run that is killed leaves a folder without a lock,
+    which the next run removes.
+    """
+    import fcntl
+
+    _remove_left()
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield os.path.join(folder, "store")
+        finally:
+            os.close(lock)
+
+
+def _remove_left() -> None:
+    """Remove the folders of runs that were killed: those of this user that no process has locked.
+
+    Between making a folder and locking it, a run may be slow: young folders stay.
+    """
+    import fcntl
+
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        try:
+            found = folder.lstat()
+            if (
+                not stat.S_ISDIR(found.st_mode)
+                or found.st_uid != os.getuid()
+                or time.time() - found.st_mtime < _YOUNG_S
+            ):
+                continue
+            lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:  # another run has just removed it, or it cannot be read
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # its run is there
+            continue
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def _start(work: Callable[[int], Any], rank: int, name: str) -> _Child:

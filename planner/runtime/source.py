@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from instances.rules import NodeId
 from planner.capture.models import example_in, expect_packages
 from planner.errors import UsageError
 from planner.runtime.in_place import without_in_place
+from planner.runtime.origin import granularity_of, other_bytes, other_graph
 from planner.runtime.program import Program, by_modules, names_modules
 
 _NEEDS = "planner run"
@@ -33,10 +35,10 @@ def program(named: str, instance: Any, num_samples: int) -> Program:
     import torch
 
     torch.manual_seed(0)
-    example = example_in(named, meta=False)
+    example = given_example = example_in(named, meta=False)
     if hasattr(instance, "minibatch"):
         example = replace(example, args=_first(example.args), kwargs=_first(example.kwargs))
-    captured, node_of = _bound(named, example, instance)
+    captured, node_of = _bound(named, example, instance, given_example)
     traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
     given = example.args, {name: example.kwargs[name] for name in traced}
     for operation, writer in without_in_place(captured.module).items():
@@ -52,8 +54,7 @@ def _first(inputs: Any) -> Any:
     import torch
     from torch.utils import _pytree
 
-    tensors = [each for each in _pytree.tree_leaves(inputs) if isinstance(each, torch.Tensor) and each.dim()]
-    count = tensors[0].shape[0] if tensors else 1
+    count = _samples(inputs)
 
     def first(each: Any) -> Any:
         return each[:1] if isinstance(each, torch.Tensor) and each.dim() and each.shape[0] == count else each
@@ -61,18 +62,33 @@ def _first(inputs: Any) -> Any:
     return _pytree.tree_map(first, inputs)
 
 
-def _bound(named: str, example: Any, instance: Any) -> tuple[Any, dict[str, NodeId]]:
-    """The captured model, and the node of the instance of each of its operations."""
-    from planner.capture.trace import capture
+def _samples(inputs: Any) -> int:
+    """How many samples the inputs have: rows of the first tensor."""
+    import torch
+    from torch.utils import _pytree
 
-    made_as = instance.options.get("granularity")
+    tensors = [each for each in _pytree.tree_leaves(inputs) if isinstance(each, torch.Tensor) and each.dim()]
+    return int(tensors[0].shape[0]) if tensors else 1
+
+
+def _bound(named: str, example: Any, instance: Any, whole: Any) -> tuple[Any, dict[str, NodeId]]:
+    """The captured model, and the node of the instance of each of its operations.
+
+    An instance that was imported or profiled has the bytes of the model, too; one made by hand may have its own.
+    """
+    made_as = granularity_of(instance)
     for granularity in [made_as] if made_as else ["block", "op"]:
-        with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):  # graphs that torch.export prints
-            captured = capture(example.model, example.args, example.kwargs, name=named, granularity=granularity)
-        if _is_of(captured, instance):
+        captured = _captured(named, example, granularity)
+        other = other_graph(captured, instance)
+        if made_as and other is None:
+            all_samples = partial(_with_samples, named, whole, granularity)
+            other = other_bytes(captured, instance, all_samples)
+        if made_as and other is not None:
+            raise UsageError.at("--model", other[0], f"{other[1]}, as in the model that {instance.name} was made of")
+        if other is None:
             ids = list(modules_of(instance))
             return captured, {operation: ids[node] for operation, node in captured.node_of.items()}
-        if granularity == "block" and not made_as:
+        if granularity == "block":
             names = modules_of(instance)
             if names_modules(captured.module, names):
                 return captured, by_modules(captured.module, names)
@@ -80,14 +96,15 @@ def _bound(named: str, example: Any, instance: Any) -> tuple[Any, dict[str, Node
     raise UsageError.at("--model", f"a model of nodes {nodes}, ...", f"the model that {instance.name} was made of")
 
 
-def _is_of(captured: Any, instance: Any) -> bool:
-    """Whether an instance has the nodes and edges of a captured model."""
-    if hasattr(instance, "layers"):
-        names, edges = [layer.name for layer in instance.layers], set(instance.edge_indices)
-    else:
-        names = [operator.name for operator in instance.operators]
-        edges = {(edge.source, edge.target) for edge in instance.edges}
-    return names == [node.name for node in captured.nodes] and edges == set(captured.edges)
+def _captured(named: str, example: Any, granularity: str) -> Any:
+    from planner.capture.trace import capture
+
+    with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):  # graphs that torch.export prints
+        return capture(example.model, example.args, example.kwargs, name=named, granularity=granularity)
+
+
+def _with_samples(named: str, example: Any, granularity: str) -> tuple[Any, int]:
+    return _captured(named, example, granularity), _samples((example.args, dict(example.kwargs)))
 
 
 def modules_of(instance: Any) -> dict[NodeId, str]:

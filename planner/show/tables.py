@@ -50,8 +50,10 @@ def print_json(value: Any) -> None:
 
 
 def plan_file(result: Result) -> str:
-    """The text of a plan file: the plan in its JSON form, with its problem and instance."""
-    head = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
+    """The text of a plan file: the plan in its JSON form, with its problem, its instance and how both were made."""
+    head: dict[str, Any] = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
+    if result.options:
+        head["options"] = result.options
     return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
 
 

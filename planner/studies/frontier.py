@@ -13,8 +13,8 @@ from formulations.family import no_preparation
 from formulations.size import SizeError
 from planner.errors import UsageError
 from planner.inputs.loading import admitted, family_of
-from planner.inputs.settings import expect_types
-from planner.run import declared, silent
+from planner.inputs.settings import declared, expect_types
+from planner.run import silent
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
 

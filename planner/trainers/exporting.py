@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.checking import check
+from planner.checking import check, other_settings
 from planner.errors import UsageError
 from planner.inputs.loading import admitted, family_of
 from planner.run import solve
@@ -108,13 +108,15 @@ def export(
         raise InstanceError.at(where, first.rule, first.message, rule)
     found = layout_of(instance, family.plan_from_json(instance, content), wanted)
     unit = family.unit(instance)
+    others = other_settings(instance, plan, where)
     if found.layout is not None:
         text, lossless = _written(found.layout, wanted)
-        return Exported(wanted.name, text, lossless, notes=found.notes, unit=unit)
+        return Exported(wanted.name, text, lossless, notes=(*others, *found.notes), unit=unit)
     refused = _listed(found.refused)
     if not nearest:
-        return Exported(wanted.name, None, False, refused, unit=unit)
-    return _nearest(instance, verdict.objective, wanted, refused, limits, unit)
+        return Exported(wanted.name, None, False, refused, notes=others, unit=unit)
+    near = _nearest(instance, verdict.objective, wanted, refused, limits, unit)
+    return replace(near, notes=(*others, *near.notes))
 
 
 def _plan_of(plan: JsonObject, problem: str, name: str, where: str) -> Mapping[str, Any]:

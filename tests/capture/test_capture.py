@@ -56,7 +56,7 @@ def test_tensors_between_nodes_are_activations_alone():
         (1, 2): [4.0 * LENGTH * WIDTH],
         (2, 3): [4.0 * LENGTH * WIDTH],
     }
-    assert all(each.gradient for each in captured.crossings)
+    assert all(each.gradient for each in captured.transfers)
 
 
 def test_saved_activations_are_what_autograd_keeps():
@@ -138,7 +138,7 @@ def test_by_op_the_graph_is_finer_and_the_sums_are_equal():
     blocks, ops = capture(model, inputs), capture(model, inputs, granularity="op")
     assert len(ops.nodes) > len(blocks.nodes)
     assert ops.flops() == blocks.flops() and ops.saved_bytes() == blocks.saved_bytes()
-    assert all(crossing.source < min(crossing.targets) for crossing in ops.crossings)
+    assert all(transfer.source < min(transfer.targets) for transfer in ops.transfers)
 
 
 class Pictures(nn.Module):

@@ -11,12 +11,15 @@ import pytest
 from planner.cli.app import main
 from planner.runtime.fidelity import fidelity
 
+PASSES = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
+
 
 def record(**changed: Any) -> dict[str, Any]:
     """Two processes, a micro-batch: forward passes of 1 s, backward passes of 2 s, as predicted."""
-    passes = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
-    content = {"instance": "two", "bytes_sent": [8, 8], "bytes_planned": [8.0, 8.0], "held_bytes": [5, 7],
-               "held_planned": [5.0, 7.0], "measured": passes, "simulated": passes, "resimulated_s": 6.0}  # fmt: skip
+    content = {
+        "instance": "two", "processes": 2, "bytes_sent": [8, 8], "bytes_planned": [8.0, 8.0], "held_bytes": [5, 7],
+        "held_planned": [5.0, 7.0], "measured": PASSES, "simulated": PASSES, "resimulated_s": 6.0,
+    }  # fmt: skip
     return content | changed
 
 
@@ -61,6 +64,12 @@ def test_waiting_is_what_measured_passes_do_not_explain() -> None:
         (record(held_bytes=["much"]), "held_bytes[0] is 'much'; expected a number"),
         (record(simulated=[]), "simulated is []"),
         (record(resimulated_s=None), "resimulated_s is"),
+        (record(processes=None), "processes is None; expected a whole number"),
+        (record(held_bytes=[5]), "len(held_bytes) is 1; expected 2, one for each process"),
+        (record(bytes_sent=[8, 8, 8]), "len(bytes_sent) is 3; expected 2"),
+        (record(measured=PASSES[:3]), "len(measured) is 3; expected 4 passes, as in simulated, B0 of process 0"),
+        (record(simulated=PASSES[1:]), "len(simulated) is 3; expected 4 passes, as in measured, F0 of process 0"),
+        (record(measured=PASSES[1:3], simulated=PASSES[1:3]), "'without process 0'; expected passes of every"),
     ],
 )
 def test_bad_input_is_one_line(

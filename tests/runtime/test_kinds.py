@@ -30,13 +30,14 @@ def instance(kind: str, samples: int) -> dict[str, Any]:
     """An instance of stage partitioning that counts bytes alone."""
     found = captured(kind)
     inputs = {
-        node.id: sum({each.op: each.size for each in found.crossings if node.id in each.targets}.values())
+        node.id: sum({each.op: each.size for each in found.transfers if node.id in each.targets}.values())
         for node in found.nodes
     }
     layers = []
     for node in found.nodes:
         saved = float(sum(found.costs[op].saved_bytes for op in node.ops))
-        kept = {"id": "keep", "time": 1.0, "weight_bytes": 1.0, "activation_bytes": saved, "static_bytes": 1.0}
+        weights = sum(each.size for each in node.parameters if each.trained)
+        kept = {"id": "keep", "time": 1.0, "weight_bytes": weights, "activation_bytes": saved, "static_bytes": 1.0}
         again = kept | {"id": "activation recomp", "activation_bytes": inputs[node.id]}
         layers.append({"id": node.id, "name": node.name, "module": node.module, "tmpcs": {"1": [kept, again]}})
     edges = [

@@ -70,3 +70,30 @@ def test_no_process_outlives_the_command(number: int, code: int, tmp_path: Path)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, "")
     _wait(lambda: not any(Path(f"/proc/{each}").exists() for each in own), 20.0)
+
+
+def test_folders_of_runs_that_were_killed_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+    import tempfile
+
+    from planner.runtime.launch import rendezvous
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names = ("planner-run-killed", "planner-run-running", "planner-run-young", "other")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "store").touch()
+        if not name.endswith("young"):
+            os.utime(tmp_path / name, (0, 0))
+    os.symlink(tmp_path / "other", tmp_path / "planner-run-link")
+    running = os.open(tmp_path / "planner-run-running", os.O_RDONLY)
+    fcntl.flock(running, fcntl.LOCK_EX)
+    with rendezvous() as file:
+        own = Path(file).parent
+        left = {each.name for each in tmp_path.iterdir()}
+        os.utime(own, (0, 0))
+        with rendezvous():  # another run, while this one is there
+            assert own.is_dir()
+    os.close(running)
+    assert left == {own.name, "planner-run-link", *names[1:]}
+    assert not own.exists() and (tmp_path / "other" / "store").exists()

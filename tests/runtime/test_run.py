@@ -19,11 +19,11 @@ torch = pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_t
 MODELS = Path(__file__).parent / "small_models.py"
 SAMPLES = 6
 #: Bytes of the tensor between two blocks: 2 sequences of 5 words of width 8.
-CROSSING = {"language": 2 * 5 * 8 * 8, "single": 2 * 5 * 8 * 4}
+TENSOR = {"language": 2 * 5 * 8 * 8, "single": 2 * 5 * 8 * 4}
 MODULES = ("words, places, drop", "blocks.0", "blocks.1", "blocks.2", "head")
 
 
-def chain(modules: tuple[str, ...] = MODULES, edge: float = CROSSING["language"], **more: Any) -> dict[str, Any]:
+def chain(modules: tuple[str, ...] = MODULES, edge: float = TENSOR["language"], **more: Any) -> dict[str, Any]:
     """A chain of layers named like modules, as JSON."""
     layers = [
         {
@@ -125,7 +125,7 @@ def test_another_schedule_is_kept(call: Any, tmp_path: Path) -> None:
 
 
 def test_json_has_the_fields_of_the_interface(call: Any) -> None:
-    _, out, _ = call(chain(edge=CROSSING["single"]), plan(([0, 1], 1), ([2, 3, 4], 2)), "single", "--json")
+    _, out, _ = call(chain(edge=TENSOR["single"]), plan(([0, 1], 1), ([2, 3, 4], 2)), "single", "--json")
     found = json.loads(out)
     assert list(found) == [
         "ok", "processes", "loss_error", "gradient_error", "parameters", "parameters_compared",
@@ -157,7 +157,7 @@ def test_recomputed_layers_keep_their_inputs_alone(call: Any) -> None:
     kept, found = json.loads(out)["held_bytes"], json.loads(again)
     assert code == 0 and found["gradient_error"] <= 1e-12
     # the last stage keeps the inputs of its block and of the head, 2 x 5 x 8 numbers each; the mask is made again
-    assert found["held_bytes"][1] == 2 * CROSSING["language"] < kept[1] / 5
+    assert found["held_bytes"][1] == 2 * TENSOR["language"] < kept[1] / 5
     assert found["held_bytes"][0] < kept[0] / 5
 
 

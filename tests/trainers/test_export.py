@@ -54,6 +54,23 @@ def test_text_is_printed_and_read_back(run: Run, name: str) -> None:
     assert json.loads(shown) == {"format": name, "file": "text", "lossless": True, "refused": None, "nearest": None}
 
 
+def test_other_overrides_than_those_of_the_plan_are_named(run: Run) -> None:
+    code, _, err = run("export", "plan.json", "chain8", "--to", "megatron")
+    words = "memory was 40000000 when plan.json was made and is not given here, where the plan is judged"
+    assert code == 0 and f"note: {words}" in err
+    assert words in run("check", "chain8", "plan.json")[2]
+    code, _, err = run("export", "plan.json", "chain8", *SETTINGS, "--devices", "4", "--to", "megatron")
+    assert code == 0 and "devices was not given when plan.json was made and is 4 here" in err
+    for arguments in (("export", "plan.json", "chain8", *SETTINGS, "--to", "vllm"), ("check", "chain8", "plan.json")):
+        more = SETTINGS if arguments[0] == "check" else ()
+        assert "when plan.json was made" not in run(*arguments, *more)[2]
+    planned = json.loads(Path("plan.json").read_text())
+    for old in ({key: value for key, value in planned.items() if key != "options"}, planned | {"options": [1]}):
+        Path("old.json").write_text(json.dumps(old))
+        code, _, err = run("check", "chain8", "old.json")
+        assert code == 0 and "was made" not in err
+
+
 def test_layout_of_megatron(run: Run) -> None:
     _, out, _ = run("export", "plan.json", "chain8", *SETTINGS, "--to", "megatron", "--quiet")
     assert '--pipeline-model-parallel-layout "Et*4|t*4L"' in out and "WORLD_SIZE=4" in out

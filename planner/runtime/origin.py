@@ -1,0 +1,83 @@
+"""Whether an instance was made of a captured model: its nodes and edges, and the bytes of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from planner.capture.captured import Captured
+from planner.capture.configurations import edge_bytes
+
+#: What a model has, and what an instance has in its place, in words.
+Difference = tuple[str, str]
+
+
+def granularity_of(instance: Any) -> str | None:
+    """The granularity that the instance was imported or profiled with; ``None`` for one that was made by hand."""
+    found = {**instance.options, **instance.origin}.get("granularity")
+    return None if found is None else str(found)
+
+
+def other_graph(captured: Captured, instance: Any) -> Difference | None:
+    """The first node or edge that a captured model and an instance do not share."""
+    return next(_of_graphs(captured, instance), None)
+
+
+def _of_graphs(captured: Captured, instance: Any) -> Iterator[Difference]:
+    if hasattr(instance, "layers"):
+        names, edges = [layer.name for layer in instance.layers], set(instance.edge_indices)
+    else:
+        names = [operator.name for operator in instance.operators]
+        edges = {(edge.source, edge.target) for edge in instance.edges}
+    own = [node.name for node in captured.nodes]
+    if len(own) != len(names):
+        yield f"a model of {len(own)} nodes", str(len(names))
+    for place, (found, expected) in enumerate(zip(own, names, strict=False)):
+        if found != expected:
+            yield f"a model whose node {place} is {found}", expected
+    for u, v in sorted(edges - set(captured.edges)):
+        yield f"a model without an edge from {own[u]} to {own[v]}", "one"
+    for u, v in sorted(set(captured.edges) - edges):
+        yield f"a model with an edge from {own[u]} to {own[v]}", "none"
+
+
+def other_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captured, int]]) -> Difference | None:
+    """The first node whose parameters, or edge whose tensors, have other bytes than an instance with the same graph.
+
+    Parameters
+    ----------
+    whole
+        The model captured with all samples of its inputs, and how many they are: edges of stage graphs are shares of
+        their bytes.
+    """
+    return next(_of_bytes(captured, instance, whole), None)
+
+
+def _of_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captured, int]]) -> Iterator[Difference]:
+    names = [node.name for node in captured.nodes]
+    if hasattr(instance, "layers"):
+        counted = [sum(each.size for each in node.parameters if each.trained) for node in captured.nodes]
+        declared = [{x.weight_bytes for x in layer.tmpcs.get(1, ())} for layer in instance.layers]
+        edges = {pair: edge.bytes for pair, edge in zip(instance.edge_indices, instance.edges, strict=True)}
+        kind, part = "trained parameters", ""
+    else:
+        counted = [sum(each.size for each in node.parameters) for node in captured.nodes]
+        declared = [{operator.weight_bytes} for operator in instance.operators]
+        edges = {(edge.source, edge.target): edge.bytes_per_sample for edge in instance.edges}
+        kind, part = "parameters", " of a sample"
+    for name, found, sizes in zip(names, counted, declared, strict=True):
+        for size in sizes:
+            if not _equal(found, size):
+                yield f"a model with {found:.12g} bytes of {kind} in {name}", f"{size:.12g}"
+    sent: Mapping[tuple[int, int], float] = edge_bytes(captured)
+    if part and any(not _equal(sent[pair], size) for pair, size in edges.items()):
+        all_samples, count = whole()
+        sent = {pair: size / count for pair, size in edge_bytes(all_samples).items()}
+    for (u, v), size in sorted(edges.items()):
+        if not _equal(sent[u, v], size):
+            yield f"a model that sends {sent[u, v]:.12g} bytes{part} from {names[u]} to {names[v]}", f"{size:.12g}"
+
+
+def _equal(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9)
