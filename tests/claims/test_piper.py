@@ -127,6 +127,7 @@ def test_figure_1(published: Path) -> None:
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_figure_1_as_released(published: Path) -> None:
     """With the released cost model every cell is what the released program found in that setting."""
     lines = (published / "piper" / "released_results.jsonl").read_text().splitlines()

@@ -118,6 +118,7 @@ def _without_seconds(shown: str) -> list[list[str]]:
     return [line.split()[:6] for line in shown.splitlines()]
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--count", "40", "--families", "tmpc_knapsack"]
     assert main([*given, "--out", str(tmp_path / "one")]) == main(
@@ -147,7 +148,7 @@ def test_the_processes_of_a_killed_run_end_with_it(tmp_path: Path) -> None:
         process.communicate(timeout=30)  # its workers hold the pipe open until they are gone, too
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_prints_the_table_so_far(jobs: int, tmp_path: Path) -> None:
     with _started(tmp_path, jobs) as process:
         os.killpg(process.pid, signal.SIGINT)

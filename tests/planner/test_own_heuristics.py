@@ -58,7 +58,7 @@ def _timeless(text: str) -> list[list[str]]:
     return [line.split()[: -1 if "%" in line else None] for line in text.splitlines()]
 
 
-@pytest.mark.parametrize(("file", "case"), EXAMPLES)
+@pytest.mark.parametrize(("file", "case"), [EXAMPLES[0], pytest.param(*EXAMPLES[1], marks=pytest.mark.slow)])
 def test_an_example_goes_through_every_command(run: Run, file: str, case: str) -> None:
     method = f"./{file}:solve"
     code, out, _ = run("solve", case, "--method", method, "--compare", "--out", "plan.json", "--json")

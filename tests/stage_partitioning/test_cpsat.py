@@ -129,4 +129,4 @@ def test_twelve_nodes_of_the_published_bert(published: Path) -> None:
 
 def test_no_formula_bounds_the_time_from_below() -> None:
     """The bound that the units are chosen by is no constraint: the proof is the solver's."""
-    assert cpsat.build(long_chain()).time.proto.domain[0] == 0
+    assert cpsat.build(long_chain(4, 4)).time.proto.domain[0] == 0
