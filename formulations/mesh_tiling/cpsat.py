@@ -48,11 +48,8 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
         found = [place for place, variable in enumerate(self.taken) if values[variable]]
         if not self.steps:
             return found
-        of_kind: dict[int, list[int]] = {}
-        for place in found:
-            of_kind.setdefault(self.places.kinds[place], []).append(place)
         start = next(kind for kind, variable in enumerate(self.first) if values[variable])
-        return [of_kind[kind].pop() for kind in _walk(start, {arc: values[each] for arc, each in self.steps.items()})]
+        return self.places.in_order(found, start, {step: values[each] for step, each in self.steps.items()})
 
     def decode(self, values: Any) -> TilingPlan:
         """The plan of a solution."""
@@ -128,20 +125,6 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
         return self.scale.restore(cpsat.whole(bound)) * (1 - 1e-14)
-
-
-def _walk(start: int, steps: dict[tuple[int, int], int]) -> list[int]:
-    """Euler's walk that takes every step as often as it says (Hierholzer)."""
-    ahead: dict[int, list[int]] = {}
-    for (here, there), times in steps.items():
-        ahead.setdefault(here, []).extend([there] * times)
-    pending, walk = [start], []
-    while pending:
-        if ahead.get(pending[-1]):
-            pending.append(ahead[pending[-1]].pop())
-        else:
-            walk.append(pending.pop())
-    return walk[::-1]
 
 
 def build(

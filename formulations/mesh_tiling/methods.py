@@ -12,8 +12,7 @@ from instances.mesh_tiling import MeshInstance
 from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits
 
-#: Beyond these a model takes too long to build: places of tiles, and pairs of places (or of their kinds) where the
-#: order counts.
+#: Beyond these a model takes too long to build: places of tiles, and pairs of their kinds where the order counts.
 _CPSAT_PLACES, _CPSAT_PAIRS, _MILP_PLACES, _MILP_PAIRS = 20_000, 20_000, 5_000, 3_000
 
 
@@ -32,11 +31,9 @@ def _kinds(instance: MeshInstance) -> int:
     return (1 if instance.tp_degree == instance.dp_degree else 2) * instance.columns
 
 
-def _fits(
-    most_places: int, most_pairs: int, paired: Callable[[MeshInstance], int]
-) -> Callable[[MeshInstance], str | None]:
+def _fits(most_places: int, most_pairs: int) -> Callable[[MeshInstance], str | None]:
     def supports(instance: MeshInstance) -> str | None:
-        places, pairs = _places(instance), paired(instance) ** 2
+        places, pairs = _places(instance), _kinds(instance) ** 2
         if places > most_places:
             return f"{places} places of tiles; expected at most {most_places}"
         if instance.ordered and pairs > most_pairs:
@@ -46,11 +43,11 @@ def _fits(
     return supports
 
 
-def _limits(most_places: int, most_pairs: int, of: str) -> str:
-    return f"at most {most_places:,} places of tiles, and where the order counts {most_pairs:,} pairs of {of}"
+def _limits(most_places: int, most_pairs: int) -> str:
+    return f"at most {most_places:,} places of tiles, and where the order counts {most_pairs:,} pairs of their kinds"
 
 
-_cpsat_fits = _fits(_CPSAT_PLACES, _CPSAT_PAIRS, _kinds)
+_cpsat_fits = _fits(_CPSAT_PLACES, _CPSAT_PAIRS)
 
 METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
     Method(
@@ -61,19 +58,19 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         build=lazy("formulations.mesh_tiling.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_cpsat_fits,
-        limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS, "their kinds"),
+        limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS),
         effort=lambda instance: 1e5 * (_places(instance) + (_kinds(instance) ** 2 if instance.ordered else 0)),
     ),
     Method(
         name="milp",
         claim=Claim.EXACT,
-        source="exact cover, the order by positions, Pyomo and HiGHS",
+        source="exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
         solve=lazy("formulations.mesh_tiling.milp:solve"),
         build=lazy("formulations.mesh_tiling.milp:build"),
         honours=names(VOCABULARY),
-        supports=_fits(_MILP_PLACES, _MILP_PAIRS, _places),
-        limits=_limits(_MILP_PLACES, _MILP_PAIRS, "them"),
-        effort=lambda instance: 1e6 * _places(instance) ** (2 if instance.ordered else 1),
+        supports=_fits(_MILP_PLACES, _MILP_PAIRS),
+        limits=_limits(_MILP_PLACES, _MILP_PAIRS),
+        effort=lambda instance: 1e6 * (_places(instance) + (_kinds(instance) ** 3 if instance.ordered else 0)),
     ),
     Method(
         name="sa",

@@ -1,9 +1,14 @@
-"""Mesh tiling as a MILP (Pyomo, HiGHS): the places of CP-SAT's model, the order by arcs and positions."""
+"""Mesh tiling as a MILP (Pyomo, HiGHS): the places of CP-SAT's model, and its walk through kinds of tiles.
+
+That the walk reaches every kind is no matter of depths here: from the first kind a unit flows to each kind that is
+visited, and no step carries more of it than it is taken. So the relaxation has no big-M.
+"""
 
 # mypy: disallow_untyped_calls=False
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,15 +21,16 @@ from formulations.mesh_tiling.first_plan import first_plan
 from formulations.mesh_tiling.placements import NO_COVER, NONE_MEETS, Placements, infeasible_answer
 from formulations.mesh_tiling.problem import Tile, TilingPlan, evaluate, violations
 from formulations.mesh_tiling.vocabulary import OF_TILE, VOCABULARY, covers
-from formulations.modelled import WithoutSizes, prove, require
+from formulations.modelled import WithoutSizes, go_on, prove, require
 from instances.mesh_tiling import MeshInstance
 from solvers import milp
+from solvers.milp import until_stopped
 from solvers.outcome import Limits, Watch
 
 
 @dataclass
 class MilpModel(milp.Runnable, WithoutSizes):
-    """``model.taken[q]``, and where the order counts ``model.position[q]``; the objective is in units of ``unit``."""
+    """``model.taken[q]``, and where the order counts ``model.steps[a,b]``; the objective is in units of ``unit``."""
 
     places: Placements
     model: Any
@@ -33,12 +39,14 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
     def order(self, values: Any) -> list[int]:
         """The places taken, by stage."""
-        found = [place for place, variable in self.model.taken.items() if values[variable] > 0.5]
+        model = self.model
         if self._has_stages:
-            found = [place for (_, place), variable in self.model.at.items() if values[variable] > 0.5]
-        elif self.ordered:
-            found.sort(key=lambda place: float(values[self.model.position[place]]))
-        return found
+            return [place for (_, place), variable in model.at.items() if values[variable] > 0.5]
+        found = [place for place, variable in model.taken.items() if values[variable] > 0.5]
+        if not self.ordered:
+            return found
+        start = max(model.first, key=lambda kind: values[model.first[kind]])
+        return self.places.in_order(found, start, {step: round(values[each]) for step, each in model.steps.items()})
 
     @property
     def _has_stages(self) -> bool:
@@ -50,18 +58,18 @@ class MilpModel(milp.Runnable, WithoutSizes):
         return self.places.plan(self.order(values))
 
     def values_of(self, plan: TilingPlan) -> Iterator[tuple[Any, int]]:
-        """The places of a plan, and the path through them where the order counts."""
+        """The places of a plan, and the steps of its order where it counts; HiGHS finds the flows."""
         model, order = self.model, self.places.numbers(plan)
         yield from ((variable, int(place in order)) for place, variable in model.taken.items())
         if self._has_stages:
             yield from ((variable, int(order[stage] == place)) for (stage, place), variable in model.at.items())
         if not self.ordered:
             return
-        steps = set(pairwise(order))
-        yield from ((variable, int(pair in steps)) for pair, variable in model.follows.items())
-        yield from ((variable, int(place == order[0])) for place, variable in model.first.items())
-        yield from ((variable, int(place == order[-1])) for place, variable in model.last.items())
-        yield from ((model.position[place], position) for position, place in enumerate(order))
+        kinds = [self.places.kinds[place] for place in order]
+        taken = Counter(pairwise(kinds))
+        yield from ((variable, taken[step]) for step, variable in model.steps.items())
+        yield from ((variable, int(kind == kinds[0])) for kind, variable in model.first.items())
+        yield from ((variable, int(kind == kinds[-1])) for kind, variable in model.last.items())
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of a tiling, as sums over where each stage is."""
@@ -80,7 +88,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
         return milp.weighted_sum((factor(stage, tiles[place]), at[stage, place]) for stage, place in at)
 
     def _add_stages(self) -> None:
-        """Which stage is where, for requirements; where the order counts, as its position says."""
+        """Which stage is where, for requirements; the walk through kinds then is that of the stages, step by step."""
         model, tiles, stages = self.model, list(self.model.taken), range(self.places.instance.num_stages)
         model.at = pyo.Var(
             stages, tiles, domain=pyo.Binary, doc="at[j,q]: stage j has the tile at place q, for a requirement"
@@ -95,16 +103,39 @@ class MilpModel(milp.Runnable, WithoutSizes):
             rule=lambda m, q: milp.weighted_sum((1.0, m.at[j, q]) for j in stages) == m.taken[q],
             doc="a tile that is taken has one stage: sum over j of at[j,q] = taken[q]",
         )
+        if not self.ordered:
+            return
+        of_kind, steps = _of_kind(self.places), list(model.steps)
 
-        def in_turn(m: Any, here: int, there: int) -> Any:
-            before, after = (milp.weighted_sum((j, m.at[j, q]) for j in stages) for q in (here, there))
-            return after - before >= 1 - len(stages) * (1 - m.follows[here, there])
+        def has(m: Any, j: int, kind: int) -> Any:
+            return milp.weighted_sum((1.0, m.at[j, q]) for q in of_kind[kind])
 
-        model.in_turn = pyo.Constraint(
-            list(model.follows) if self.ordered else (),
-            rule=in_turn,
-            doc="a tile that follows another has a later stage: j of it - j of the other >= 1 - S (1 - follows[p,q]); "
-            "big-M: numbers of stages differ by less than S",
+        model.moves = pyo.Var(
+            stages[:-1],
+            steps,
+            bounds=(0, 1),
+            doc="moves[j,a,b]: stage j has kind a and the next one kind b, for a requirement",
+        )
+        model.moves_from = pyo.Constraint(
+            stages[:-1],
+            list(of_kind),
+            rule=lambda m, j, a: (
+                milp.weighted_sum((1.0, m.moves[j, *step]) for step in steps if step[0] == a) == has(m, j, a)
+            ),
+            doc="it goes on from the kind that stage j has: sum over b of moves[j,a,b] = sum of at[j,q] of a",
+        )
+        model.moves_to = pyo.Constraint(
+            stages[:-1],
+            list(of_kind),
+            rule=lambda m, j, b: (
+                milp.weighted_sum((1.0, m.moves[j, *step]) for step in steps if step[1] == b) == has(m, j + 1, b)
+            ),
+            doc="and to the kind of stage j + 1: sum over a of moves[j,a,b] = sum of at[j+1,q] of b",
+        )
+        model.moves_step = pyo.Constraint(
+            steps,
+            rule=lambda m, a, b: milp.weighted_sum((1.0, m.moves[j, a, b]) for j in stages[:-1]) == m.steps[a, b],
+            doc="all stages together walk the steps: sum over j of moves[j,a,b] = steps[a,b]",
         )
 
     def lower_bound(self, bound: float) -> float:
@@ -114,15 +145,18 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
 def build(
     instance: MeshInstance,
-    watch: Watch | None = None,  # noqa: ARG001 - no plan prunes it
+    watch: Watch | None = None,
     *,
     complete: bool = False,  # noqa: ARG001 - it always is
 ) -> MilpModel:
-    """The model; its numbers are those of the instance but for their scale."""
+    """The model; its numbers are those of the instance but for their scale. No plan prunes it.
+
+    Raises `modelled.Stopped` once the watch is.
+    """
     places = Placements(instance)
     tiles = range(len(places.tiles))
-    arcs = places.arcs() if instance.ordered else {}
-    unit = max([*places.tensor, *places.data, *arcs.values()], default=0.0) / milp.NATURAL or 1.0
+    sending = places.steps() if instance.ordered else {}
+    unit = max([*places.tensor, *places.data, *sending.values()], default=0.0) / milp.NATURAL or 1.0
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(tiles, domain=pyo.Binary, doc="taken[q]: there is a tile at place q")
     model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc="time of the slowest stage for a micro-batch")
@@ -149,59 +183,90 @@ def build(
         doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken",
     )
     filling = milp.weighted_sum((tensor[place], model.taken[place]) for place in tiles)
-    sending = _add_order(model, instance, arcs, unit) if instance.ordered else 0.0
+    if instance.ordered:
+        _add_walk(model, places, list(sending), watch or Watch())
+    sent = milp.weighted_sum((milp.in_units(cost, unit), model.steps[step]) for step, cost in sending.items())
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
-    model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sending)
+    model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sent)
     found = MilpModel(places, model, unit, instance.ordered)
     require(found, VOCABULARY, instance)
     return found
 
 
-def _add_order(model: Any, instance: MeshInstance, arcs: dict[tuple[int, int], float], unit: float) -> Any:
-    """A path through the places taken; returns what its arcs cost."""
-    places, last = list(model.taken), instance.num_stages - 1
-    model.follows = pyo.Var(
-        list(arcs), domain=pyo.Binary, doc="follows[p,q]: the tile at place q is the stage after that at place p"
+def _of_kind(places: Placements) -> dict[int, list[int]]:
+    """The places of tiles of each kind."""
+    found: dict[int, list[int]] = {}
+    for place, kind in enumerate(places.kinds):
+        found.setdefault(kind, []).append(place)
+    return found
+
+
+def _add_walk(model: Any, places: Placements, steps: list[tuple[int, int]], watch: Watch) -> None:
+    """A walk that visits each kind as often as it is taken, and reaches all that are (an Euler walk)."""
+    of_kind = _of_kind(places)
+    kinds, most = list(of_kind), max(places.instance.num_stages - 1, 0)
+    model.steps = pyo.Var(
+        steps,
+        domain=pyo.NonNegativeIntegers,
+        bounds=(0, most),
+        doc="steps[a,b]: how often a stage of kind b follows one of kind a; a kind is a shape over some nodes",
     )
-    model.first = pyo.Var(places, domain=pyo.Binary, doc="first[q]: the tile at place q is the first stage")
-    model.last = pyo.Var(places, domain=pyo.Binary, doc="last[q]: the tile at place q is the last stage")
-    model.position = pyo.Var(
-        places, bounds=(0, max(last, 0)), doc="position[q]: stages in front of the tile at place q"
+    model.first = pyo.Var(kinds, domain=pyo.Binary, doc="first[a]: the walk begins at kind a")
+    model.last = pyo.Var(kinds, domain=pyo.Binary, doc="last[a]: the walk ends at kind a")
+    model.visited = pyo.Var(kinds, bounds=(0, 1), doc="visited[a]: the walk visits kind a")
+    model.way = pyo.Var(
+        [(c, a, b) for c in kinds for a, b in steps if a not in (b, c)],
+        bounds=(0, 1),
+        doc="way[c,a,b]: the way from the first kind to kind c goes from kind a to kind b",
     )
-    into: dict[int, list[Any]] = {place: [model.first[place]] for place in places}
-    out: dict[int, list[Any]] = {place: [model.last[place]] for place in places}
-    for here, there in arcs:
-        out[here].append(model.follows[here, there])
-        into[there].append(model.follows[here, there])
+
+    onward: dict[int, list[int]] = {kind: [b for a, b in steps if a == kind] for kind in kinds}
+    back: dict[int, list[int]] = {kind: [a for a, b in steps if b == kind] for kind in kinds}
+
+    def visits(m: Any, kind: int) -> Any:
+        return milp.weighted_sum((1.0, m.taken[q]) for q in of_kind[kind])
+
     model.one_first = pyo.Constraint(
         expr=milp.weighted_sum((1.0, each) for each in model.first.values()) == 1,
-        doc="one stage is the first: sum over q of first[q] = 1",
+        doc="one kind is the first: sum over a of first[a] = 1",
     )
     model.one_last = pyo.Constraint(
         expr=milp.weighted_sum((1.0, each) for each in model.last.values()) == 1,
-        doc="one stage is the last: sum over q of last[q] = 1",
+        doc="one kind is the last: sum over a of last[a] = 1",
     )
     model.entered = pyo.Constraint(
-        places,
-        rule=lambda m, place: pyo.quicksum(into[place]) == m.taken[place],
-        doc="every stage but the first has one before it: first[q] + sum over p of follows[p,q] = taken[q]",
+        kinds,
+        rule=lambda m, b: m.first[b] + pyo.quicksum(m.steps[a, b] for a in back[b]) == visits(m, b),
+        doc="a kind is entered once for each visit: first[b] + sum over a of steps[a,b] = sum of its taken[q]",
     )
     model.left = pyo.Constraint(
-        places,
-        rule=lambda m, place: pyo.quicksum(out[place]) == m.taken[place],
-        doc="every stage but the last has one after it: last[p] + sum over q of follows[p,q] = taken[p]",
+        kinds,
+        rule=lambda m, a: m.last[a] + pyo.quicksum(m.steps[a, b] for b in onward[a]) == visits(m, a),
+        doc="and left as often: last[a] + sum over b of steps[a,b] = sum of its taken[q]",
+    )
+    model.visited_kind = pyo.Constraint(
+        list(model.taken),
+        rule=lambda m, q: m.visited[places.kinds[q]] >= m.taken[q],
+        doc="a kind of which a tile is taken is visited: visited[a] >= taken[q]",
+    )
+    model.stepped = pyo.Constraint(
+        list(model.way),
+        rule=until_stopped(watch, lambda m, c, a, b: m.way[c, a, b] <= m.steps[a, b]),
+        doc="the way to a kind goes where the walk steps: way[c,a,b] <= steps[a,b]",
     )
 
-    def grows(m: Any, here: int, there: int) -> Any:
-        return m.position[there] - m.position[here] >= 1 - (last + 1) * (1 - m.follows[here, there])
+    def reached(m: Any, c: int, a: int) -> Any:
+        on = [m.way[c, a, b] for b in onward[a] if b != a] if a != c else [m.visited[c]]
+        return pyo.quicksum(on) <= m.first[a] + pyo.quicksum(m.way[c, b, a] for b in back[a] if b not in (a, c))
 
-    model.grows = pyo.Constraint(
-        list(arcs),
-        rule=grows,
-        doc="positions grow along the path: position[q] - position[p] >= 1 - S (1 - follows[p,q]); big-M: positions "
-        "differ by less than S",
+    model.reached = pyo.Constraint(
+        kinds,
+        kinds,
+        rule=until_stopped(watch, reached),
+        doc="and a way that goes on from a kind, or ends there, has come to it or begins there: sum over b of "
+        "way[c,a,b] (visited[c] where a is c) <= first[a] + sum over b of way[c,b,a]; no circle stands apart",
     )
-    return pyo.quicksum(milp.in_units(cost, unit) * model.follows[pair] for pair, cost in arcs.items())
+    go_on(watch)
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:

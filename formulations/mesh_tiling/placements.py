@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -82,20 +82,27 @@ class Placements:
             for there, after in examples.items()
         }
 
+    def steps(self) -> dict[tuple[int, int], float]:
+        """Of `sending` what a plan may have: two tiles of these kinds fit into the mesh side by side."""
+        examples = dict(zip(self.kinds, self.tiles, strict=True))
+
+        def fit(here: Tile, there: Tile) -> bool:
+            left, right = sorted((here, there), key=lambda tile: tile.column)
+            return left.column + left.columns <= right.column or here.rows + there.rows <= self.instance.rows
+
+        return {pair: cost for pair, cost in self.sending().items() if fit(*(examples[kind] for kind in pair))}
+
     def numbers(self, plan: TilingPlan) -> list[int]:
         """The place of every stage of a plan, from the first stage on; the inverse of `plan`."""
         known = {replace(tile, stage=0): number for number, tile in enumerate(self.tiles)}
         return [known[replace(tile, stage=0)] for tile in sorted(plan.tiles, key=lambda tile: tile.stage)]
 
-    def arcs(self) -> dict[tuple[int, int], float]:
-        """Seconds from a tile to another that does not overlap it."""
-        sending, kinds = self.sending(), self.kinds
-        return {
-            (first, second): sending[kinds[first], kinds[second]]
-            for first, tile in enumerate(self.tiles)
-            for second, after in enumerate(self.tiles)
-            if not _overlap(tile, after)
-        }
+    def in_order(self, found: Iterable[int], start: int, steps: Mapping[tuple[int, int], int]) -> list[int]:
+        """Places that are taken, in the order of a walk through their kinds; tiles of one kind in any order."""
+        of_kind: dict[int, list[int]] = {}
+        for place in found:
+            of_kind.setdefault(self.kinds[place], []).append(place)
+        return [of_kind[kind].pop() for kind in euler_walk(start, steps)]
 
     def plan(self, numbers: Iterable[int]) -> TilingPlan:
         """The plan with these tiles as stages 0, 1, ..."""
@@ -120,9 +127,18 @@ def regular_tilings(places: Placements) -> Iterator[list[int]]:
             ]
 
 
-def _overlap(tile: Tile, other: Tile) -> bool:
-    across = tile.column < other.column + other.columns and other.column < tile.column + tile.columns
-    return across and tile.row < other.row + other.rows and other.row < tile.row + tile.rows
+def euler_walk(start: int, steps: Mapping[tuple[int, int], int]) -> list[int]:
+    """The kinds of a walk that takes every step from a kind to a kind as often as it says (Hierholzer)."""
+    ahead: dict[int, list[int]] = {}
+    for (here, there), times in steps.items():
+        ahead.setdefault(here, []).extend([there] * times)
+    pending, walk = [start], []
+    while pending:
+        if ahead.get(pending[-1]):
+            pending.append(ahead[pending[-1]].pop())
+        else:
+            walk.append(pending.pop())
+    return walk[::-1]
 
 
 def infeasible_answer(instance: MeshInstance, places: Placements) -> Answer[TilingPlan] | None:
