@@ -7,27 +7,30 @@ exchanges are at least those at that level. So no volume is ever multiplied by a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.device_mapping.problem import Mapping as Places
-from formulations.family import Answer, infeasible_by_counting
-from formulations.first_plan import First
-from formulations.modelled import prove, require
+from formulations.family import Answer
+from formulations.modelled import require
 from formulations.operator_partitioning.models.partition import Partition
-from formulations.operator_partitioning.shapes import shortage
-from formulations.pipeline_placement.phases import compute_bound, decoupled
-from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
-from formulations.pipeline_placement.simulate import simulate_plan
+from formulations.pipeline_placement.one_model import (
+    bandwidths,
+    first_of_order,
+    largest_time,
+    ordered_stages,
+    solve_with,
+)
+from formulations.pipeline_placement.phases import compute_bound
+from formulations.pipeline_placement.problem import PlacementPlan
 from formulations.pipeline_placement.vocabulary import VOCABULARY
 from instances.pipeline_placement import PlacementInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Prover, Watch
+from solvers.outcome import Limits, Watch
 from solvers.scaling import Scale, cost_scale
 
 _SENTENCES = {
@@ -125,7 +128,7 @@ def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: 
     """
     graph = instance.operators
     upper = None if complete or watch is None else watch.best_objective
-    top = _largest(instance) if upper is None else upper * (1 + 1e-9)
+    top = largest_time(instance) if upper is None else upper * (1 + 1e-9)
     terms = len(graph.operators) + 2 * len(graph.tensors) * instance.num_stages
     # Every variable of seconds and every term of a sum may be as large as the slowest stage.
     scale = cost_scale(
@@ -146,20 +149,6 @@ def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: 
     return built
 
 
-def _largest(instance: PlacementInstance) -> float:
-    """No stage takes longer than this, whatever the plan."""
-    graph, slowest = instance.operators, 1.0 / min(_bandwidths(instance), default=1.0)
-    sent = math.fsum(tensor.volume_bytes * max(1, len(tensor.targets)) for tensor in graph.tensors)
-    reduced = 2 * math.fsum(operator.parameter_bytes for operator in graph.operators)
-    return (graph.total_compute_s + (2 * sent + reduced) * slowest) * (1 + 1e-9)
-
-
-def _bandwidths(instance: PlacementInstance) -> list[float]:
-    """Distinct bandwidths between devices, fastest first."""
-    matrix = instance.bandwidth_bytes_per_s
-    return sorted({matrix[d][e] for d in range(len(matrix)) for e in range(d)}, reverse=True)
-
-
 def _sum(variables: list[Any], factors: list[int]) -> Any:
     return cp_model.LinearExpr.weighted_sum(variables, factors)
 
@@ -177,14 +166,12 @@ def _place(built: Joint, *, in_order: bool) -> None:
 
     if not in_order:
         return
-    # Rings by number only keep their neighbours under a rotation; without them replicas may be renamed at will.
     number = {
         (s, r): _sum([built.at[s, r, d] for d in devices], list(devices)) for s in stages for r in range(replicas)
     }
-    for s in stages if instance.objective == "allreduce" else stages[:1]:
+    for s in ordered_stages(instance):
         for r in range(1, replicas):
-            free = instance.objective == "p2p" or replicas <= 3
-            before = number[s, r - 1 if free else 0]
+            before = number[s, first_of_order(instance, r)]
             model.add(before + 1 <= number[s, r]).with_name(f"in_order[{s},{r}]")
 
 
@@ -242,7 +229,7 @@ def _at_level(
     built: Joint, one: tuple[int, int], other: tuple[int, int], volumes: list[tuple[Any, float]], name: str, of: str
 ) -> Any:
     """Seconds of some volumes on the link between two stage replicas, at least; rounded down."""
-    model, levels = built.model, _bandwidths(built.instance)
+    model, levels = built.model, bandwidths(built.instance)
     seconds = model.new_int_var(0, built.top, f"{name}[{of}]")
     slow = [None, *(model.new_bool_var(f"{name}_slow[{of},{k}]") for k in range(1, len(levels)))]
     for k, bandwidth in enumerate(levels):
@@ -270,27 +257,5 @@ def _pairs_by_level(instance: PlacementInstance, levels: list[float]) -> Iterato
 
 
 def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
-    """The best plan of both phases at once; starts from the best of one phase after the other."""
-    reason = shortage(instance.operators)
-    if reason is not None:
-        return infeasible_by_counting(reason)
-    lower = compute_bound(instance)
-    watch.bound(lower, Prover.BOUNDS)
-    found = prove(
-        instance,
-        lambda: build(instance, watch),
-        evaluate,
-        violations,
-        limits,
-        watch,
-        reason="no partition fits",
-        to_scale=bool(instance.requirements),
-        first=First("decoupled", lambda part: decoupled(instance, limits, part)),
-    )
-    stats = dict(found.stats)
-    if found.plan is not None:
-        stats["step_s"] = simulate_plan(instance, found.plan).seconds
-    if watch.best_objective and "first_plan" in stats:
-        stats["decoupled_objective"] = stats["first_plan"]
-        stats["decoupling_loss"] = float(stats["first_plan"]) / watch.best_objective - 1
-    return replace(found, stats=stats)
+    """The best plan of both phases at once, by CP-SAT (`one_model.solve_with`)."""
+    return solve_with(lambda: build(instance, watch), instance, limits, watch, to_scale=bool(instance.requirements))

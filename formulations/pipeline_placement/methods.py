@@ -75,4 +75,15 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         limits=_JOINT,
         effort=lambda instance: 1e4 * joint_size(instance),
     ),
+    Method(
+        name="milp",
+        claim=Claim.EXACT,
+        source="both phases in one MILP, Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.milp:solve"),
+        build=lazy(f"{_ROOM}.milp:build"),
+        honours=names(VOCABULARY),
+        supports=supports_joint,
+        limits=_JOINT,
+        effort=lambda instance: 3e4 * joint_size(instance),
+    ),
 )

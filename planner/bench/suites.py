@@ -109,6 +109,7 @@ def models_suite(_inputs: str | None) -> list[Case]:
         *(Case(name, {"stages": 4, "replicas": r}, ("milp",)) for name in ("dgx1", "torus2d") for r in (2, 4)),
         *(Case("chain8-flushed", {"devices": k}, ("cpsat",)) for k in (4, 8)),
         Case("chain8-machines", {}, ("cpsat",)),
+        Case("placement", {}, ("joint", "milp")),
         Case("mesh", {}, ("cpsat", "milp")),
         Case("mesh", {"rows": 8, "columns": 8, "tp_degree": 4, "ordered": True}, ("cpsat", "milp")),
         *(Case(name, {}, ("cpsat", "milp")) for name in ("schedule-chain", "schedule-figure-5")),

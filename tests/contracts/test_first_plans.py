@@ -36,7 +36,7 @@ HINTED = {
     "device_mapping": ("milp",),
     "flushed_partitioning": ("cpsat",),
     "hierarchical_partitioning": ("cpsat",),
-    "pipeline_placement": ("joint",),
+    "pipeline_placement": ("joint", "milp"),
     "tmpc_knapsack": ("cpsat", "milp"),
 }
 

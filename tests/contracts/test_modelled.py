@@ -18,7 +18,8 @@ from formulations.modelled import WithoutSizes, prove
 from formulations.operator_partitioning import cpsat as operator_cpsat
 from formulations.operator_partitioning import milp as operator_milp
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
-from formulations.pipeline_placement import joint
+from formulations.pipeline_placement import joint, one_model
+from formulations.pipeline_placement import milp as placement_milp
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.pipeline_placement import placed
 from solvers.outcome import Limits, Run, Stop, Watch
@@ -35,18 +36,20 @@ def one_by_one(
     most: int,
     monkeypatch: pytest.MonkeyPatch,
     part: Callable[[Any], Any] = whole,
+    judge: ModuleType | None = None,
 ) -> list[float]:
     """Objectives of the best plans, each found with those before it called too large; fewer than ``most``: all.
 
-    ``part`` is what of a plan has a size.
+    ``part`` is what of a plan has a size; ``judge`` is the module that checks plans, if it is not the room's own.
     """
     rejected: list[Any] = []
-    own: Callable[[Any, Any], tuple[Violation, ...]] = room.violations
+    judge = judge or room
+    own: Callable[[Any, Any], tuple[Violation, ...]] = judge.violations
 
     def rules(instance: Any, plan: Any) -> tuple[Violation, ...]:
         return (Violation("memory", "as this test says"),) if part(plan) in rejected else own(instance, plan)
 
-    monkeypatch.setattr(room, "violations", rules)
+    monkeypatch.setattr(judge, "violations", rules)
     values = []
     for _ in range(most):
         answer = room.solve(instance, Limits(), Watch())
@@ -55,7 +58,7 @@ def one_by_one(
             break
         assert part(answer.plan) not in rejected
         rejected.append(part(answer.plan))
-        values.append(room.evaluate(instance, answer.plan))
+        values.append(judge.evaluate(instance, answer.plan))
     return values
 
 
@@ -129,13 +132,15 @@ def test_the_next_plan_is_no_better(
     assert longest == 4
 
 
+@pytest.mark.parametrize("room", [joint, placement_milp], ids=["joint", "milp"])
 @pytest.mark.parametrize(("times", "expected"), [((1.0, 2.0, 4.0), [6, 6.25]), ((4.0, 2.0, 1.0), [4.25, 8])])
 def test_all_partitions_of_a_placement(
-    times: tuple[float, ...], expected: list[float], monkeypatch: pytest.MonkeyPatch
+    room: ModuleType, times: tuple[float, ...], expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chain of three operators on two stages: two partitions; each is rejected whatever its mapping."""
     operators = tuple(Operator(v, time) for v, time in enumerate(times))
     tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 8.0))
     graph = OperatorInstance("row", operators, tensors, num_stages=2, replicas=1)
     instance = placed(graph, ((0.0, 4.0), (4.0, 0.0)))
-    assert one_by_one(joint, instance, 5, monkeypatch, part=lambda plan: plan.partition) == pytest.approx(expected)
+    found = one_by_one(room, instance, 5, monkeypatch, part=lambda plan: plan.partition, judge=one_model)
+    assert found == pytest.approx(expected)

@@ -13,14 +13,13 @@ from oracles.pipeline_placement import optimum, random_instance
 import planner
 from formulations.device_mapping.problem import Mapping
 from formulations.operator_partitioning.problem import OperatorPlan
-from formulations.pipeline_placement import FAMILY, joint
+from formulations.pipeline_placement import FAMILY, joint, milp
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.errors import InstanceError
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.pipeline_placement import PlacementInstance, placed, to_json
 from planner.cli.app import main
-from solvers import cpsat
 from solvers.outcome import Limits, Watch
 
 SHAPES = [(2, 2), (3, 1), (2, 1), (1, 3), (4, 1)]
@@ -76,9 +75,10 @@ def test_replicas_need_not_be_in_the_order_of_devices(
     speed = {True: 4.0, False: 1.0}
     matrix = tuple(tuple(0.0 if d == e else speed[(min(d, e), max(d, e)) in fast] for e in range(4)) for d in range(4))
     instance = placed(graph, matrix, objective=objective)
-    built = joint.build(instance)
-    run = cpsat.run(built.model, Limits(time_s=20), Watch())
-    assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
+    for room in (joint, milp):
+        built = room.build(instance)
+        run = built.run(Limits(time_s=20), Watch())
+        assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
 
 
 def test_decoupling_costs_what_the_joint_model_says() -> None:

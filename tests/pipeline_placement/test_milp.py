@@ -1,0 +1,86 @@
+"""The MILP of both phases: brute force over both, and each of its sentences."""
+
+from __future__ import annotations
+
+import random
+
+import pyomo.environ as pyo
+import pytest
+from oracles.pipeline_placement import optimum, random_instance
+
+import planner
+from formulations.pipeline_placement import milp
+from formulations.pipeline_placement.problem import evaluate
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.pipeline_placement import PlacementInstance, placed
+from solvers.milp import run
+from solvers.outcome import Limits, Watch
+
+SHAPES = [(2, 2), (3, 1), (1, 3), (4, 1), (2, 1)]
+OBJECTIVES = ("p2p", "allreduce", "full")
+
+
+def test_equals_brute_force(cases: int) -> None:
+    rng = random.Random(41)
+    for case in range(max(4, cases // 10)):
+        stages, replicas = SHAPES[case % len(SHAPES)]
+        instance = random_instance(rng, stages, replicas, OBJECTIVES[-case % 3])
+        best = optimum(instance)
+        found = planner.solve(instance, method="milp", limits=Limits(time_s=60))
+        assert found.objective == pytest.approx(best, rel=1e-9), case
+        assert found.status is planner.Status.OPTIMAL and found.bound <= best * (1 + 1e-12), (case, found.gap)
+
+
+def diamond(objective: str, replicas: int = 2) -> PlacementInstance:
+    """An operator whose output goes to two stages, and links of three speeds."""
+    operators = tuple(Operator(v, 1.0 + v, 4.0 * (3 - v)) for v in range(3))
+    tensors = (Tensor(0, (1, 2), 8.0), Tensor(1, (2,), 2.0))
+    graph = OperatorInstance("diamond", operators, tensors, num_stages=3, replicas=replicas)
+    count = 3 * replicas
+    matrix = tuple(tuple(0.0 if d == e else 8.0 / (1 + (d + e) % 3) for e in range(count)) for d in range(count))
+    return placed(graph, matrix, objective=objective)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_model_prices_a_plan_as_the_definition_does(objective: str) -> None:
+    """With both phases fixed, the least that the model allows is what the plan costs: neither less nor more."""
+    instance, rng = diamond(objective), random.Random(5)
+    for _ in range(2):
+        built = milp.build(instance, complete=True)
+        devices = rng.sample(range(6), 6)
+        for (s, r, d), variable in built.model.at.items():
+            variable.fix(int(devices[2 * s + r] == d))
+        for (v, s), variable in built.model.holds.items():
+            variable.fix(int(v == s))
+        found = run(built.model, Limits(), Watch())
+        assert found.values is not None and found.objective is not None
+        plan = built.decode(found.values)
+        assert plan.mapping.devices == tuple(tuple(devices[2 * s : 2 * s + 2]) for s in range(3))
+        assert found.objective * built.unit == pytest.approx(evaluate(instance, plan), rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_what_a_known_plan_leaves_out_is_no_better(objective: str) -> None:
+    """Times are capped at a plan's, and a replica's number is no decision: the optimum is in the model all the same."""
+    instance = random_instance(random.Random(6), 2, 2, objective)
+    best = optimum(instance)
+    for known in (best, 1.3 * best):
+        watch = Watch()
+        watch.plan("some", known)
+        built = milp.build(instance, watch)
+        found = built.run(Limits(), Watch())
+        assert found.values is not None and evaluate(instance, built.decode(found.values)) == pytest.approx(best)
+
+
+def test_links_and_places_agree() -> None:
+    """A link runs from where its first end is to where its second one is, and to no other device."""
+    instance = diamond("p2p", replicas=1)
+    for (d, e), fits in {(0, 1): True, (0, 2): False, (2, 1): False}.items():
+        built = milp.build(instance, complete=True)
+        link = next(i for i, on in enumerate(built.links) if (on.s, on.last) == (0, 1))
+        built.model.at[0, 0, 0].fix(1)
+        built.model.at[1, 0, 1].fix(1)
+        built.model.arc[link, d, e].fix(1)
+        built.model.objective.deactivate()
+        built.model.any_plan = pyo.Objective(expr=0.0)
+        assert run(built.model, Limits(), Watch()).infeasible is not fits, (d, e)
