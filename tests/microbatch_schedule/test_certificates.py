@@ -6,14 +6,15 @@ import copy
 import json
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import pytest
+from certificate_cases import Spoiling, check_commands, claimed, parsed, proves
 from oracles.microbatch_schedule import optimum
 from small_instances import known_optimum, random_case
 
@@ -21,38 +22,31 @@ import planner
 from formulations.family import UncertifiedError
 from formulations.microbatch_schedule import checker
 from formulations.microbatch_schedule.certificates import write
-from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, to_json
-from planner.cli.app import main
+from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain
 from solvers.outcome import Watch
 
 
-def parsed(instance: ScheduleInstance) -> dict:
-    return json.loads(json.dumps(to_json(instance)))
+def small(number: int) -> ScheduleInstance:
+    """With few enough orders of passes to try them all."""
+    drawn = (random_case("microbatch_schedule", 16, 1000 * number + k) for k in count())
+    return next(each for each in drawn if known_optimum("microbatch_schedule", each)[0])
 
 
-def small(count: int) -> list[tuple[int, ScheduleInstance, float]]:
-    """With their optima (infinite: there is no plan), all orders of passes tried."""
-    found: list[tuple[int, ScheduleInstance, float]] = []
-    number = 0
-    while len(found) < count:
-        instance = random_case("microbatch_schedule", 16, number)
-        is_known, best = known_optimum("microbatch_schedule", instance)
-        if is_known:
-            found.append((number, instance, math.inf if best is None else best))
-        number += 1
-    return found
+def least(instance: ScheduleInstance) -> float:
+    """The optimum in float64, and what it rounds; infinite if there is no plan."""
+    best = optimum(instance)
+    return math.inf if best is None else best * (1 + 1e-15)
+
+
+HEADS_AND_TAILS = {"kind": "bound", "name": "heads and tails"}
 
 
 def claim(instance: ScheduleInstance, bound: Fraction | None) -> dict:
-    return {
-        "format": 1, "problem": "microbatch_schedule", "instance_sha256": checker.Instance(parsed(instance)).digest,
-        "plan": None, "objective": None, "bound": None if bound is None else str(bound),
-        "proof": {"kind": "bound", "name": "heads and tails"},
-    }  # fmt: skip
+    return claimed(instance, bound, HEADS_AND_TAILS)
 
 
-def is_accepted(instance: ScheduleInstance, bound: Fraction | None) -> bool:
-    return checker.verify(parsed(instance), claim(instance, bound))["accepted"]
+def accepts(instance: ScheduleInstance, bound: Fraction | None) -> bool:
+    return proves(instance, bound, HEADS_AND_TAILS)
 
 
 def test_certificates_of_random_instances_are_accepted_or_say_why_there_is_none(cases: int) -> None:
@@ -83,67 +77,50 @@ def test_certificates_of_random_instances_are_accepted_or_say_why_there_is_none(
 def test_no_bound_from_the_optimum_on_is_accepted(cases: int) -> None:
     """Nor one within the tolerance of the definition; and where there is a plan, no claim that there is none."""
     proved = 0
-    for number, instance, best in small(cases):
-        if best == math.inf:
+    for number in range(cases):
+        instance = small(number)
+        best = optimum(instance)
+        if best is None:
             continue
-        assert not is_accepted(instance, None), number
+        assert not accepts(instance, None), number
         if best:
             for higher in (1.0, 1 + 1e-9, 1.5, 4.0):
-                assert not is_accepted(instance, Fraction(best) * Fraction(higher)), (number, higher)
+                assert not accepts(instance, Fraction(best) * Fraction(higher)), (number, higher)
             if instance.objective == "time":
-                assert not is_accepted(instance, Fraction(best) * (1 - Fraction(1, 10**10))), number
-            proved += is_accepted(instance, Fraction(best) * (1 - Fraction(1, 10**6)))
+                assert not accepts(instance, Fraction(best) * (1 - Fraction(1, 10**10))), number
+            proved += accepts(instance, Fraction(best) * (1 - Fraction(1, 10**6)))
     assert proved >= cases // 4
 
 
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(6):
+        content, mutant = copy.deepcopy((original, good))
+        tasks = mutant["plan"]["tasks"] if mutant["plan"] else []
+        if kind == 0 and tasks:
+            task = rng.choice(tasks)
+            task[rng.choice([3, 4])] *= rng.choice([0.5, 0.99])
+        elif kind == 1 and tasks:
+            tasks.pop(rng.randrange(len(tasks)))
+        elif kind == 2 and content["edges"]:
+            content["edges"].pop()
+        elif kind == 3:
+            stage = rng.choice(content["stages"])
+            stage["in_flight"] = rng.choice([1, 2, 8]) * stage.get("microbatch", 1)
+        elif kind == 4 and "deadline_s" in content:
+            content["deadline_s"] *= rng.choice([0.7, 1.5, 4])
+        else:
+            stage = rng.choice(content["stages"])
+            stage[rng.choice(["forward_s", "backward_s"])] *= rng.choice([0.9, 0.5])
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, least, rejected=0.2)
+
+
 def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
-    rejected = count = 0
-    for number, instance, _ in small(cases // 2):
-        rng, good = random.Random(f"mutants {number}"), planner.certify(instance).content
-        if good is None:
-            continue
-        for kind in range(9):
-            content, mutant = parsed(instance), copy.deepcopy(json.loads(json.dumps(good)))
-            tasks = mutant["plan"]["tasks"] if mutant["plan"] else []
-            if kind == 0 and mutant["bound"] is not None:
-                mutant["bound"] = mutant["objective"]
-            elif kind == 1 and tasks:
-                task = rng.choice(tasks)
-                task[rng.choice([3, 4])] *= rng.choice([0.5, 0.99])
-            elif kind == 2 and tasks:
-                tasks.pop(rng.randrange(len(tasks)))
-            elif kind == 3:
-                mutant.update(plan=None, objective=None, bound=None)
-            elif kind == 4 and mutant["objective"] is not None:
-                mutant["objective"] = str(Fraction(mutant["objective"]) * Fraction(9, 10))
-            elif kind == 5 and content["edges"]:
-                content["edges"].pop()
-            elif kind == 6:
-                stage = rng.choice(content["stages"])
-                stage["in_flight"] = rng.choice([1, 2, 8]) * stage.get("microbatch", 1)
-            elif kind == 7 and "deadline_s" in content:
-                content["deadline_s"] *= rng.choice([0.7, 1.5, 4])
-            else:
-                stage = rng.choice(content["stages"])
-                stage[rng.choice(["forward_s", "backward_s"])] *= rng.choice([0.9, 0.5])
-            try:
-                mutant["instance_sha256"] = checker.Instance(content).digest
-                accepted = checker.verify(content, mutant)["accepted"]
-            except ValueError:
-                continue
-            count += 1
-            rejected += not accepted
-            if accepted:
-                changed, bound = planner.load(content), mutant["bound"]
-                best = optimum(changed)
-                if bound is None:
-                    assert best is None, (number, kind)
-                else:
-                    assert best is None or best > float(Fraction(bound)) * (1 - 1e-15), (number, kind)
-                if mutant["plan"] is not None:
-                    checked = planner.check(changed, mutant["plan"])
-                    assert checked.objective == pytest.approx(float(Fraction(mutant["objective"])), rel=1e-13)
-    assert rejected >= count // 5
+    SPOILING.check(cases)
 
 
 def two_stages(**changes: object) -> ScheduleInstance:
@@ -169,11 +146,11 @@ def test_optima_by_hand(changes: dict, best: float) -> None:
     instance = two_stages(**changes)
     assert (optimum(instance) or math.inf) == best
     if best == math.inf:
-        assert is_accepted(instance, None) is (instance.deadline_s is not None)
-        assert is_accepted(instance, Fraction(10**6))  # of a cycle within any time there is none
+        assert accepts(instance, None) is (instance.deadline_s is not None)
+        assert accepts(instance, Fraction(10**6))  # of a cycle within any time there is none
         return
-    assert is_accepted(instance, best * (1 - Fraction(1, 10**6)))
-    assert not is_accepted(instance, Fraction(best))
+    assert accepts(instance, best * (1 - Fraction(1, 10**6)))
+    assert not accepts(instance, Fraction(best))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +185,7 @@ def test_plans_that_break_a_rule_are_rejected_by_name(place: object, change: obj
 
 
 def test_without_time_there_is_no_plan() -> None:
-    assert is_accepted(two_stages(deadline_s=0.0), None)
+    assert accepts(two_stages(deadline_s=0.0), None)
 
 
 def test_a_plan_within_the_tolerance_of_the_definition_is_not_excluded() -> None:
@@ -221,8 +198,8 @@ def test_a_plan_within_the_tolerance_of_the_definition_is_not_excluded() -> None
         rows.append([0, kind, j, start, clock])
     checked = planner.check(instance, {"tasks": rows})
     assert checked.feasible and checked.objective is not None and checked.objective < 6 * (1 - 7e-9)
-    assert not is_accepted(instance, Fraction(checked.objective))
-    assert is_accepted(instance, 6 * (1 - Fraction(9, 10**9)))
+    assert not accepts(instance, Fraction(checked.objective))
+    assert accepts(instance, 6 * (1 - Fraction(9, 10**9)))
 
 
 def test_passes_that_the_tolerance_swallows_are_refused() -> None:
@@ -250,13 +227,4 @@ def test_what_is_not_certified_says_why() -> None:
 
 
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The command, and the checker alone on its files."""
-    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
-    planner.save(chain(), instance)
-    assert main(["certify", str(instance), "--out", str(certificate), "--quiet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == "bound"
-    assert main(["verify", str(instance), str(certificate)]) == 0
-    assert "accepted: every plan takes more than " in capsys.readouterr().out
-    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
+    check_commands(chain(), "bound", tmp_path, capsys)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import pytest
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed
 from oracles.operator_partitioning import plans
 from small_instances import random_case
 
@@ -23,13 +22,8 @@ from formulations.operator_partitioning import checker
 from formulations.operator_partitioning.certificates import write
 from formulations.operator_partitioning.plans import plan_from_json
 from formulations.operator_partitioning.problem import violations
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, to_json
-from planner.cli.app import main
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from solvers.outcome import Stop, Watch
-
-
-def parsed(instance: OperatorInstance) -> dict:
-    return json.loads(json.dumps(to_json(instance)))
 
 
 def seconds(instance: OperatorInstance, plan: dict) -> Fraction:
@@ -58,23 +52,14 @@ def optimum(instance: OperatorInstance) -> Fraction | float:
     return min((seconds(instance, plan) for plan in kept), default=math.inf)
 
 
-def small(count: int) -> Iterator[tuple[int, OperatorInstance]]:
+def small(number: int) -> OperatorInstance:
     """Of up to five operators, so that all plans can be tried."""
-    number = found = 0
-    while found < count:
-        instance = random_case("operator_partitioning", 16, number)
-        number += 1
-        if len(instance.operators) <= 5:
-            found += 1
-            yield number, instance
+    drawn = (random_case("operator_partitioning", 16, 1000 * number + k) for k in count())
+    return next(each for each in drawn if len(each.operators) <= 5)
 
 
 def claim(instance: OperatorInstance, bound: Fraction | None, proof: dict) -> dict:
-    return {
-        "format": 1, "problem": "operator_partitioning", "instance_sha256": checker.Instance(parsed(instance)).digest,
-        "plan": None, "objective": None, "bound": None if bound is None else str(bound),
-        "proof": {"kind": "labels", **proof},
-    }  # fmt: skip
+    return claimed(instance, bound, {"kind": "labels", **proof})
 
 
 def tried(instance: OperatorInstance, rng: random.Random, best: Fraction) -> dict:
@@ -93,17 +78,9 @@ def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
     kinds: dict[str, int] = {}
     for number in range(cases):
         instance = random_case("operator_partitioning", 16, number)
-        result = planner.solve(instance, exact=True)
-        found = planner.certify(instance, result)
-        assert found.content is not None, (number, found.result.reason)
-        verdict = planner.verify(instance, json.loads(found.text))
-        assert verdict.accepted, (number, verdict.reason)
-        if verdict.bound is None:
+        result, _ = certified(instance)
+        if result.status == "infeasible":
             kinds["infeasible"] = kinds.get("infeasible", 0) + 1
-        else:
-            assert result.bound is not None and result.objective is not None
-            assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
-            assert math.isclose(verdict.objective or 0.0, result.objective, rel_tol=1e-13)
         kind = "step" if instance.num_stages is None else "shared" if instance.num_devices else "fixed"
         kinds[kind] = kinds.get(kind, 0) + 1
     assert len(kinds) == 4 and min(kinds.values()) >= cases // 20, kinds
@@ -112,7 +89,8 @@ def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
 def test_every_bound_below_the_optimum_is_proved_and_no_other(cases: int) -> None:
     """What is written proves it; no tensors that are counted, and no caps, prove what is false."""
     rng, infeasible = random.Random(3), 0
-    for number, instance in small(cases):
+    for number in range(cases):
+        instance = small(number)
         best = optimum(instance)
         if best == math.inf:
             infeasible += 1
@@ -137,50 +115,34 @@ def test_every_bound_below_the_optimum_is_proved_and_no_other(cases: int) -> Non
     assert infeasible >= cases // 25
 
 
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(6):
+        content, mutant = copy.deepcopy((original, good))
+        stages = mutant["plan"]["stages"] if mutant["plan"] else [[]]
+        if kind == 0:
+            rng.shuffle(stages)
+        elif kind == 1 and len(stages) > 1:
+            stages[0].append(stages[1].pop())
+        elif kind == 2 and any(mutant["proof"]["caps"]):
+            max(mutant["proof"]["caps"], key=len).pop()
+        elif kind == 3:
+            content["bandwidth_bytes_per_s"] *= rng.choice([0.5, 2, 8])
+        elif kind == 4 and content.get("memory_bytes"):
+            content["memory_bytes"] *= rng.choice([0.5, 1.5, 4])
+        else:
+            operator = rng.choice(content["operators"])
+            operator["compute_s"] *= rng.choice([0.9, 0.5, 0.0])
+            operator.pop("parameter_bytes", None)
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, optimum, seconds)
+
+
 def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
-    rejected = count = 0
-    for number, instance in small(cases):
-        rng, good = random.Random(f"mutants {number}"), planner.certify(instance).content
-        assert good is not None
-        for kind in range(9):
-            content, mutant = parsed(instance), copy.deepcopy(json.loads(json.dumps(good)))
-            stages = mutant["plan"]["stages"] if mutant["plan"] else [[]]
-            if kind == 0 and mutant["bound"] is not None:
-                mutant["bound"] = mutant["objective"]
-            elif kind == 1:
-                rng.shuffle(stages)
-            elif kind == 2 and len(stages) > 1:
-                stages[0].append(stages[1].pop())
-            elif kind == 3:
-                mutant.update(plan=None, objective=None, bound=None)
-            elif kind == 4 and mutant["objective"] is not None:
-                mutant["objective"] = str(Fraction(mutant["objective"]) * Fraction(9, 10))
-            elif kind == 5 and any(mutant["proof"]["caps"]):
-                max(mutant["proof"]["caps"], key=len).pop()
-            elif kind == 6:
-                content["bandwidth_bytes_per_s"] *= rng.choice([0.5, 2, 8])
-            elif kind == 7 and content.get("memory_bytes"):
-                content["memory_bytes"] *= rng.choice([0.5, 1.5, 4])
-            else:
-                operator = rng.choice(content["operators"])
-                operator["compute_s"] *= rng.choice([0.9, 0.5, 0.0])
-                operator.pop("parameter_bytes", None)
-            mutant["instance_sha256"] = checker.Instance(content).digest
-            count += 1
-            accepted = checker.verify(content, mutant)["accepted"]
-            rejected += not accepted
-            if accepted:
-                changed = planner.load(content)
-                best = optimum(changed)
-                bound = mutant["bound"]
-                assert best == math.inf if bound is None else best > Fraction(bound) or not Fraction(bound), (
-                    number,
-                    kind,
-                )
-                if mutant["plan"] is not None:
-                    checked = planner.check(changed, mutant["plan"])
-                    assert checked.objective == pytest.approx(float(Fraction(mutant["objective"])), rel=1e-13)
-    assert rejected >= count // 4
+    SPOILING.check(cases)
 
 
 def chain(**changes: object) -> OperatorInstance:
@@ -310,13 +272,4 @@ def test_memory_that_the_definition_admits_is_admitted(excess: float, fits: bool
 
 
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The command, and the checker alone on its files."""
-    instance, certificate = tmp_path / "instance.json", tmp_path / "certificate.json"
-    planner.save(planner.load("resnet50"), instance)
-    assert main(["certify", str(instance), "--out", str(certificate), "--quiet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == "labels"
-    assert main(["verify", str(instance), str(certificate)]) == 0
-    assert "accepted: every plan takes more than " in capsys.readouterr().out
-    command = [sys.executable, "-I", "-S", checker.__file__, str(instance), str(certificate)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("accepted: ")
+    check_commands(planner.load("resnet50"), "labels", tmp_path, capsys)

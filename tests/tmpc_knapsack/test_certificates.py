@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 
 import pytest
+from certificate_cases import Spoiling, certified, claimed, parsed
 from small_instances import random_case
 
 import planner
 from formulations.family import UncertifiedError
 from formulations.tmpc_knapsack import checker
 from formulations.tmpc_knapsack.certificates import write
-from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate, to_json
+from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
 from planner.cli.app import main
 from solvers.outcome import Watch
 
 #: What the definition admits of the capacity.
 _SLACK = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
-
-
-def parsed(instance: KnapsackInstance) -> dict:
-    return json.loads(json.dumps(to_json(instance)))
 
 
 def optimum(instance: KnapsackInstance) -> Fraction | float:
@@ -42,38 +39,25 @@ def optimum(instance: KnapsackInstance) -> Fraction | float:
 
 
 def claim(instance: KnapsackInstance, bound: Fraction | None, multiplier: Fraction) -> dict:
-    return {
-        "format": 1, "problem": "tmpc_knapsack", "instance_sha256": checker.Instance(parsed(instance)).digest,
-        "plan": None, "objective": None, "bound": None if bound is None else str(bound),
-        "proof": {"kind": "multiplier", "multiplier": str(multiplier)},
-    }  # fmt: skip
+    return claimed(instance, bound, {"kind": "multiplier", "multiplier": str(multiplier)})
 
 
-def cases_of(count: int) -> list[tuple[int, KnapsackInstance]]:
-    found = ((number, random_case("tmpc_knapsack", 16, number)) for number in range(count))
-    return [(n, each) for n, each in found if math.prod(len(node.options) for node in each.nodes) <= 300]
+def small(number: int) -> KnapsackInstance:
+    """With at most 300 choices."""
+    drawn = (random_case("tmpc_knapsack", 16, 1000 * number + k) for k in count())
+    return next(each for each in drawn if math.prod(len(node.options) for node in each.nodes) <= 300)
 
 
 def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
-    infeasible = 0
-    for number, instance in cases_of(cases):
-        result = planner.solve(instance, method="exact")
-        found = planner.certify(instance, result)
-        assert found.content is not None, (number, found.result.reason)
-        verdict = planner.verify(instance, json.loads(found.text))
-        assert verdict.accepted, (number, verdict.reason)
-        if verdict.bound is None:
-            infeasible += 1
-        else:
-            assert result.bound is not None
-            assert result.bound * (1 - 1e-10) <= verdict.bound <= result.bound * (1 + 1e-15)
-    assert infeasible >= cases // 100
+    results = [certified(small(number))[0] for number in range(cases)]
+    assert sum(result.status == "infeasible" for result in results) >= cases // 100
 
 
 def test_a_bound_is_accepted_if_and_only_if_it_is_below_the_optimum(cases: int) -> None:
     """Whatever the multiplier: it decides how much work the checker has, not what it concludes."""
     counts = {True: 0, False: 0}
-    for number, instance in cases_of(cases):
+    for number in range(cases):
+        instance = small(number)
         rng, best = random.Random(number), optimum(instance)
         around = Fraction(1 if best == math.inf else best)
         for bound in (around, around * (1 - Fraction(1, 10**15)), around * (1 + Fraction(1, 10**15)), around / 3, None):
@@ -86,40 +70,26 @@ def test_a_bound_is_accepted_if_and_only_if_it_is_below_the_optimum(cases: int) 
     assert min(counts.values()) >= cases // 2
 
 
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(4):
+        content, mutant = copy.deepcopy((original, good))
+        if kind == 0 and mutant["plan"] and content["nodes"]:
+            node = rng.choice(content["nodes"])
+            mutant["plan"]["choice"][str(node["id"])] = rng.choice(node["options"])["id"]
+        elif content["nodes"]:
+            option = rng.choice(rng.choice(content["nodes"])["options"])
+            name = rng.choice(["time", "memory_bytes"])
+            option[name] = rng.choice([option[name] * 2, option[name] / 2, 0.0])
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, optimum)
+
+
 def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
-    rejected = tried = 0
-    for number, instance in cases_of(cases):
-        rng = random.Random(f"mutants {number}")
-        good = planner.certify(instance).content
-        assert good is not None
-        for kind in range(6):
-            content, mutant = parsed(instance), copy.deepcopy(json.loads(json.dumps(good)))
-            if kind == 0 and mutant["bound"] is not None:
-                mutant["bound"] = mutant["objective"]
-            elif kind == 1 and mutant["plan"] and content["nodes"]:
-                node = rng.choice(content["nodes"])
-                mutant["plan"]["choice"][str(node["id"])] = rng.choice(node["options"])["id"]
-            elif kind == 2:
-                mutant.update(plan=None, objective=None, bound=None)
-            elif kind == 3 and mutant["objective"] is not None:
-                mutant["objective"] = str(Fraction(mutant["objective"]) * Fraction(9, 10))
-            elif content["nodes"]:
-                option = rng.choice(rng.choice(content["nodes"])["options"])
-                name = rng.choice(["time", "memory_bytes"])
-                option[name] = rng.choice([option[name] * 2, option[name] / 2, 0.0])
-                mutant["instance_sha256"] = checker.Instance(content).digest
-            tried += 1
-            accepted = checker.verify(content, mutant)["accepted"]
-            rejected += not accepted
-            changed = planner.load(content)
-            best = optimum(changed)
-            if accepted:
-                assert (
-                    best > Fraction(mutant["bound"]) or mutant["bound"] == "0" if mutant["bound"] else best == math.inf
-                )
-                if mutant["plan"] is not None:
-                    assert planner.check(changed, mutant["plan"]).objective == float(Fraction(mutant["objective"]))
-    assert rejected >= tried // 4
+    SPOILING.check(cases)
 
 
 def two(capacity: float = 3.0) -> KnapsackInstance:
