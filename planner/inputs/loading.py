@@ -16,7 +16,7 @@ from planner.errors import UsageError, closest
 from planner.inputs import settings
 from planner.inputs.graphs import declared, is_graph, read_graph, with_machine
 from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
-from planner.inputs.rows import read_row, split_row
+from planner.inputs.rows import has_rows, read_row, split_row
 from planner.inputs.tables import is_table, read_table
 from planner.types import Instance
 
@@ -214,7 +214,7 @@ def _held(name: str, inputs: str | None) -> tuple[Any, str]:
         return _parsed(text, where), where
     name, row = split_row(name)
     path = _find(name, inputs, list(catalog()))
-    content = read_content(path) if row is None and path.suffix != ".parquet" else read_row(path, row)
+    content = read_content(path) if row is None and not has_rows(path) else read_row(path, row)
     return content, str(path)
 
 

@@ -51,8 +51,21 @@ def read_row(path: Path, row: int | None) -> Any:
         If the file is parquet and pyarrow is absent.
     """
     if row is None:
-        raise InstanceError.at(str(path), "row", None, f"one of its rows: {path}#0")
+        raise InstanceError.at(str(path), "row", None, f"one of its rows, such as {path}#0")
     return _parquet_row(path, row) if path.suffix == ".parquet" else _json_row(path, row)
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a file's name and content are those of rows; a single JSON line is its only row, which needs no number.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read.
+    """
+    if path.suffix == ".parquet":
+        return True
+    return path.name.endswith(SUFFIXES) and path.is_file() and len(list(islice(_lines(path), 2))) > 1
 
 
 def count_rows(path: Path) -> int:

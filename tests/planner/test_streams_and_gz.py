@@ -211,3 +211,12 @@ def test_the_script_for_the_shell_is_shown() -> None:
         check=True,
     )
     assert "_PLANNER_COMPLETE=complete_bash" in shown.stdout
+
+
+def test_of_rows_one_has_to_be_named(run: Run) -> None:
+    row = json.dumps(KNAPSACK)
+    Path("two.jsonl").write_text(f"{row}\n{row}\n")
+    Path("one.jsonl").write_text(f"{row}\n")
+    code, _, err = run("solve", "two.jsonl")
+    assert code == 2 and err == "two.jsonl: row is None; expected one of its rows, such as two.jsonl#0\n"
+    assert run("solve", "two.jsonl#1")[0] == 0 and run("solve", "one.jsonl")[0] == 0
