@@ -36,7 +36,7 @@ class Quantity:
     name
         As requirements call it.
     says
-        One line for a person, with what numbers count from.
+        One line for a person, with what numbers count from; what is yes or no begins with "whether".
     of_plan
         ``of_plan(instance, plan, *arguments) -> int``, with arguments of the ``domains``; 0 where a plan has no such
         thing, such as a stage of that number.
@@ -48,6 +48,11 @@ class Quantity:
     says: str
     of_plan: Callable[..., int]
     domains: tuple[Domain, ...] = ()
+
+    @property
+    def is_yes_no(self) -> bool:
+        """Whether it is 1 for yes and 0 for no, and may stand alone in a requirement."""
+        return self.says.startswith("whether ")
 
     @property
     def signature(self) -> str:
@@ -79,7 +84,8 @@ def meant(
     Raises
     ------
     ValueError
-        With the rule that is broken: an unknown quantity, another number of arguments, an argument of no such name.
+        With the rule that is broken: an unknown quantity, another number of arguments, an argument of no such name, a
+        number that is compared with nothing.
     """
     known = {quantity.name: quantity for quantity in vocabulary}
     if requirement.quantity not in known:
@@ -88,6 +94,8 @@ def meant(
     quantity = known[requirement.quantity]
     if len(requirement.arguments) != len(quantity.domains):
         raise ValueError(quantity.signature)
+    if requirement.is_alone and not quantity.is_yes_no:
+        raise ValueError(f"a whole number to compare it with, such as {requirement.quantity} <= 6: it is no yes or no")
     arguments = map(partial(_found, instance), quantity.domains, requirement.arguments)
     return quantity, tuple(arguments)
 

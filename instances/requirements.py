@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -34,15 +34,19 @@ _LONGEST = 10_000
 class Requirement:
     """A quantity of a plan, and the whole number that it must not exceed, reach at least, or be.
 
-    ``relation`` is one of `RELATIONS`. A quantity that says yes or no is 1 or 0: ``same_stage(3, 7) == 1``.
+    ``relation`` is one of `RELATIONS`. A quantity of yes and no is 1 or 0, and may stand alone (``is_alone``):
+    ``same_stage(3, 7)`` demands that it is 1, ``not same_stage(3, 7)`` that it is 0.
     """
 
     quantity: str
     arguments: tuple[Argument, ...]
     relation: str
     amount: int
+    is_alone: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
+        if self.is_alone:
+            return f"{'' if self.amount else 'not '}{_called(self.quantity, self.arguments)}"
         return f"{_called(self.quantity, self.arguments)} {self.relation} {self.amount}"
 
     def holds(self, value: int) -> bool:
@@ -90,7 +94,7 @@ def parse(text: str) -> Requirement:
         With the grammar in words, if the text is of another form.
 
     >>> str(parse("not same_stage(3, 7)")), str(parse("num_stages<7"))
-    ('same_stage(3, 7) == 0', 'num_stages <= 6')
+    ('not same_stage(3, 7)', 'num_stages <= 6')
     """
     tokens = _split(text)
     is_negated = tokens[:1] == ["not"]
@@ -100,7 +104,7 @@ def parse(text: str) -> Requirement:
         raise ValueError(GRAMMAR)
     arguments = _arguments(tokens)
     if not tokens:
-        return Requirement(quantity, arguments, "==", 0 if is_negated else 1)
+        return Requirement(quantity, arguments, "==", 0 if is_negated else 1, is_alone=True)
     if len(tokens) != 2 or not _NUMBER.fullmatch(tokens[1]):
         raise ValueError(GRAMMAR)
     found = _related(quantity, arguments, tokens[0], int(tokens[1]))

@@ -35,15 +35,15 @@ class Term:
     """A quantity with its arguments; comparing it with a whole number makes a requirement of it.
 
     >>> str(Term("num_stages") <= 6), str(Term("same_stage", (3, 7)).requirement())
-    ('num_stages <= 6', 'same_stage(3, 7) == 1')
+    ('num_stages <= 6', 'same_stage(3, 7)')
     """
 
     quantity: str
     arguments: tuple[Argument, ...] = ()
 
-    def requirement(self, relation: str = "==", amount: object = 1) -> Requirement:
+    def requirement(self, relation: str = "", amount: object = 1) -> Requirement:
         """That the quantity is so; as it stands: that it holds. `UsageError` for what is no whole number."""
-        return Requirement(self.quantity, self.arguments, relation, _whole(amount))
+        return Requirement(self.quantity, self.arguments, relation or "==", _whole(amount), is_alone=not relation)
 
     def __le__(self, amount: int) -> Requirement:
         return self.requirement("<=", amount)

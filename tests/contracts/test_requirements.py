@@ -19,6 +19,7 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from formulations.family import Family
+from instances.errors import InstanceError
 from instances.requirements import Requirement, parse, requirements_of
 from planner.census.extract import extract
 from planner.census.run import census
@@ -121,8 +122,8 @@ def test_files_declare_requirements(name: str) -> None:
         ("num_stages<7", "num_stages <= 6"),
         ("num_stages = 4", "num_stages == 4"),
         ("not num_stages > 6", "num_stages <= 6"),
-        ("same_stage( 3 , 7 )", "same_stage(3, 7) == 1"),
-        ("not same_stage(3,7)", "same_stage(3, 7) == 0"),
+        ("same_stage( 3 , 7 )", "same_stage(3, 7)"),
+        ("not same_stage(3,7)", "not same_stage(3, 7)"),
         ('stage_of("a layer, it is") >= 2', 'stage_of("a layer, it is") >= 2'),
         ("stage_of('3') >= 2", 'stage_of("3") >= 2'),
         ("layers(-1) >= 2", "layers(-1) >= 2"),
@@ -146,8 +147,32 @@ def test_texts_that_state_none(text: str) -> None:
         parse(text)
 
 
+def test_a_number_that_is_compared_with_nothing_is_refused() -> None:
+    instance = planner.load("chain8")
+    for text in ("num_stages", "not num_stages", "nodes(0)"):
+        with pytest.raises(InstanceError, match="a whole number to compare it with"):
+            planner.load("chain8", require=[text])
+    model = planner.model(instance, "milp")
+    with pytest.raises(InstanceError, match="a whole number to compare it with"):
+        model.require(model.num_stages())
+    assert planner.load("chain8", require=["not same_stage(1, 2)"]).requirements == ("not same_stage(1, 2)",)
+
+
+@pytest.mark.parametrize("name", WITH_VOCABULARY)
+def test_what_may_stand_alone_is_yes_or_no(name: str, cases: int) -> None:
+    family = warmed(name)
+    yes_no = [quantity for quantity in family.vocabulary if quantity.is_yes_no]
+    for number in range(cases // 8):
+        instance = random_case(name, 7, number)
+        plan = next(iter(enumerated(family, instance) or ()), None)
+        for quantity in yes_no if plan is not None else ():
+            arguments = [next(iter(domain.values(instance)), None) for domain in quantity.domains]
+            if None not in arguments:
+                assert quantity.of_plan(instance, plan, *arguments) in (0, 1), quantity.name
+
+
 def test_requirements_are_negated_or_refused() -> None:
-    assert str(parse("f >= 3").negated()) == "f <= 2" and str(parse("not f")) == "f == 0"
+    assert str(parse("f >= 3").negated()) == "f <= 2" and str(parse("not f")) == "not f"
     for text in ("f == 3", "f == 1", "f == 0", "f"):  # f may be more than yes and no
         with pytest.raises(ValueError, match="negated"):
             parse(text).negated()

@@ -62,7 +62,7 @@ PLAN = StagePlan(
 )
 def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     instance = chain()
-    found, arguments = meant(VOCABULARY, instance, parse(quantity))
+    found, arguments = meant(VOCABULARY, instance, parse(f"{quantity} == 0"))
     assert found.of_plan(instance, PLAN, *arguments) == value
     assert violations(replace(instance, requirements=(f"{quantity} == {value}",)), PLAN) == ()
     broken = violations(replace(instance, requirements=(f"{quantity} == {value + 1}",)), PLAN)
