@@ -34,6 +34,7 @@ from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
+from planner.cli.report import report_command
 from planner.cli.run import fidelity_command, run_command
 from planner.cli.schema import schema_command
 from planner.cli.sensitivity import sensitivity_command
@@ -42,7 +43,6 @@ from planner.cli.tools import (
     doctor_command,
     list_command,
     make_command,
-    report_command,
     reproduce_command,
 )
 from planner.cli.validate import validate_command
@@ -247,7 +247,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner sensitivity chain8 --noise 10%",
         "planner sensitivity bert32 --devices 64 --memory 8GiB --scenarios slow.json",
     ),
-    "report": ("planner report bert32 --devices 64 --memory 8GiB --out report.html",),
+    "report": (
+        "planner report bert32 --devices 64 --memory 8GiB --out report.html",
+        "planner report chain8 layers schedule --time-limit 5 --out three.html",
+    ),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
     "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),
     "census": (

@@ -9,22 +9,11 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import (
-    CONTRADICTION,
     Certify,
-    Gap,
     Inputs,
-    Instance,
     Json,
-    Methods,
-    Plans,
     Quiet,
-    Seed,
-    Threads,
-    TimeLimit,
     catalog_of_all,
-    limits_of,
-    names_of,
-    plans_of,
 )
 from planner.errors import UsageError
 from planner.inputs import choices
@@ -155,51 +144,3 @@ def reproduce_command(
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     found = reproduce(claim, inputs=inputs, certify=certify, note=lambda line: note(quiet, line), **given)
     print_json(found.to_json()) if json else show_reproduction(found)
-
-
-def report_command(
-    instance: Instance,
-    out: Annotated[str, typer.Option(metavar="FILE.html", help="the page")] = "report.html",
-    methods: Methods = None,
-    plan: Plans = None,
-    time_limit: TimeLimit = 20.0,
-    gap: Gap = 1e-6,
-    seed: Seed = 0,
-    threads: Threads = 1,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
-    **settings: Any,
-) -> None:
-    """Write a self-contained page about an instance: every method, gaps, pictures, commands to repeat it."""
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.files import write_atomically
-    from planner.show.page import page, page_path, require_page
-    from planner.show.progress import note, progress_line
-    from planner.show.tables import show_report
-    from planner.signals import held
-
-    require_page()
-    path = page_path(out)
-    refuse_overwriting(out, instance)
-    limits = limits_of(time_limit, gap, seed, threads)
-    with held():
-        with progress_line(quiet) as listen:
-            text, report = page(
-                instance,
-                settings,
-                methods=names_of(methods),
-                plans=plans_of(plan),
-                limits=limits,
-                inputs=inputs,
-                listen=listen,
-                notice=lambda line: note(quiet, line),
-            )
-        try:
-            write_atomically(path, text)
-        except UsageError:
-            show_report(report)  # what was found is not lost with the page
-            raise
-    note(quiet, f"{len(report.results)} methods in {out}")
-    if report.signal:
-        raise typer.Exit(128 + report.signal)
-    raise typer.Exit(0 if report.agree else CONTRADICTION)

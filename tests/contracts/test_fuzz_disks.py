@@ -47,7 +47,9 @@ FILE_ONLY = ("instance", "knapsacks")
 def given(name: str, path: Path | str) -> tuple[list[str], str]:
     """The command with OUT replaced by a path (without its suffix), and the whole path."""
     pytest.importorskip("matplotlib")
-    pytest.importorskip("jinja2")
+    if name == "page":
+        pytest.importorskip("jinja2")
+        pytest.importorskip("vl_convert")
     *words, last = COMMANDS[name]
     out = last.replace("OUT", str(path))
     return [*words, out], out

@@ -82,7 +82,7 @@ def test_an_example_goes_through_every_command(run: Run, file: str, case: str) -
     assert own["optimal"] + own["suboptimal"] == 2
     assert all(run("solve", worst, "--json")[0] == 0 for worst in found["worst"][method])
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("vl_convert")
     assert run("report", case, "--methods", f"exact,{method}", *entered, "--out", "page.html", "--quiet")[0] == 0
     page = Path("page.html").read_text()
     assert f"--methods exact,{method} --plan theirs=plan.json" in page and "Loss of every method" in page

@@ -1,0 +1,80 @@
+"""The command that writes pages: ``report``, about one instance or several."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.common import (
+    CONTRADICTION,
+    Gap,
+    Inputs,
+    Methods,
+    Plans,
+    Quiet,
+    Seed,
+    Threads,
+    TimeLimit,
+    limits_of,
+    names_of,
+    plans_of,
+)
+from planner.cli.completion import entries
+from planner.errors import UsageError
+
+
+def report_command(
+    instances: Annotated[
+        list[str],
+        typer.Argument(metavar="INSTANCE...", help="file, catalog name, or - for stdin", autocompletion=entries),
+    ],
+    out: Annotated[str, typer.Option(metavar="FILE.html", help="the page")] = "report.html",
+    methods: Methods = None,
+    plan: Plans = None,
+    time_limit: TimeLimit = 20.0,
+    gap: Gap = 1e-6,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Write a self-contained page about instances: every method, gaps, plans to explore, commands to repeat it."""
+    from planner.inputs.destinations import refuse_overwriting
+    from planner.inputs.files import write_atomically
+    from planner.show.page import page, page_path, require_page
+    from planner.show.progress import note, progress_line
+    from planner.show.tables import show_report
+    from planner.signals import held
+
+    require_page()
+    path = page_path(out)
+    for name in instances:
+        refuse_overwriting(out, name)
+    if plan and len(instances) > 1:
+        raise UsageError.at("--plan", plan[0], "one instance on the page")
+    limits = limits_of(time_limit, gap, seed, threads)
+    with held():
+        with progress_line(quiet) as listen:
+            text, reports = page(
+                instances,
+                settings,
+                methods=names_of(methods),
+                plans=plans_of(plan),
+                limits=limits,
+                inputs=inputs,
+                listen=listen,
+                notice=lambda line: note(quiet, line),
+            )
+        try:
+            write_atomically(path, text)
+        except UsageError:
+            for report in reports:
+                show_report(report)  # what was found is not lost with the page
+            raise
+    note(quiet, f"{sum(len(report.results) for report in reports)} results in {out}")
+    signalled = next((report.signal for report in reports if report.signal), None)
+    if signalled:
+        raise typer.Exit(128 + signalled)
+    raise typer.Exit(0 if all(report.agree for report in reports) else CONTRADICTION)

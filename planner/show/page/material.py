@@ -1,0 +1,153 @@
+"""What the page is made of: the runs of all methods on an instance, a certificate, and commands to repeat them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.certificates import Certification, certify
+from planner.comparison import Report, crosscheck, is_proved
+from planner.events import Event, EventFile, Listen
+from planner.inputs.choices import split
+from planner.inputs.loading import load
+from planner.result import Result
+from planner.run import silent
+from solvers.outcome import OPTIMAL_GAP, Limits
+
+
+@dataclass(frozen=True)
+class Material:
+    """One instance with everything that its methods found; ``commands`` repeat it, ``checks`` check the certificate."""
+
+    instance: Any
+    report: Report
+    events: Sequence[Event]
+    left_out: Sequence[str]
+    proof: Certification | None
+    commands: Sequence[str]
+    checks: Sequence[str]
+
+    @property
+    def best(self) -> Result | None:
+        """The result with the best plan, the quickest of equal ones."""
+        found = [result for result in self.report.results if result.objective is not None]
+        return min(found, key=lambda result: (result.objective, result.seconds), default=None)
+
+
+def material(
+    name: str,
+    settings: Mapping[str, Any],
+    *,
+    methods: Sequence[str] | None = None,
+    plans: Mapping[str, str] | None = None,
+    limits: Limits,
+    inputs: str | None = None,
+    listen: Listen | None = None,
+    notice: Callable[[str], None] = silent,
+) -> Material:
+    """Run the methods on one instance.
+
+    Parameters
+    ----------
+    name, settings
+        As the command line gives them: a file or catalog name, overrides and options by name.
+    methods, plans, limits, inputs, listen, notice
+        As for `planner.crosscheck` and `planner.load`.
+    """
+    overrides, options = split(settings)
+    instance = load(name, inputs=inputs, **overrides)
+    log, left_out = EventFile(None, listen), []
+
+    def noticed(line: str) -> None:
+        if "is left out" in line:
+            left_out.append(line)
+        notice(line)
+
+    report = crosscheck(
+        instance,
+        methods=methods,
+        plans=plans,
+        limits=limits,
+        options=options,
+        reproducers=None,
+        listen=log.listen,
+        notice=noticed,
+        ended=log.end,
+    )
+    proof = _certification(instance, report, limits)
+    is_certified = proof is not None and proof.content is not None
+    return Material(
+        instance,
+        report,
+        log.events,
+        left_out,
+        proof,
+        _commands(name, settings, limits, inputs, report, plans or {}),
+        _checks(name, settings, limits, inputs, proof.result.method) if proof is not None and is_certified else [],
+    )
+
+
+def _certification(instance: Any, report: Report, limits: Limits) -> Certification | None:
+    """The certificate of a proof, if there is one; of no proof `None`."""
+    proved = [result for result in report.results if is_proved(result)]
+    found = None
+    for result in sorted(proved, key=lambda result: result.method in report.uncertified):
+        found = certify(instance, result, limits=limits)
+        if found.content is not None:
+            break
+    return found
+
+
+def _commands(
+    name: str,
+    settings: Mapping[str, Any],
+    limits: Limits,
+    inputs: str | None,
+    report: Report,
+    plans: Mapping[str, str],
+) -> list[str]:
+    given, more = _words(settings), _limits(limits, inputs)
+    if limits.gap != OPTIMAL_GAP:
+        more += ["--gap", f"{limits.gap:g}"]
+    methods = [result.method for result in report.results if result.method not in plans]
+    entered = [word for plan, file in plans.items() for word in ("--plan", f"{plan}={file}")]
+    head = ["planner", "crosscheck", name, *given, "--methods", ",".join(methods), *entered, *more]
+    each = [["planner", "solve", name, *given, "--method", method, *more] for method in methods]
+    return [shlex.join(command) for command in (head, *each)]
+
+
+def _checks(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, method: str) -> list[str]:
+    """The commands that write a certificate and check it."""
+    more = [*_limits(limits, inputs), "--out", "certificate.json"]
+    overrides, _ = split(settings)
+    where = [] if inputs is None else ["--inputs", inputs]
+    certifying = ["planner", "certify", name, *_words(settings), "--method", method, *more]
+    verifying = ["planner", "verify", name, "certificate.json", *_words(overrides), *where]
+    return [shlex.join(command) for command in (certifying, verifying)]
+
+
+def _words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed.
+
+    >>> _words({"max_stages": 4, "exact": True, "require": ["a <= 1", "b >= 2"], "memory": None})
+    ['--max-stages', '4', '--exact', '--require', 'a <= 1', '--require', 'b >= 2']
+    """
+    given: list[str] = []
+    for setting, value in settings.items():
+        option = f"--{setting.replace('_', '-')}"
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and each is not False:
+                given += [option] if each is True else [option, str(each)]
+    return given
+
+
+def _limits(limits: Limits, inputs: str | None) -> list[str]:
+    """Limits and the folder of inputs as they are typed."""
+    more = ["--seed", str(limits.seed), "--threads", str(limits.threads)]
+    if inputs is not None:
+        more += ["--inputs", inputs]
+    if limits.time_s is not None:
+        more += ["--time-limit", f"{limits.time_s:g}"]
+    return more

@@ -1,0 +1,57 @@
+"""The plans of an instance's methods, each distinct one once, with their charts: what the page's explorer switches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from formulations.breakdown import Breakdown
+from planner.comparison import Report
+from planner.inputs.files import plain
+from planner.inputs.loading import family_of
+from planner.losses import shown
+from planner.result import Result
+from planner.show.page.chart import Columns
+from planner.show.page.drawn import charts
+from planner.show.tables import with_unit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One plan: who found it, and its figures (``None``: its family has none)."""
+
+    results: tuple[Result, ...]
+    figures: Breakdown | None
+
+    @property
+    def label(self) -> str:
+        """The methods that found it, its objective and its loss."""
+        first = self.results[0]
+        value = with_unit(first.objective, first.unit)
+        methods = ", ".join(result.method for result in self.results)
+        return f"{methods}: {value}" if first.loss is None else f"{methods}: {value}, {shown(first.loss, True)}"
+
+
+def distinct(instance: Any, report: Report) -> list[Plan]:
+    """Distinct plans, the best first and else in the order of the methods."""
+    together: dict[str, list[Result]] = {}
+    found = [result for result in report.results if result.plan is not None and result.objective is not None]
+    for result in sorted(found, key=lambda result: result.objective or 0.0):
+        together.setdefault(json.dumps(plain(result.plan), sort_keys=True), []).append(result)
+    return [Plan(tuple(results), _figures(instance, results[0])) for results in together.values()]
+
+
+def _figures(instance: Any, result: Result) -> Breakdown | None:
+    family = family_of(instance)
+    return (
+        None if family.breakdown is None else family.breakdown(instance, family.plan_from_json(instance, result.plan))
+    )
+
+
+def explored(found: list[Plan], columns: Columns) -> Iterator[dict[str, Any]]:
+    """The plans as the page's script reads them."""
+    for plan in found:
+        if plan.figures is not None and (drawn := list(charts(plan.figures))):
+            yield {"label": plan.label, "charts": [columns.of(chart) for chart in drawn]}

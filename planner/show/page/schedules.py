@@ -1,0 +1,105 @@
+"""Which pass runs when, for the page: a Gantt chart with a zoom that keys can move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formulations.breakdown import Passes
+from planner.show.page.chart import Chart, Row
+from planner.show.page.marks import said, stage_colour, stage_name, x_of
+
+_ROW = 24
+#: At most so high, and so many passes.
+_HIGHEST, _MOST = 720, 6000
+
+
+def passes(found: Passes) -> list[Chart]:
+    """A row for each stage: forward passes pale, backward passes full, with the numbers of their micro-batches."""
+    tasks = sorted(found.tasks, key=lambda task: task.start)
+    shown = tasks[:_MOST]
+    whole = max((task.end for task in shown), default=0.0) or 1.0
+    has_replicas = any(task.replica for task in shown)
+    rows: list[Row] = [
+        {
+            "row": f"{task.stage}.{task.replica}" if has_replicas else str(task.stage),
+            "stage": task.stage,
+            "stage_name": stage_name(found.stages[task.stage]),
+            "kind": {"F": "forward", "B": "backward"}.get(task.kind, task.kind),
+            "microbatch": task.microbatch,
+            "start": task.start,
+            "end": task.end,
+        }
+        for task in shown
+    ]
+    order = sorted({row["row"] for row in rows}, key=lambda row: [int(part) for part in row.split(".")])
+    height = min(_ROW * max(1, len(order)), _HIGHEST)
+    scale = {
+        "domainMin": {"expr": "place / 100 * whole * (1 - 1 / zoom)"},
+        "domainMax": {"expr": "place / 100 * whole * (1 - 1 / zoom) + whole / zoom"},
+        "nice": False,
+        "zero": False,
+    }
+    x = x_of("start", title=f"time, {found.unit}", scale=scale)
+    y = {
+        "field": "row",
+        "type": "nominal",
+        "sort": order,
+        "title": "stage",
+        "axis": {"labelOverlap": True, "ticks": False},
+    }
+    is_wide = "(min(datum.end, whole) - datum.start) / whole * zoom * width > 16"
+    spec: dict[str, Any] = {
+        "height": height,
+        "params": [
+            {"name": "whole", "value": "@top"},
+            {"name": "zoom", "value": 1, "bind": {"input": "range", "min": 1, "max": 60, "step": 1, "name": "Zoom"}},
+            {"name": "place", "value": 0, "bind": {"input": "range", "min": 0, "max": 100, "step": 1, "name": "Place"}},
+        ],
+        "data": {"name": "tasks"},
+        "encoding": {"y": y},
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "mark": {"type": "bar", "clip": True, "stroke": "@paper", "strokeWidth": 0.5, "height": {"band": 0.85}},
+                "encoding": {
+                    "x": x,
+                    "x2": {"field": "end"},
+                    "color": stage_colour(found.stages),
+                    "fillOpacity": {"condition": {"test": "datum.kind === 'forward'", "value": 0.45}, "value": 1},
+                    "tooltip": said(
+                        {
+                            "stage_name": "stage",
+                            "kind": "pass",
+                            "microbatch": "micro-batch",
+                            "start": f"from, {found.unit}",
+                            "end": f"to, {found.unit}",
+                        }
+                    ),
+                },
+            },
+            *(
+                {
+                    "transform": [
+                        {"filter": f"datum.kind === '{kind}'"},
+                        {"calculate": "(datum.start + datum.end) / 2", "as": "middle"},
+                    ],
+                    "mark": {"type": "text", "clip": True, "fontSize": 10, "tooltip": None},
+                    "encoding": {
+                        "x": {**x, "field": "middle"},
+                        "color": colour,
+                        "text": {"condition": {"test": is_wide, "field": "microbatch"}, "value": ""},
+                    },
+                }
+                for kind, colour in (
+                    ("forward", {"value": "@ink"}),
+                    ("backward", stage_colour(found.stages, "@on_stages", "@ink")),
+                )
+            ),
+        ],
+    }
+    waiting = f"stages wait {100 * found.bubble_share:.3g} % of the time"
+    cut = "" if len(shown) == len(tasks) else f"; the first {_MOST:,} of {len(tasks):,} passes"
+    title = f"{found.title}: {waiting}{cut}"
+    return [
+        Chart(title, "forward passes are pale, backward passes full", spec, {"tasks": rows}, top=whole, unit=found.unit)
+    ]

@@ -1,0 +1,280 @@
+"""Layers in their stages, and stacked bars of stages, for the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from formulations.breakdown import Bars, Stack, Stage, Strip
+from planner.show.page.chart import SVG_ROWS, Chart, Row
+from planner.show.page.marks import figures, pixels, said, short_name, stage_colour, stage_name, x_of
+from planner.show.palette import SHARES, patterns, text_on
+from planner.show.palette import stage_colour as colour_of
+
+#: Pixels: above the strip, of the strip, of a plot of bars.
+_ABOVE, _STRIP, _BARS = 22, 84, 200
+#: More stages than this have no outline and no label.
+_LABELLED = 80
+_BINARY = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("bytes", 1.0))
+
+
+def strip(found: Strip) -> list[Chart]:
+    """Layers from the input side on, as wide as their sizes, in the colours of their stages, as high as replicas."""
+    sizes = [item.size for item in found.items]
+    if not sum(sizes) > 0:
+        sizes = [1.0] * len(sizes)
+    ends = list(accumulate(sizes))
+    tops = _tops(found.stages)
+    hatches = patterns([item.pattern for item in found.items])
+    texts, titles = figures([item.figures for item in found.items])
+    items: list[Row] = [
+        {
+            "index": index,
+            "name": item.name,
+            "stage": item.stage,
+            "stage_name": "none" if item.stage is None else stage_name(found.stages[item.stage]),
+            "start": end - size,
+            "end": end,
+            "above": _ABOVE if item.stage is None else tops[item.stage],
+            "pattern": item.pattern,
+            "hatch": _hatch(hatches, item.pattern, item.stage),
+            **text,
+        }
+        for index, (item, size, end, text) in enumerate(zip(found.items, sizes, ends, texts, strict=True))
+    ]
+    shown = {"name": "layer", "stage_name": "stage", **({"pattern": "choice"} if len(hatches) > 1 else {}), **titles}
+    stages = _spans(found.stages, items, tops) if len(found.stages) <= _LABELLED else []
+    x = x_of("start", title=found.measure, scale={"domain": [0, ends[-1] if ends else 1], "nice": False})
+    box = {"x": x, "x2": {"field": "end"}, "y": pixels("above"), "y2": {"datum": _ABOVE + _STRIP}}
+    spec: dict[str, Any] = {
+        "height": _ABOVE + _STRIP,
+        "params": [{"name": "chosen", "value": -1}],
+        "layer": [
+            {
+                "data": {"name": "items"},
+                "mark": {"type": "rect", "cursor": "pointer"},
+                "encoding": {
+                    **box,
+                    "color": stage_colour(found.stages),
+                    "stroke": {"condition": {"test": "datum.index === chosen", "value": "@alarm"}, "value": "@paper"},
+                    "strokeWidth": {
+                        "condition": {"test": "datum.index === chosen", "value": 4},
+                        "value": 0.5 if len(items) <= 200 else 0,
+                    },
+                    "tooltip": said(shown),
+                },
+            },
+            *([_overlay(box)] if len(hatches) > 2 and len(items) <= SVG_ROWS else []),
+            {
+                "data": {"name": "stages"},
+                "mark": {"type": "rect", "fill": None, "stroke": "@ink"},
+                "encoding": {
+                    **box,
+                    "strokeWidth": {"condition": {"test": "datum.is_bottleneck", "value": 3}, "value": 0.5},
+                },
+            },
+            {
+                "data": {"name": "stages"},
+                "mark": {"type": "text", "baseline": "bottom", "dy": -3, "limit": 130},
+                "encoding": {
+                    "x": {**x, "field": "middle"},
+                    "y": pixels("above"),
+                    "text": {
+                        "condition": [
+                            {"test": "datum.share * width > 7 * datum.long.length", "field": "long"},
+                            {"test": "datum.share * width > 9 * datum.short.length", "field": "short"},
+                        ],
+                        "value": "",
+                    },
+                },
+            },
+        ],
+    }
+    key = [(name, hatch) for name, hatch in hatches.items() if name] if len(hatches) > 2 else []
+    text = f"{len(found.items)} layers in {len(found.stages)} stages"
+    return [
+        Chart(
+            found.title,
+            text,
+            spec,
+            {"items": items, "stages": stages},
+            details=("items", shown),
+            key=tuple((name, _place(hatches, hatch)) for name, hatch in key),
+        )
+    ]
+
+
+def _overlay(box: Any) -> dict[str, Any]:
+    """The patterns of what was chosen for layers; where a canvas is drawn they would be too small to see."""
+    return {
+        "data": {"name": "items"},
+        "mark": {"type": "rect", "tooltip": None},
+        "encoding": {**box, "fill": {"field": "hatch", "type": "nominal", "scale": None}},
+    }
+
+
+def _hatch(hatches: dict[str, str], pattern: str, stage: int | None) -> str:
+    """The pattern of the page that is drawn over a layer: its lines are black or white, as the stage's colour needs."""
+    place = _place(hatches, hatches[pattern])
+    return f"url(#hatch-{place}-{text_on(colour_of(stage)).removeprefix('#')})" if place else "transparent"
+
+
+def _place(hatches: dict[str, str], hatch: str) -> int:
+    return list(dict.fromkeys(hatches.values())).index(hatch)
+
+
+def _tops(stages: Sequence[Stage]) -> list[float]:
+    """Where each stage begins from the top: the higher, the more replicas."""
+    most = max((stage.replicas for stage in stages), default=1)
+    heights = [math.log2(1 + stage.replicas) / math.log2(1 + most) for stage in stages]
+    return [round(_ABOVE + _STRIP * (1 - height), 1) for height in heights]
+
+
+def _spans(stages: Sequence[Stage], items: Sequence[Row], tops: Sequence[float]) -> list[Row]:
+    """From where to where neighbouring layers of one stage reach; of several pieces the longest has the name."""
+    pieces: list[dict[str, Any]] = []
+    whole = items[-1]["end"] if items else 1.0
+    for item in items:
+        if item["stage"] is None:
+            continue
+        if pieces and pieces[-1]["stage"] == item["stage"] and pieces[-1]["end"] == item["start"]:
+            pieces[-1]["end"] = item["end"]
+        else:
+            pieces.append({"stage": item["stage"], "start": item["start"], "end": item["end"]})
+    longest: dict[int, tuple[float, Any]] = {}
+    for piece in pieces:
+        if piece["end"] - piece["start"] > longest.get(piece["stage"], (-1.0, None))[0]:
+            longest[piece["stage"]] = (piece["end"] - piece["start"], piece)
+    return [
+        {
+            **piece,
+            "middle": (piece["start"] + piece["end"]) / 2,
+            "above": tops[piece["stage"]],
+            "share": (piece["end"] - piece["start"]) / whole if longest[piece["stage"]][1] is piece else 0.0,
+            "long": stage_name(stages[piece["stage"]]),
+            "short": short_name(stages[piece["stage"]]),
+            "is_bottleneck": stages[piece["stage"]].is_bottleneck,
+        }
+        for piece in pieces
+    ]
+
+
+def stack(found: Stack) -> list[Chart]:
+    """A bar for each stage of what its time or memory is spent on, with its limit; parts at once stand side by side."""
+    limits = [each for each in found.limits or () if math.isfinite(each)]
+    totals = [found.total(stage) for stage in range(len(found.stages))]
+    highest = max([*totals, *limits], default=0.0)
+    unit, factor = (
+        next(((n, f) for n, f in _BINARY if highest >= f), _BINARY[-1]) if found.unit == "bytes" else (found.unit, 1.0)
+    )
+    parts = {name: values for name, values in found.parts.items() if any(values)}
+    rows: list[Row] = []
+    for place, stage in enumerate(found.stages):
+        start = 0.0
+        for name, values in parts.items():
+            value = values[place] / factor
+            rows.append(
+                {
+                    "stage": place,
+                    "label": stage_label(stage),
+                    "part": name,
+                    "start": start,
+                    "end": start + value,
+                    "said": f"{value:.4g} {unit}",
+                    "whole": f"{totals[place] / factor:.4g} {unit}",
+                }
+            )
+            start = 0.0 if found.at_once else start + value
+    marks = [
+        {
+            "stage": place,
+            "label": stage_label(stage),
+            "total": totals[place] / factor,
+            "mark": short_name(stage) if stage.is_bottleneck else "",
+            "limit": found.limits[place] / factor if found.limits is not None else None,
+        }
+        for place, stage in enumerate(found.stages)
+    ]
+    spec = _bars_of(found.stages, list(parts), found.at_once, bool(limits))
+    spec["layer"][0]["encoding"]["y"]["title"] = f"{found.measure}, {unit}" if unit else found.measure
+    worst = max(range(len(totals)), key=totals.__getitem__, default=0)
+    text = f"the most is {totals[worst] / factor:.4g} {unit} of stage {worst}" if totals else "no stages"
+    title = f"{found.title} (line: the limit)" if limits else found.title
+    shown = {"label": "stage", "part": "of it", "said": found.measure, "whole": "in all"}
+    spec["layer"][0]["encoding"]["tooltip"] = said(shown)
+    return [Chart(title, text, spec, {"parts": rows, "stages": marks}, top=1.08 * highest / factor or 1.0, unit=unit)]
+
+
+def _bars_of(stages: Sequence[Stage], parts: Sequence[str], at_once: bool, limited: bool) -> dict[str, Any]:
+    """The specification of stacked bars of the fields start and end."""
+    band = {
+        "field": "label",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "axis": {"labelAngle": 0, "labelOverlap": True, "ticks": False, "labelLimit": 60},
+    }
+    y = {
+        "field": "start",
+        "type": "quantitative",
+        "scale": {"domain": [0, "@top"], "nice": False},
+        "axis": {"tickCount": 5},
+    }
+    shares = {"domain": list(parts), "range": [SHARES[place % len(SHARES)] for place in range(len(parts))]}
+    legend = {"orient": "top", "symbolType": "square", "symbolFillColor": "@ink", "symbolStrokeWidth": 0}
+    bars: dict[str, Any] = {
+        "data": {"name": "parts"},
+        "mark": {"type": "bar", "stroke": "@paper", "strokeWidth": 0.5},
+        "encoding": {
+            "x": band,
+            "y": y,
+            "y2": {"field": "end"},
+            "color": stage_colour(stages),
+            "fillOpacity": {
+                "field": "part",
+                "type": "ordinal",
+                "title": None,
+                "scale": shares,
+                "legend": legend if len(parts) > 1 else None,
+            },
+        },
+    }
+    if at_once:
+        bars["encoding"]["xOffset"] = {"field": "part", "sort": list(parts)}
+    layers = [
+        bars,
+        {
+            "data": {"name": "stages"},
+            "mark": {"type": "text", "dy": -8, "fontWeight": "bold"},
+            "encoding": {"x": band, "y": {**y, "field": "total"}, "text": {"field": "mark"}},
+        },
+    ]
+    if limited:
+        layers.append(
+            {
+                "data": {"name": "stages"},
+                "transform": [{"filter": "isValid(datum.limit)"}],
+                "mark": {"type": "tick", "color": "@alarm", "thickness": 2, "width": {"band": 1}},
+                "encoding": {"x": band, "y": {**y, "field": "limit"}},
+            }
+        )
+    return {"height": _BARS, "layer": layers}
+
+
+def stage_label(stage: Stage) -> str:
+    """A stage below its bar."""
+    return stage.label
+
+
+def bars(found: Bars) -> list[Chart]:
+    """A bar for each stage, the largest marked."""
+    top = max(found.values, default=0.0)
+    stages = [
+        Stage(label.partition("\n")[0], label.partition("\n")[2], 1, value == top)
+        for label, value in zip(found.labels, found.values, strict=True)
+    ]
+    measure, _, unit = found.ylabel.partition(", ")
+    limits = None if found.limit is None else [found.limit] * len(stages)
+    return stack(Stack(found.title, stages, {measure: found.values}, measure, unit, limits))

@@ -1,0 +1,57 @@
+"""The palette as the page's pictures take it: colours by name, and Vega's settings, for each theme of the reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.show.palette import DARK, LIGHT, NO_STAGE, STAGES, Theme, line_colour, mixed, text_on
+
+#: Patterns as paths in a square of 8, in the order of `planner.show.palette.PATTERNS` without the first, which is none.
+PATTERNS = (
+    "M0 8L8 0M-2 2L2 -2M6 10L10 6",
+    "M2 2h.1M6 6h.1",
+    "M0 0L8 8M0 8L8 0",
+    "M0 0L8 8M6 -2L10 2M-2 6L2 10",
+    "M4 2a2 2 0 1 0 .01 0",
+    "M4 0V8",
+    "M4 0V8M0 4H8",
+    "M0 4H8",
+    "M4 1V7M1.4 2.5L6.6 5.5M6.6 2.5L1.4 5.5",
+)
+_FONT = "system-ui, sans-serif"
+#: How much of a colour each step of a ramp keeps, from the strongest on.
+_RAMP = (1.0, 0.72, 0.5, 0.3)
+
+
+def schemes() -> dict[str, Any]:
+    """For ``light`` and ``dark`` what the ``@names`` of specifications mean, and Vega's settings."""
+    return {theme.name: {"colours": _colours(theme), "config": _config(theme)} for theme in (LIGHT, DARK)}
+
+
+def _colours(theme: Theme) -> dict[str, Any]:
+    line = line_colour(0)
+    return {
+        **{name: getattr(theme, name) for name in ("paper", "ink", "quiet", "faint", "alarm")},
+        "line": line,
+        "stages": STAGES,
+        "on_stages": [text_on(colour) for colour in STAGES],
+        "no_stage": NO_STAGE,
+        "ramp": [*(mixed(line, theme.paper, share) for share in _RAMP), theme.faint],
+    }
+
+
+def _config(theme: Theme) -> dict[str, Any]:
+    words = {"labelFont": _FONT, "titleFont": _FONT, "labelColor": theme.ink, "titleColor": theme.ink}
+    axis = {"gridColor": theme.faint, "domainColor": theme.quiet, "tickColor": theme.quiet, "titleFontWeight": "normal"}
+    return {
+        "background": theme.paper,
+        "font": _FONT,
+        "aria": False,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": 4,
+        "view": {"stroke": None},
+        "axis": {**words, **axis, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 150},
+        "legend": {**words, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 150},
+        "text": {"color": theme.ink, "font": _FONT, "fontSize": 12},
+        "mark": {"tooltip": None},
+    }

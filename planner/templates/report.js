@@ -1,0 +1,236 @@
+"use strict";
+{
+const data = JSON.parse(document.getElementById("data").textContent);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const drawn = new Map();  // by box: how to draw it again, and its view
+
+function made(tag, text = "", attributes = {}) {
+  const element = Object.assign(document.createElement(tag), attributes);
+  element.textContent = text;
+  return element;
+}
+
+// Rows of a data set, whose columns are shared by all charts.
+function rows(columns) {
+  const names = Object.keys(columns);
+  const values = names.map(name => data.columns[columns[name]]);
+  return (values[0] || []).map((_, at) => Object.fromEntries(names.map((name, of) => [name, values[of][at]])));
+}
+
+// A specification with colours, and other values, in the place of their @names.
+function meant(spec, values) {
+  if (typeof spec === "string") return spec[0] === "@" && spec.slice(1) in values ? values[spec.slice(1)] : spec;
+  if (Array.isArray(spec)) return spec.map(part => meant(part, values));
+  if (spec === null || typeof spec !== "object") return spec;
+  return Object.fromEntries(Object.entries(spec).map(([key, part]) => [key, meant(part, values)]));
+}
+
+async function draw(box, chart, top, then = () => {}) {
+  const scheme = data.schemes[dark.matches ? "dark" : "light"];
+  const spec = {width: "container", ...meant(chart.spec, {...scheme.colours, top})};
+  spec.datasets = Object.fromEntries(Object.entries(chart.data).map(([name, columns]) => [name, rows(columns)]));
+  const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: scheme.config};
+  drawn.get(box)?.finalize?.();
+  const found = await vegaEmbed(box, spec, options);
+  box.querySelector("svg")?.setAttribute("aria-hidden", "true");  // the box says what the picture shows
+  drawn.set(box, {again: () => draw(box, chart, top, then), finalize: found.finalize});
+  then(found.view);
+}
+
+// Charts are drawn when they come into view, the others when there is time.
+const waiting = new Map();
+const observer = new IntersectionObserver(seen => seen.filter(each => each.isIntersecting).forEach(each => now(each.target)), {rootMargin: "200px"});
+let drawing = 0;
+async function now(box) {
+  const start = waiting.get(box);
+  observer.unobserve(box);
+  waiting.delete(box);
+  drawing += 1;
+  try {
+    await start?.();
+  } finally {
+    drawing -= 1;
+  }
+}
+function later(box, ...how) {
+  waiting.set(box, () => draw(box, ...how));
+  observer.observe(box);
+}
+const idle = () => new Promise(then => (window.requestIdleCallback || setTimeout)(then));
+let resting = false;
+async function rest() {
+  delete document.body.dataset.drawn;
+  if (resting) return;
+  resting = true;
+  await idle();
+  while (waiting.size || drawing) {
+    const [box] = waiting.keys();
+    if (box) await now(box);
+    await idle();
+  }
+  resting = false;
+  document.body.dataset.drawn = "all";
+}
+
+// What the patterns of a picture stand for.
+function key(entries) {
+  const whole = made("p", "", {className: "key"});
+  for (const [name, place] of entries) {
+    const sample = document.querySelector("#sample").cloneNode(true);
+    sample.removeAttribute("id");
+    if (place) sample.lastElementChild.setAttribute("fill", `url(#hatch-${place}-${dark.matches ? "ffffff" : "000000"})`);
+    const entry = made("span");
+    entry.append(sample, name);
+    whole.append(entry);
+  }
+  return whole;
+}
+
+function figure(chart, top, then) {
+  const whole = made("figure");
+  const box = made("div", "", {className: "chart"});
+  box.setAttribute("role", "img");
+  box.setAttribute("aria-label", `${chart.title}. ${chart.text}`.slice(0, 1000));
+  whole.append(made("figcaption", chart.title), ...(chart.key.length ? [key(chart.key)] : []), box);
+  later(box, chart, top, then);
+  return whole;
+}
+
+function sortable(table) {
+  const heads = [...table.querySelectorAll("thead th")];
+  heads.forEach((head, column) => {
+    const button = made("button", head.textContent, {type: "button"});
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach(other => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const key = row => row.cells[column].dataset.value;
+      const order = (a, b) => {
+        const [x, y] = [key(a), key(b)];
+        if (x === "" || y === "") return (x === "") - (y === "");  // absent values stay at the end
+        const both = [Number(x), Number(y)];
+        const less = both.some(Number.isNaN) ? x.localeCompare(y) : both[0] - both[1];
+        return up ? less : -less;
+      };
+      const body = table.tBodies[0];
+      body.append(...[...body.rows].sort(order));
+    });
+  });
+}
+
+function copied(command) {
+  const text = command.querySelector("pre");
+  const button = made("button", "Copy", {type: "button"});
+  button.setAttribute("aria-label", `Copy: ${text.textContent}`.slice(0, 200));
+  button.addEventListener("click", async () => {
+    const before = button.textContent;
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {  // not allowed here: the text is selected, to be copied by hand
+      getSelection().selectAllChildren(text);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = before; }, 1500);
+  });
+  command.append(button);
+}
+
+function labelled(text, control) {
+  const label = made("label", `${text} `);
+  label.append(control);
+  return label;
+}
+
+// The plans of a subject: one or two of them side by side, and what is known of one layer in both.
+function explorer(box, plans) {
+  const none = {label: "none", charts: []};
+  const choice = offered => {
+    const select = made("select");
+    offered.forEach((plan, place) => select.append(made("option", plan.label, {value: place})));
+    return select;
+  };
+  const [first, second] = [choice(plans), choice([none, ...plans])];
+  const chosen = () => [plans[first.value], [none, ...plans][second.value]];
+  const views = new Set();
+  const layer = made("input", "", {type: "number", min: 0, value: 0});
+  const about = made("div", "", {className: "wide"});
+  about.setAttribute("aria-live", "polite");
+  const detailed = plan => plan.charts.find(chart => chart.details);
+  const cell = (chart, name) => data.columns[chart.data[chart.details[0]][name]][layer.value];
+
+  function describe() {
+    const charts = chosen().map(detailed).filter(Boolean);
+    const table = made("table", "", {className: "plan"});
+    const names = new Map(charts.flatMap(chart => Object.entries(chart.details[1])));
+    for (const [name, title] of names) {
+      const row = table.insertRow();
+      const head = made("th", title);
+      head.scope = "row";
+      row.append(head, ...charts.map(chart => made("td", name in chart.data[chart.details[0]] ? String(cell(chart, name) ?? "") : "")));
+    }
+    about.replaceChildren(table);
+    for (const view of views) view.signal("chosen", Number(layer.value)).runAsync();
+  }
+  function choose(index) {
+    layer.value = Math.min(Math.max(0, index || 0), layer.max);
+    describe();
+  }
+  function shown(view) {
+    if ("chosen" in view.getState().signals) {
+      views.add(view);
+      view.signal("chosen", Number(layer.value)).runAsync();
+    }
+    view.addEventListener("click", (_, item) => {
+      if (item?.datum && "index" in item.datum) choose(item.datum.index);
+    });
+  }
+  const places = [made("div"), made("div")];
+  function show() {
+    views.clear();
+    const both = chosen();
+    both.forEach((plan, at) => {
+      for (const old of places[at].querySelectorAll(".chart")) {
+        drawn.get(old)?.finalize();
+        drawn.delete(old);
+        waiting.delete(old);
+      }
+      const other = both[1 - at].charts;
+      const figures = plan.charts.map((chart, nth) => {
+        const beside = other[nth]?.unit === chart.unit ? other[nth].top : null;
+        return figure(chart, Math.max(chart.top ?? 0, beside ?? 0), shown);
+      });
+      places[at].replaceChildren(...(figures.length ? [made("h3", plan.label)] : []), ...figures);
+    });
+    const main = detailed(both[0]);
+    picking.hidden = !main;
+    if (main) {
+      layer.max = data.columns[Object.values(main.data[main.details[0]])[0]].length - 1;
+      choose(Number(layer.value));
+    }
+    rest();
+  }
+  const picking = made("div", "", {className: "chosen"});
+  picking.append(labelled("Layer (or point at one)", layer), about);
+  const choices = made("p", "", {className: "choices"});
+  choices.append(labelled("Plan", first), labelled("beside", second));
+  const both = made("div", "", {className: "plans"});
+  both.append(...places);
+  box.append(choices, picking, both);
+  for (const select of [first, second]) select.addEventListener("change", show);
+  layer.addEventListener("input", () => choose(Number(layer.value)));
+  show();
+}
+
+for (const box of document.querySelectorAll("[data-plans]")) explorer(box, data.subjects[box.dataset.plans].plans);
+for (const box of document.querySelectorAll("[data-chart]")) {
+  const [subject, name] = box.dataset.chart.split(" ");
+  const chart = data.subjects[subject].charts[name];
+  box.append(figure(chart, chart.top));
+}
+document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll(".command").forEach(copied);
+dark.addEventListener("change", () => { for (const each of drawn.values()) each.again(); });
+rest();
+}

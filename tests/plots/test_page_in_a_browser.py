@@ -1,0 +1,102 @@
+"""The page as a reader has it: in a browser, at several widths, in light and dark, by keyboard, without scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plots.browser import chromium, opened
+
+from planner.cli.app import main
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+
+#: What a name may be: the end of a script, a picture that cannot be loaded, a template's order, another attribute.
+MARKUP = "</script><img src=x onerror=alert(1)>{{ 7 * 7 }}\"'"
+#: Everything that a keyboard is to reach.
+_CONTROLS = "a[href], button, select, input, summary, [tabindex]"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page about a chain of which instance, layers and configurations are called like markup."""
+    folder = tmp_path_factory.mktemp("page")
+    source, target = folder / "chain.json", folder / "report.html"
+    assert main(["make", "chain8", "--memory", "40MB", "--out", str(source)]) == 0
+    content = json.loads(source.read_text())
+    content["name"] = MARKUP
+    for node in content["layers"]:
+        node["name"] = f"{MARKUP} {node['id']}"
+    source.write_text(json.dumps(content))
+    assert main(["report", str(source), "--methods", "exact,piper,equi", "--out", str(target), "--quiet"]) == 0
+    return target
+
+
+def test_the_page_works_and_names_do_no_harm(browser: Any, path: Path) -> None:
+    with opened(browser, path) as seen:
+        page = seen.page
+        assert seen.complaints == [] and seen.requests == [path.as_uri()] and seen.overflow() <= 0
+        assert page.locator("h1").inner_text() == MARKUP and page.locator("img").count() == 0
+        assert page.locator(".chart svg").count() >= 2
+        first = page.locator("table.methods tbody td").first
+        head = page.locator("table.methods th button", has_text="method")
+        head.click()
+        assert first.inner_text() == "equi"
+        head.press("Enter")
+        assert first.inner_text() == "piper"
+        page.locator(".command button").first.click()
+        page.locator(".command button", has_text="Copied").or_(page.locator("button", has_text="Selected")).wait_for()
+        assert seen.complaints == [] and len(seen.requests) == 1
+
+
+def test_without_scripts_the_answer_the_tables_and_the_commands_are_there(browser: Any, path: Path) -> None:
+    with opened(browser, path, scripts=False) as seen:
+        shown = seen.page.locator("body").inner_text()
+        assert "Proved optimal" in shown and "planner crosscheck" in shown
+        assert seen.page.locator("table.methods tbody tr").count() == 3 and seen.overflow() <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 800, 1200, 1600])
+def test_every_width_and_theme(browser: Any, path: Path, width: int, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    with opened(browser, path, width, theme) as seen:
+        page = seen.page
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        assert seen.complaints == [] and seen.overflow() <= 0
+        found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
+        assert found.response["violations"] == [], found.generate_report()
+        assert "color-contrast" in {rule["id"] for rule in found.response["passes"]}
+        reached = set()
+        count = page.locator(_CONTROLS).count()
+        page.evaluate(f"document.querySelectorAll({_CONTROLS!r}).forEach((each, i) => {{ each.dataset.nth = i; }})")
+        for _ in range(count + 1):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.dataset.nth"))
+        assert reached >= {str(nth) for nth in range(count)}
+
+
+def _without_the_policy(path: Path, folder: Path, script: str) -> Path:
+    target = folder / "probe.html"
+    target.write_text(path.read_text().replace("</main>", f"<script>{script}</script></main>"))
+    return target
+
+
+@pytest.mark.slow
+def test_the_policy_lets_no_other_script_run_and_no_network_be_used(browser: Any, path: Path, tmp_path: Path) -> None:
+    probe = _without_the_policy(path, tmp_path, "document.title = 'run'")
+    with opened(browser, probe) as seen:
+        assert seen.page.title() != "run" and any("Content Security Policy" in each for each in seen.complaints)
+        refused = seen.page.evaluate("fetch('http://localhost:9/').then(() => 'loaded', error => String(error))")
+        assert "Failed to fetch" in refused and any("connect-src" in each for each in seen.complaints)
