@@ -46,6 +46,13 @@ _OURS = (
     "log_to_stdout",
 )
 
+#: Parameters for models whose linear relaxation is exact, or nearly: solve all of it first, and probe nothing.
+INTEGRAL: Mapping[str, Any] = {
+    "add_lp_constraints_lazily": False,
+    "root_lp_iterations": 1_000_000,
+    "cp_model_probing_level": 0,
+}
+
 #: The relations between an expression and an amount.
 RELATIONS: dict[str, Callable[[Any, int], Any]] = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
 
@@ -80,6 +87,7 @@ def run(
     *,
     on_solution: Callable[[Values], None] | None = None,
     on_bound: Callable[[float], None] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     examined: bool = False,
 ) -> Run:
     """Run CP-SAT on a model until a proof, a limit, or ``watch.stopped()``.
@@ -97,6 +105,8 @@ def run(
         Called from the solver's thread for each improving solution (read it through ``values[variable]`` before
         returning) and each improved dual bound, in the model's own objective. An exception they raise ends the
         search and is raised here.
+    parameters
+        CP-SAT's own for this model, on top of ours and below those of the limits, such as `INTEGRAL`.
     examined
         This is the exam: demand none before.
 
@@ -120,13 +130,13 @@ def run(
     if watch.stopped():
         return Run(stop=watch.why())
     solver = cp_model.CpSolver()
-    _configure(solver, limits, watch)
+    _configure(solver, limits, watch, parameters or {})
     relay = Relay(on_solution, on_bound, solver.stop_search)
     solver.best_bound_callback = relay.bound
     with _stopping(solver, watch):
         status = solver.solve(model, _Incumbents(relay))
         if not relay.failed and _gave_up(status, watch):
-            _configure(solver, replace(limits, seed=(limits.seed + 1) % 2**31), watch)
+            _configure(solver, replace(limits, seed=(limits.seed + 1) % 2**31), watch, parameters or {})
             status = solver.solve(model, _Incumbents(relay))
     relay.finish()
     if status == cp_model.MODEL_INVALID:
@@ -241,7 +251,7 @@ class Runnable(Hinted):
         return found
 
 
-def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
+def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch, own: Mapping[str, Any]) -> None:
     parameters = solver.parameters
     parameters.num_workers = limits.threads
     parameters.interleave_search = limits.threads > 1
@@ -258,6 +268,8 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch) -> None:
     remaining = watch.remaining_s()
     if remaining is not None:
         parameters.max_time_in_seconds = max(remaining, SHORTEST_S)
+    for name, value in own.items():
+        setattr(parameters, name, value)
     for name, text in limits.solver_options:
         parameters.merge_text_format(_parameter(name, text))
     if limits.solver_log is not None:

@@ -1,8 +1,9 @@
-"""The MILP's search over the time of the slowest stage: with a cap on it, the model is a path and its relaxation exact.
+"""The models' search over the time of the slowest stage: with a cap on it, both are easy.
 
-For an interval of that time, the linear relaxation of the path through the arcs that are no slower than its upper end,
-plus the waiting for its lower end, bounds all assignments whose slowest stage lies in it. A vertex of that relaxation
-is an assignment; where its slowest stage is t, the interval is settled from t on, and the rest is halved.
+For an interval of that time, the cheapest sending within its upper end plus the waiting for its lower end bounds all
+assignments whose slowest stage lies in it. Where the slowest stage of the cheapest one is t, the interval is settled
+from t on, and the rest is halved. Within a cap HiGHS has the relaxation of a path, which is exact, and its bound is
+what the duals prove; CP-SAT's model is in `within_cap`.
 
 Source: reconstructed. AMP, section 6.4, tries every cap; here the bounds say which are worth a try.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,12 +26,80 @@ from solvers.repeated import Repeated
 _NOISE = 1e-9
 
 
+class Cheapest(NamedTuple):
+    """What is proved within a cap: sending costs ``bound`` at least (``None``: nothing is proved).
+
+    ``values`` is an assignment that costs no more, and waiting for its slowest stage costs ``slowest``; ``None`` if
+    the solver has found none.
+    """
+
+    bound: float | None
+    slowest: float | None
+    values: Any
+
+
 class _Interval(NamedTuple):
     """Caps number ``first`` to ``last``; an assignment whose slowest stage is one of them costs ``bound`` at least."""
 
     bound: float
     first: int
     last: int
+
+
+def search(
+    caps: NDArray[Any],
+    within: Callable[[float], Cheapest | None],
+    known: float,
+    limits: Limits,
+    watch: Watch,
+    on_solution: Callable[[Any], None],
+    on_bound: Callable[[float], None],
+) -> Run:
+    """Search the intervals, the one with the least bound first, until none can hold a better assignment.
+
+    Parameters
+    ----------
+    caps
+        What waiting for the slowest stage may cost, ascending, in the model's units.
+    within
+        The cheapest sending of assignments whose slowest stage is within a cap; ``None`` if there are none.
+    known
+        The objective of a known plan in the model's units (infinite: none is known).
+    limits, watch, on_solution, on_bound
+        As for `solvers.milp.run`.
+    """
+    queue = [_Interval(float(caps[0]), 0, len(caps) - 1)] if len(caps) else []
+    best, values, tried = known, None, 0
+    close = limits.gap if limits.gap > OPTIMAL_GAP else _NOISE
+    while queue and not _is_closed(best, queue[0].bound, close) and not watch.stopped():
+        on_bound(min(best, queue[0].bound))
+        _, first, last = interval = heapq.heappop(queue)
+        found = within(caps[last])
+        if found is None:
+            continue
+        tried += 1
+        if found.bound is None:
+            heapq.heappush(queue, interval)
+            break
+        if found.slowest is None and first == last:  # the relaxation is no path, and nothing is left to halve
+            heapq.heappush(queue, _Interval(float(caps[first]) + found.bound, first, last))
+            break
+        if found.slowest is not None:
+            last = int(np.searchsorted(caps, found.slowest)) - 1
+            if found.slowest + found.bound < best:  # what is settled costs no less
+                best, values = found.slowest + found.bound, found.values
+                on_solution(values)
+        for part in _halves(caps, first, last):
+            heapq.heappush(queue, _Interval(float(caps[part[0]]) + found.bound, *part))
+    bound = min([best, *(interval.bound for interval in queue[:1])])
+    on_bound(bound)
+    return Run(
+        stop=Stop.PROVED if _is_closed(best, bound, close) else watch.why(),
+        values=values,
+        objective=best,
+        bound=bound,
+        stats={"relaxations": tried},
+    )
 
 
 def run(
@@ -41,7 +111,7 @@ def run(
     on_bound: Callable[[float], None],
     known: float,
 ) -> Run:
-    """Search the intervals, the one with the least bound first, until none can hold a better assignment.
+    """The search with paths, for HiGHS.
 
     Parameters
     ----------
@@ -49,51 +119,26 @@ def run(
         The Pyomo model, without requirements and without an all-reduce.
     waits
         What waiting for each arc costs, in the model's units.
-    on_solution, on_bound
-        As for `solvers.milp.run`.
-    known
-        The objective of a known plan in the model's units (infinite: none is known).
+    limits, watch, on_solution, on_bound, known
+        As for `search`.
     """
-    caps = np.unique(list(waits.values()))
     model.stage_time.deactivate()  # a cap stands for them
     relaxation = Repeated(model, limits, watch)
     model.stage_time.activate()
     arcs = _Arcs(model, waits)
-    queue = [_Interval(float(caps[0]), 0, len(caps) - 1)]
-    best, values, runs = known, None, 0
-    close = limits.gap if limits.gap > OPTIMAL_GAP else _NOISE
-    while queue and not _is_closed(best, queue[0].bound, close) and not watch.stopped():
-        on_bound(min(best, queue[0].bound))
-        _, first, last = interval = heapq.heappop(queue)
-        without = arcs.left_out(caps[last])
+
+    def within(cap: float) -> Cheapest | None:
+        without = arcs.left_out(cap)
         if without is None:  # no path
-            continue
+            return None
         found = relaxation.run(without)
-        runs += 1
-        if found.bound is None or found.values is None:
-            heapq.heappush(queue, interval)
-            break
-        slowest = arcs.slowest(found.values)
-        if slowest is None and first == last:  # the relaxation is no path, and nothing is left to halve
-            heapq.heappush(queue, _Interval(float(caps[first]) + found.bound, first, last))
-            break
-        if slowest is not None:
-            last = int(np.searchsorted(caps, slowest)) - 1
-            if slowest + found.bound < best:  # what is settled costs no less
-                best, values = slowest + found.bound, found.values
-                on_solution(values)
-        for part in _halves(caps, first, last):
-            heapq.heappush(queue, _Interval(float(caps[part[0]]) + found.bound, *part))
-    bound = min([best, *(interval.bound for interval in queue[:1])])
-    on_bound(bound)
-    return Run(
-        stop=Stop.PROVED if _is_closed(best, bound, close) else watch.why(),
-        values=values,
-        objective=best,
-        bound=bound,
-        solver=relaxation.solver,
-        stats={**relaxation.stats, "relaxations": runs},
-    )
+        if found.values is None:
+            return Cheapest(None, None, None)
+        return Cheapest(found.bound, arcs.slowest(found.values), found.values)
+
+    caps = np.unique(list(waits.values()))
+    found = search(caps, within, known, limits, watch, on_solution, on_bound)
+    return replace(found, solver=relaxation.solver, stats={**relaxation.stats, **found.stats})
 
 
 def _is_closed(best: float, bound: float, close: float) -> bool:

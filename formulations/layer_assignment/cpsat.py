@@ -1,24 +1,30 @@
-"""Layer assignment for CP-SAT: ``begun[j, l]`` is 1 if stage j begins at layer l or before."""
+"""Layer assignment for CP-SAT: ``begun[j, l]`` is 1 if stage j begins at layer l or before.
+
+Without an all-reduce and requirements `solve` searches intervals of the slowest stage's time (`by_slowest`): within a
+cap on it the same variables need nothing but implications (`within_cap`).
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.family import Answer
+from formulations.layer_assignment import by_slowest
 from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
 from formulations.layer_assignment.first_plan import first_plan
 from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
 from formulations.layer_assignment.vocabulary import VOCABULARY
+from formulations.layer_assignment.within_cap import WithinCap
 from formulations.modelled import WithoutSizes, prove, require
 from instances.layer_assignment import LayerAssignmentInstance
 from solvers import cpsat
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Run, Watch
 from solvers.scaling import Scale, cost_scale
 
 Linear = Any
@@ -26,12 +32,53 @@ Linear = Any
 
 @dataclass
 class CpsatModel(cpsat.Runnable, WithoutSizes):
-    """``begun[j][l]`` for stages 0 to S and layers 0 to L - 1; constants where there is no choice."""
+    """``begun[j][l]`` for stages 0 to S and layers 0 to L - 1; constants where there is no choice.
+
+    ``times[l]`` and ``cuts[j - 1][l]`` are seconds in whole units, the latter of the cut between layer l and the one
+    before, for stage j; ``weight`` is N - 1. ``searches``: run it by the time of the slowest stage; not where there
+    is an all-reduce or a requirement, or where others may have changed the model.
+    """
 
     model: cp_model.CpModel
     begun: list[list[Any]]
     scale: Scale
     constant: float
+    times: list[int]
+    cuts: list[list[int]]
+    weight: int
+    searches: bool = False
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Search by the time of the slowest stage (`by_slowest`), or run the model as it is."""
+        if not self.searches or on_solution is None or on_bound is None:
+            return super().run(limits, watch, on_solution, on_bound)
+        units = WithinCap(self.times, self.cuts, self.weight, replace(limits, gap=0.0), watch)
+
+        def within(cap: float) -> by_slowest.Cheapest | None:
+            found = units.cheapest(cap)
+            if found is None:
+                return None
+            cheapest, starts = found
+            return cheapest._replace(values=self._values(starts)) if starts else cheapest
+
+        plan = watch.best_plan
+        known = math.inf if plan is None else units.objective(plan.lengths)
+        found = by_slowest.search(units.caps(known), within, known, limits, watch, on_solution, on_bound)
+        variables, constraints = units.size
+        stats = {"variables": variables, "constraints": constraints, **found.stats}
+        return replace(found, solver=cpsat.version(), stats=stats)
+
+    def _values(self, starts: list[int]) -> cpsat.Values:
+        """The model's solution for stages that start at these layers."""
+        lengths = [end - start for start, end in itertools.pairwise(starts)]
+        known = {variable.index: value for variable, value in self.values_of(plan_of(lengths))}
+        return cpsat.Values(lambda variable: known[variable.index])
 
     def lengths(self, values: Any) -> list[int]:
         """Layers of each stage in a solution."""
@@ -102,15 +149,21 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     _, most_s, balanced_s = ceiling(instance, watch or Watch(), complete=complete)
     scale = _scale(instance, most_s, balanced_s)
     slowest = _slowest(model, instance, begun, scale)
+    cuts = [
+        [0, *(scale.floor(min(instance.cut_cost(layer - 1, j - 1), most_s)) for layer in range(1, layers))]
+        for j in range(1, stages)
+    ]
     sending = [
-        scale.floor(min(instance.cut_cost(layer - 1, j - 1), most_s)) * (begun[j][layer] - begun[j][layer - 1])
+        cuts[j - 1][layer] * (begun[j][layer] - begun[j][layer - 1])
         for j in range(1, stages)
         for layer in range(1, layers)
     ]
     all_reduce = _all_reduce(model, instance, begun, scale, most_s)
     # Section 6.4 without the sum of t:  (gas - 1) max t + sum of e  (plus the all-reduce, reconstructed)
     model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
-    found = CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s))
+    times = [scale.floor(time) for time in instance.layer_time_s]
+    weight = instance.num_microbatches - 1
+    found = CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s), times, cuts, weight)
     require(found, VOCABULARY, instance)
     return found
 
@@ -184,6 +237,8 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     first = first_plan(instance, limits)
 
     def model() -> CpsatModel:
-        return build(instance, watch)
+        found = build(instance, watch)
+        found.searches = not instance.ring_s_per_parameter and not instance.requirements
+        return found
 
     return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -14,7 +14,7 @@ from solvers.outcome import Limits
 #: Beyond these a model takes too long to build, and the published program too much memory.
 _MODEL_BOOLEANS, _MODEL_ARCS, PROGRAM_STATES, _EXACT_STEPS, JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
 
-#: Pairs of stage and layer of a model that is a path: a known plan leaves few arcs to each.
+#: Pairs of stage and layer of a model that is searched by the slowest stage: a cap leaves few of them open.
 _PATH_PAIRS = 40_000
 
 
@@ -40,6 +40,12 @@ def _at_most(size: Callable[[Instance], float], limit: float, what: str) -> Call
         return f"{size(instance):g} {what}; expected at most {limit:g}" if size(instance) > limit else None
 
     return supports
+
+
+def _cpsat(instance: Instance) -> str | None:
+    if instance.ring_s_per_parameter or instance.requirements:
+        return _at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans")(instance)
+    return _at_most(_stage_layers, _PATH_PAIRS, "stage-layer pairs")(instance)
 
 
 def _milp(instance: Instance) -> str | None:
@@ -121,8 +127,9 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         solve=lazy("formulations.layer_assignment.cpsat:solve"),
         build=lazy("formulations.layer_assignment.cpsat:build"),
         honours=names(VOCABULARY),
-        supports=_at_most(_stage_layers, _MODEL_BOOLEANS, "Booleans"),
-        limits=f"at most {_MODEL_BOOLEANS:,} Booleans: pairs of stage and layer",
+        supports=_cpsat,
+        limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements "
+        f"{_MODEL_BOOLEANS:,}",
         effort=lambda instance: 1e5 * _stage_layers(instance),
     ),
     Method(

@@ -104,7 +104,7 @@ def models_suite(_inputs: str | None) -> list[Case]:
         *(Case("bert32", {**bert, "devices": k}, ("milp-columns",)) for k in (8, 32, 64)),
         Case("bert32", {**bert, "devices": 512, "microbatches": 1920}, ("milp-columns",)),
         Case("layers", {"layers": 100, "stages": 16}, ("cpsat", "milp")),
-        Case("layers", {"layers": 400, "stages": 64}, ("milp",)),
+        Case("layers", {"layers": 400, "stages": 64}, ("cpsat", "milp")),
         *(Case(name, {"devices": 8}, ("cpsat", "milp-columns")) for name in ("mmt", "dlrm", "candle-uno")),
         *(Case(name, {"stages": 4, "replicas": r}, ("milp",)) for name in ("dgx1", "torus2d") for r in (2, 4)),
         *(Case("chain8-flushed", {"devices": k}, ("cpsat",)) for k in (4, 8)),

@@ -53,20 +53,33 @@ def test_the_sweep_agrees_with_brute_force_by_the_thousand(cases: int) -> None:
     check_sweep("slow", cases)
 
 
-def test_paths_below_a_cap_find_and_prove_the_optimum_by_themselves(cases: int) -> None:
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_caps_on_the_slowest_stage_find_and_prove_the_optimum_by_themselves(room: Any, cases: int) -> None:
     for case in range(cases // 10):
         instance = generate(8 + case % 20, 2 + case % 5, seed=case)
         watch = Watch(SECONDS)
         expected = evaluate(instance, solve(exact.solve, instance).plan)
-        model = replace(
-            milp.build(instance, watch), searches=True
-        )  # knows the balanced plan, which the search does not
+        # Knows the balanced plan, which the search does not.
+        model = replace(room.build(instance, watch), searches=True)
         seen: list[float] = []
         found = model.run(SECONDS, Watch(SECONDS), lambda _: None, seen.append)
         assert found.stop is Stop.PROVED and found.stats["relaxations"] < 60
-        assert evaluate(instance, model.decode(found.values)) == pytest.approx(expected, rel=1e-9)
+        assert evaluate(instance, model.decode(found.values)) == pytest.approx(expected, rel=1e-7)
         assert expected * (1 - 1e-6) <= model.lower_bound(found.bound) <= expected * (1 + 1e-13)
         assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_caps_agree_with_brute_force_without_a_known_plan(room: Any, cases: int) -> None:
+    for case in range(cases):
+        instance = random_instance(random.Random(f"caps {case}"), max_layers=7, all_reduce=False)
+        expected = optimum(instance)
+        if expected is None:
+            continue
+        model = replace(room.build(instance, Watch(SECONDS)), searches=True)
+        found = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
+        assert evaluate(instance, model.decode(found.values)) == pytest.approx(expected, rel=1e-6), instance
+        assert model.lower_bound(found.bound) <= expected * (1 + 1e-13)
 
 
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
