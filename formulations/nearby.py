@@ -71,11 +71,14 @@ class Nearby:
         one share. Exact methods honour requirements on them.
     axes
         By name, ``memory`` or ``devices``.
+    refusal
+        ``None``, or why no exact method honours such requirements on an instance.
     """
 
     sense: str
     pins: Callable[[Any, Any], Sequence[Pin]]
     axes: Mapping[str, Axis] = field(default_factory=dict)
+    refusal: Callable[[Any], str | None] = lambda _: None
 
 
 def grouping(groups: Iterable[Sequence[Argument]]) -> list[Pin]:

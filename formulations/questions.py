@@ -5,9 +5,11 @@ Nothing here solves; `planner.studies` asks, and exact methods answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
+
+from instances.requirements import requirements_of
 
 Instance = TypeVar("Instance")
 
@@ -43,6 +45,8 @@ class Change(Generic[Instance]):
         ``declared`` what is, and a plan fits into what it needs over ``slack``.
     same_times
         Whether the objective of the changed instance means what that of the instance does.
+    in_turn
+        A step need not allow the plans of those before it: each is tried, the first that helps is named.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Change(Generic[Instance]):
     slack: float = 1.0
     declared: float = 0.0
     same_times: bool = True
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,16 @@ class Factor(Generic[Instance]):
         ``steeper(slope)``, of a parameter in which the objective of every plan is the larger of a constant and of a
         line that does not fall: what ``scaled`` is of the instance without plans whose line rises by at most ``slope``
         (it may keep some), or ``None`` if there are no others; ``None`` in its place: objectives are of another form.
+    connected
+        Whether a plan that is optimal at two factors is so at all in between: the objective of every plan is linear in
+        the factor, or, but for a term that all plans share, the larger of a constant and of a line with one slope.
     """
 
     name: str
     says: str
     scaled: Callable[[float], Instance]
     steeper: Callable[[float], Callable[[float], Instance] | None] | None = None
+    connected: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,25 +105,69 @@ class Questions(Generic[Instance]):
     members
         ``members(instance)``: what may be in conflict; those first that should rather be left out.
     relaxed
-        ``relaxed(instance, dropped)``: the instance without these members; every plan of the instance has one there.
+        ``relaxed(instance, dropped)``: the instance without these members, as instances of which one has a plan where
+        what is left can be kept, and none where it cannot; every plan of the instance has one there.
     repairs
         ``repairs(instance, layers)``: groups of changes that may make it feasible, of each of which the smallest is
         named; ``layers`` are those in conflict.
     resources
         ``resources(instance)``: what there may be more of, where there is a plan.
     rows
-        ``rows(instance, plan)``: what each stage takes, and its share of each limit.
+        ``rows(instance, plan)``: what each stage takes: ``stage``, ``time_share`` (of the slowest's), ``memory_share``
+        (of a device's; ``None``: there is no limit), and whatever else is known.
     factors
         ``factors(instance)``: parameters that may be other than they are declared; memory, of which plans need an
-        amount, is the resource of that name instead.
+        amount, is the resource of that name instead. ``None``: they are not studied.
     noisy
-        ``noisy(instance, draw)``: the instance with a factor ``draw()`` on each measured number.
+        ``noisy(instance, draw)``: the instance with a factor ``draw()`` on each measured number; with ``factors``.
     """
 
     members: Callable[[Instance], tuple[Member, ...]]
-    relaxed: Callable[[Instance, frozenset[Member]], Instance]
+    relaxed: Callable[[Instance, frozenset[Member]], Sequence[Instance]]
     repairs: Callable[[Instance, Sequence[int | str]], Sequence[Sequence[Change[Instance]]]]
     resources: Callable[[Instance], Sequence[More[Instance]]]
     rows: Callable[[Instance, Any], Sequence[dict[str, Any]]]
-    factors: Callable[[Instance], Sequence[Factor[Instance]]]
-    noisy: Callable[[Instance, Callable[[], float]], Instance]
+    factors: Callable[[Instance], Sequence[Factor[Instance]]] | None = None
+    noisy: Callable[[Instance, Callable[[], float]], Instance] | None = None
+
+
+def required(instance: Any) -> list[Member]:
+    """A member for each requirement of an instance."""
+    return [Member("requirement", text, f"the requirement {text}") for text in instance.requirements]
+
+
+def unrequired(instance: Any, dropped: Iterable[Member]) -> Any:
+    """The instance without the requirements among these members."""
+    texts = {each.name for each in dropped if each.kind == "requirement"}
+    return replace(instance, requirements=tuple(text for text in instance.requirements if text not in texts))
+
+
+def one_requirement_less(instance: Any) -> list[Change[Any]]:
+    """A change for each requirement: it is not there."""
+
+    def without(text: str) -> Change[Any]:
+        fewer = unrequired(instance, [Member("requirement", text, "")])
+        return Change("requirement", lambda _: f"no requirement {text}", lambda _: fewer, (1.0,))
+
+    return [without(text) for text in instance.requirements]
+
+
+def with_fewer_stages(instance: Any, stages: int, of_stage: frozenset[str]) -> tuple[str, ...] | None:
+    """The requirements that mean something where there are so many stages.
+
+    Those on quantities ``of_stage`` of stages that there are not have the value 0; ``None`` if one is not met by it.
+    """
+    found = {each: each.quantity in of_stage and int(each.arguments[0]) >= stages for each in requirements_of(instance)}
+    if any(is_absent and not each.holds(0) for each, is_absent in found.items()):
+        return None
+    return tuple(str(each) for each, is_absent in found.items() if not is_absent)
+
+
+def rules_among(dropped: Iterable[Member]) -> set[int | str]:
+    """The names of the rules among members."""
+    return {each.name for each in dropped if each.kind == "rule"}
+
+
+def layers_among(dropped: Iterable[Member]) -> set[int | str]:
+    """The names of the layers among members."""
+    return {each.name for each in dropped if each.kind == "layer"}

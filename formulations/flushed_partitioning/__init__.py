@@ -38,4 +38,5 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
         verify=lazy("formulations.flushed_partitioning.checker:verify"),
     ),
     sweepable=True,
+    questions=lazy("formulations.flushed_partitioning.questions:questions"),
 )

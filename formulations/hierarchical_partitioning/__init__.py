@@ -43,4 +43,5 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     ),
     sweepable=True,
     subproblems=INSIDE,
+    questions=lazy("formulations.hierarchical_partitioning.questions:questions"),
 )

@@ -36,4 +36,5 @@ FAMILY: Family[Instance, LayerPlan] = Family(
     ),
     breakdown=lazy("formulations.layer_assignment.breakdown:breakdown"),
     mining=lazy("formulations.layer_assignment.mining:mining"),
+    questions=lazy("formulations.layer_assignment.questions:questions"),
 )

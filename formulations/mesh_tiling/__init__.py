@@ -33,4 +33,5 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     picture=lazy("formulations.mesh_tiling.picture:svg"),
     breakdown=lazy("formulations.mesh_tiling.breakdown:breakdown"),
     mining=lazy("formulations.mesh_tiling.mining:mining"),
+    questions=lazy("formulations.mesh_tiling.questions:questions"),
 )

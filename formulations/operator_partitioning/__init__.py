@@ -38,4 +38,5 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
     mining=lazy("formulations.operator_partitioning.mining:mining"),
     subproblems=INSIDE,
+    questions=lazy("formulations.operator_partitioning.questions:questions"),
 )

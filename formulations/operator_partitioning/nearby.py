@@ -32,4 +32,5 @@ NEARBY = Nearby(
             "B",
         )
     },
+    lambda instance: "the number of stages is free; give --stages" if instance.num_stages is None else None,
 )

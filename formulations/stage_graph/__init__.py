@@ -38,4 +38,5 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     ),
     mining=lazy("formulations.stage_graph.mining:mining"),
     subproblems=INSIDE,
+    questions=lazy("formulations.stage_graph.questions:questions"),
 )

@@ -8,7 +8,17 @@ from typing import Any
 
 from formulations.amounts import exactly as exact_text
 from formulations.amounts import printed
-from formulations.questions import Change, Member, More, Questions
+from formulations.questions import (
+    Change,
+    Member,
+    More,
+    Questions,
+    layers_among,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+)
 from formulations.stage_partitioning.breakdown import memory_rows
 from formulations.stage_partitioning.infeasible import counted, unlimited_devices
 from formulations.stage_partitioning.perturbed import factors, noisy
@@ -38,7 +48,7 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     if instance.cost_model is CostModel.RELEASED:
         found.append(Member("rule", "cost-model", f"data-parallel degrees divide the {N} micro-batches of a batch"))
     found.append(Member("rule", "microbatches", f"the data-parallel degrees of all stages sum to {sums} {N}"))
-    found += [Member("requirement", text, f"the requirement {text}") for text in instance.requirements]
+    found += required(instance)
     found.append(Member("rule", "devices", f"there {'is' if K == 1 else 'are'} {counted(K, 'device')}"))
     found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes"))
     layers = sorted(instance.layers, key=lambda layer: _least(layer, K)[0])
@@ -61,13 +71,13 @@ def _said(layer: Layer, devices: int) -> str:
     return f"layer {layer.id}{name} needs at least {exact_text(needed)} bytes on {where} (TMPC {tmpc})"
 
 
-def relaxed(instance: StageInstance, dropped: frozenset[Member]) -> StageInstance:
+def relaxed(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInstance]:
     """The instance without some rules, and with layers that need nothing and run at every degree.
 
     Devices are then as many as the micro-batches and the largest degree can take, micro-batches as many as the devices
     (a multiple of the declared ones), so that each of the two is no limit while the other stays.
     """
-    names = {each.name for each in dropped if each.kind == "rule"}
+    names = rules_among(dropped)
     changes: dict[str, Any] = {}
     if "max-dp" in names:
         changes["max_dp_degree"] = None
@@ -80,14 +90,11 @@ def relaxed(instance: StageInstance, dropped: frozenset[Member]) -> StageInstanc
         changes |= {"num_microbatches": _multiple(instance.num_microbatches, most), "exactly": False}
     if "memory" in names:
         changes["memory_bytes"] = MAX_AMOUNT
-    texts = {each.name for each in dropped if each.kind == "requirement"}
-    if texts:
-        changes["requirements"] = tuple(text for text in instance.requirements if text not in texts)
-    free = {each.name for each in dropped if each.kind == "layer"}
+    free = layers_among(dropped)
     if free:
         degrees = sorted({1, *(t for layer in instance.layers for t in layer.tmpcs)})
         changes["layers"] = tuple(_freed(layer, degrees) if layer.id in free else layer for layer in instance.layers)
-    return replace(instance, **changes)
+    return [replace(unrequired(instance, dropped), **changes)]
 
 
 def _multiple(count: int, most: int) -> int:
@@ -179,10 +186,7 @@ def _fewer_rules(instance: StageInstance) -> list[Change[StageInstance]]:
     if instance.cost_model is CostModel.RELEASED:
         text = "data-parallel degrees that divide nothing (cost model paper)"
         found.append(("cost-model", text, {"cost_model": CostModel.PAPER}))
-    for text in instance.requirements:
-        rest = tuple(each for each in instance.requirements if each != text)
-        found.append(("requirement", f"no requirement {text}", {"requirements": rest}))
-    return [_without(instance, *each) for each in found]
+    return [*(_without(instance, *each) for each in found), *one_requirement_less(instance)]
 
 
 def _without(instance: StageInstance, name: str, text: str, fields: dict[str, Any]) -> Change[StageInstance]:

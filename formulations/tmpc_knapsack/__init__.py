@@ -35,4 +35,5 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     ),
     breakdown=lazy("formulations.tmpc_knapsack.breakdown:breakdown"),
     mining=lazy("formulations.tmpc_knapsack.mining:mining"),
+    questions=lazy("formulations.tmpc_knapsack.questions:questions"),
 )

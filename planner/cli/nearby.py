@@ -39,7 +39,7 @@ class Wanted:
 
     def refuse(self, loaded: Any, exact: bool, limits: Limits) -> None:
         """`UsageError` for what cannot be answered, before anything is solved."""
-        from planner.studies.alternatives import declared
+        from planner.studies.alternatives import declared, expect_distinct
         from planner.studies.pareto import parse_axes
 
         for name, value in self.given.items():
@@ -47,7 +47,7 @@ class Wanted:
                 raise UsageError.at(name, value, "--exact beside it")
             if limits.gap > OPTIMAL_GAP:
                 raise UsageError.at(name, value, f"a --gap of at most {OPTIMAL_GAP:g}")
-            declared(loaded, name, value)
+            (declared if name == "--pareto" else expect_distinct)(loaded, name, value)
         if self.axes is not None and (self.count is not None or self.within is not None):
             raise UsageError.at("--pareto", self.axes, "none beside --alternatives and --within")
         if self.axes is not None:

@@ -47,7 +47,7 @@ def _conflict(found: Explanation) -> Iterator[str]:
     yield from (f"  {each.says}" for each in [*others, *layers[:_SHOWN_LAYERS]])
     if len(layers) > _SHOWN_LAYERS:
         rest = [str(each.name) for each in layers[_SHOWN_LAYERS:]]
-        yield f"  and {len(rest)} more layers: {', '.join(rest)}"
+        yield f"  and {len(rest)} more: {', '.join(rest)}"
 
 
 def _repairs(repairs: tuple[Repair, ...], found: Explanation) -> Iterator[str]:
@@ -63,9 +63,12 @@ def _repairs(repairs: tuple[Repair, ...], found: Explanation) -> Iterator[str]:
 
 def _binding(found: Explanation) -> Iterator[str]:
     yield f"slowest: {_stages(found.bottleneck)} of {len(found.rows)}"
+    rows = [row for row in found.rows if row["memory_share"] is not None]
+    if not rows:
+        return
     tight = f"{_stages(found.tight)}" if found.tight else "no stage"
     yield f"memory filled to {TIGHT_SHARE:.0%} or more: {tight}"
-    for row in sorted(found.rows, key=lambda row: -row["memory_share"])[:3]:
+    for row in sorted(rows, key=lambda row: -row["memory_share"])[:3]:
         yield (
             f"  stage {row['stage']}: {row['memory_share']:.1%} of a device's memory, "
             f"{row['time_share']:.1%} of the slowest stage's time"
@@ -85,4 +88,4 @@ def _gain(gain: Gain, found: Explanation) -> str:
     worth = "gains nothing" if gain.objective is not None else "has no plan"
     if gain.next_amount is not None:
         return f"{gain.says} {worth}; the next that helps: {gain.next_says}, {number(gain.next_objective)} {unit}"
-    return f"{gain.says} {worth}" + ("" if gain.change == "bandwidth" else "; no other amount helps")
+    return f"{gain.says} {worth}" + ("; no other amount helps" if gain.others_tried else "")

@@ -81,6 +81,15 @@ def declared(instance: Any, option: str, value: object) -> Nearby:
     return family.nearby
 
 
+def expect_distinct(instance: Any, option: str, value: object) -> Nearby:
+    """`declared`, for alternatives; `UsageError` as well if no exact method tells the instance's plans apart."""
+    nearby = declared(instance, option, value)
+    refusal = nearby.refusal(instance)
+    if refusal is not None:
+        raise UsageError.at(option, value, f"none for this instance: {refusal}")
+    return nearby
+
+
 def alternatives(
     instance: Any,
     first: Result,
@@ -114,7 +123,7 @@ def alternatives(
         If the family does not say which plans are distinct, or no exact method honours requirements on that.
     """
     instance = admitted(instance)
-    search = _Search(instance, declared(instance, "alternatives", count), first)
+    search = _Search(instance, expect_distinct(instance, "alternatives", count), first)
     variants = Variants(limits or Limits(), arguments)
     most = count if count is not None else MOST if within is not None else 1
     ceiling = math.inf if within is None or first.objective is None else first.objective * (1 + within)

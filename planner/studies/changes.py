@@ -20,13 +20,15 @@ def least(
     Parameters
     ----------
     change
-        Of which more helps no less.
+        Of which more helps no less, or each step of which is to be tried.
     helps
         Whether what was proved of the changed instance is enough.
     solve
         ``proofs.optimum`` or ``proofs.plan``.
     """
     needed = change.needed
+    if change.in_turn:
+        return next((step for step in change.steps if helps(solve(change.changed(step)))), None)
     if needed is None:
         first = _first(len(change.steps), lambda index: helps(solve(change.changed(change.steps[index]))))
         return None if first is None else change.steps[first]

@@ -11,13 +11,12 @@ from typing import Any
 
 from formulations.compilation import compiling
 from formulations.questions import Change, Member, Questions
-from planner.errors import UsageError
-from planner.inputs.loading import admitted, family_of
+from planner.inputs.loading import admitted
 from planner.inputs.settings import expect_types
 from planner.result import Result
 from planner.run import silent
 from planner.studies.changes import least
-from planner.studies.proofs import Proofs
+from planner.studies.proofs import Proofs, asked_of
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
 
 #: A stage whose memory is filled to this share is tight.
@@ -41,7 +40,7 @@ class Gain:
 
     With some requirements, such as to use all devices, there may be no plan with more: ``None`` each.
     ``next_amount`` is the least amount with a plan that is better than now, ``next_objective`` the optimum there; both
-    are ``None`` if no amount helps, or if it was not looked for.
+    are ``None`` if no amount helps, or, without ``others_tried``, if it was not looked for.
     """
 
     change: str
@@ -52,6 +51,7 @@ class Gain:
     next_amount: float | None = None
     next_says: str = ""
     next_objective: float | None = None
+    others_tried: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Explanation:
     @property
     def tight(self) -> list[int]:
         """The stages that fill their memory."""
-        return [row["stage"] for row in self.rows if row["memory_share"] >= TIGHT_SHARE]
+        return [row["stage"] for row in self.rows if (row["memory_share"] or 0.0) >= TIGHT_SHARE]
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner explain --json`` prints (docs/interface.md)."""
@@ -148,7 +148,7 @@ def explain(
     Parameters
     ----------
     instance
-        From `planner.load`; of a problem whose rules can be left out one by one (stage partitioning).
+        From `planner.load`; of a problem whose rules can be left out one by one.
     limits
         The time is that of all proofs together; what is not known by then is left out (``stop``).
     listen
@@ -163,13 +163,11 @@ def explain(
     """
     expect_types(limits=limits, notice=notice)
     instance = admitted(instance)
-    family = family_of(instance)
-    if family.questions is None:
-        raise UsageError.at("INSTANCE", family.name, "an instance of stage_partitioning")
+    family, room = asked_of(instance)
     with compiling(notice):
         family.load()
         proofs = Proofs(instance, limits or Limits(), listen)
-        asked = _Asked(instance, family.questions(), proofs)
+        asked = _Asked(instance, room, proofs)
         with proofs.attentive():
             asked.ask()
     return asked.explanation()
@@ -239,7 +237,7 @@ class _Asked:
             return
         kept = tuple(each for each in self._conflict if each not in set(group))
         relaxed = self._room.relaxed(self._instance, frozenset(every) - set(kept))
-        if self._proofs.plan(relaxed).status is Status.INFEASIBLE:
+        if all(self._proofs.plan(each).status is Status.INFEASIBLE for each in relaxed):
             self._conflict = kept
         elif len(group) > 1:
             half = len(group) // 2
@@ -277,9 +275,10 @@ class _Asked:
         for more in self._room.resources(self._instance):
             with_more = self._proofs.optimum(more.change.changed(more.amount)).objective
             gain = None if with_more is None else 1 - with_more / now if now else 0.0
-            gained = Gain(more.change.name, more.unit, more.amount, with_more, gain)
+            others = bool(more.change.steps or more.change.needed)
+            gained = Gain(more.change.name, more.unit, more.amount, with_more, gain, others_tried=others)
             self._gains.append(gained)
-            if not now or not (more.change.steps or more.change.needed):
+            if not now or not others:
                 continue
             amount = least(self._proofs, more.change, better, self._proofs.optimum)
             if amount is not None:

@@ -105,6 +105,8 @@ class _Side:
         first, last = self._worth(low), self._worth(high)
         if first == last:
             return None  # optima are monotone in the factor, and reach the plan's constant at both ends
+        if self._factor.connected:
+            return None
         if self._factor.steeper is not None:
             rise = self._end_of_constant(low, high)
             others = (

@@ -8,7 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from formulations import FAMILIES
+from formulations.family import Family
+from formulations.questions import Questions
 from planner.dispatch import candidates
+from planner.errors import UsageError
 from planner.inputs.loading import family_of
 from planner.reserved import AUTO
 from planner.result import Result
@@ -18,6 +22,23 @@ from solvers.outcome import Limits, Status, Stop, Watch
 
 #: A gap at which any plan is enough.
 ANY_PLAN = 1 - 1e-9
+
+
+def asked_of(instance: Any, studied: bool = False) -> tuple[Family[Any, Any], Questions[Any]]:
+    """The family of an instance, and what its room knows for explanations, or, ``studied``, for sensitivity.
+
+    Raises
+    ------
+    UsageError
+        If the room knows nothing; with the names of those that do.
+    """
+    family = family_of(instance)
+    room = family.questions() if family.questions is not None else None
+    if room is not None and (room.factors is not None or not studied):
+        return family, room
+    rooms = {each.name: each.questions() for each in FAMILIES if each.questions is not None}
+    known = [name for name, each in rooms.items() if each.factors is not None or not studied]
+    raise UsageError.at("INSTANCE", family.name, f"an instance of {', '.join(known)}")
 
 
 class EndedError(Exception):

@@ -22,7 +22,7 @@ from planner.result import Result
 from planner.run import silent
 from planner.studies.changes import least
 from planner.studies.intervals import Interval, interval
-from planner.studies.proofs import Proofs
+from planner.studies.proofs import Proofs, asked_of
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
 
 #: Instances with noise, where their number is not given.
@@ -131,7 +131,7 @@ def sensitivity(
     Parameters
     ----------
     instance
-        From `planner.load`; of a problem that knows its parameters (stage partitioning).
+        From `planner.load`; of a problem that knows its parameters.
     noise
         Above 0 and below 1: times and bandwidth are off by up to this share, independently and uniformly.
     samples
@@ -156,9 +156,7 @@ def sensitivity(
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise UsageError.at("samples", samples, "an integer >= 1")
     instance = admitted(instance)
-    family = family_of(instance)
-    if family.questions is None:
-        raise UsageError.at("INSTANCE", family.name, "an instance of stage_partitioning")
+    family, room = asked_of(instance, studied=True)
     others = [admitted(each, f"scenario {number}") for number, each in enumerate(scenarios)]
     for number, each in enumerate(others):
         if family_of(each) is not family:
@@ -167,7 +165,7 @@ def sensitivity(
     with compiling(notice):
         family.load()
         proofs = Proofs(instance, limits, listen)
-        study = _Study(instance, family.questions(), proofs)
+        study = _Study(instance, room, proofs)
         with proofs.attentive():
             study.run(float(noise), samples, limits.seed, others)
     return study.found()
@@ -198,6 +196,7 @@ class _Study:
         for more in self._room.resources(self._instance):
             if more.change.needed is not None:
                 self._intervals.append(self._amounts(more.change, plan, found))
+        assert self._room.factors is not None
         for factor in self._room.factors(self._instance):
             self._intervals.append(interval(self._proofs, factor, plan))
 
@@ -236,6 +235,7 @@ class _Study:
     def _sample(self, plan: Any, share: float, samples: int, seed: int) -> None:
         """Losses under noise; with what is known of them if the time is over."""
         rng, losses = random.Random(f"noise {seed}"), []
+        assert self._room.noisy is not None
         try:
             for _ in range(samples):
                 changed = self._room.noisy(self._instance, lambda: rng.uniform(1 - share, 1 + share))

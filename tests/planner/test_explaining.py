@@ -11,12 +11,12 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+from conflicts import flat_without, has_flat_plan
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
 import planner
 from formulations.amounts import step_below
-from formulations.questions import Member
 from formulations.stage_partitioning.questions import questions
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from planner.cli.app import main
@@ -31,48 +31,6 @@ def small(seed: int, **fixed) -> StageInstance:
     return replace(instance, num_microbatches=min(instance.num_microbatches, 1 + seed % 4))
 
 
-def has_plan(instance: StageInstance) -> bool:
-    """By brute force over plans that cost nothing: it ends at the first that is feasible."""
-    layers = tuple(
-        replace(
-            layer,
-            tmpcs={
-                t: tuple(
-                    replace(x, time=0.0, weight_bytes=0.0, sync_forward_bytes={}, sync_backward_bytes={}) for x in found
-                )
-                for t, found in layer.tmpcs.items()
-            },
-        )
-        for layer in instance.layers
-    )
-    edges = tuple(replace(edge, bytes=0.0) for edge in instance.edges)
-    return brute_force(replace(instance, layers=layers, edges=edges)) is not None
-
-
-def without(instance: StageInstance, dropped: Collection[Member]) -> StageInstance:
-    """The instance without these members, as docs/explaining.md says what is left out becomes."""
-    names = {each.name for each in dropped if each.kind == "rule"}
-    K, N = instance.num_devices, instance.num_microbatches
-    largest = max(t for layer in instance.layers for t in layer.tmpcs)
-    if "devices" in names:
-        K = max(K, N * largest)
-    if "microbatches" in names:
-        N = next(multiple for multiple in range(N, 2 * max(K, N) + 1, N) if multiple >= K)
-    nothing = {t: (Tmpc("nothing", 0.0, 0.0, 0.0, 0.0),) for t in range(1, largest + 1)}
-    free = {each.name for each in dropped if each.kind == "layer"}
-    assert not any(each.kind == "requirement" for each in dropped)
-    return replace(
-        instance,
-        layers=tuple(replace(each, tmpcs=nothing) if each.id in free else each for each in instance.layers),
-        num_devices=K,
-        num_microbatches=N,
-        exactly=instance.exactly and "microbatches" not in names,
-        max_dp_degree=None if "max-dp" in names else instance.max_dp_degree,
-        cost_model=CostModel.PAPER if "cost-model" in names else instance.cost_model,
-        memory_bytes=1e12 if "memory" in names else instance.memory_bytes,
-    )
-
-
 def infeasible(cases: int) -> list[tuple[int, StageInstance]]:
     found = []
     for seed in range(100 * cases):
@@ -82,7 +40,7 @@ def infeasible(cases: int) -> list[tuple[int, StageInstance]]:
         else:  # degrees that cannot be as large as all micro-batches together need
             memory, costs = rng.choice(["planted", "ample", "any"]), rng.choice(list(CostModel))
             instance = small(seed, memory=memory, max_dp=True, exactly=True, cost_model=costs)
-        if not has_plan(instance):
+        if not has_flat_plan(instance):
             found.append((seed, instance))
         if len(found) == cases:
             break
@@ -96,9 +54,9 @@ def test_a_conflict_has_no_plan_and_one_without_any_of_its_members(cases: int) -
         assert found.status is Status.INFEASIBLE and found.irreducible and found.stop is Stop.PROVED
         every = frozenset(ROOM.members(instance))
         rest = every - set(found.conflict)
-        assert not has_plan(without(instance, rest)), seed
+        assert not has_flat_plan(flat_without(instance, rest)), seed
         for member in found.conflict:
-            assert has_plan(without(instance, rest | {member})), (seed, member)
+            assert has_flat_plan(flat_without(instance, rest | {member})), (seed, member)
         seen.update(each.name if each.kind == "rule" else each.kind for each in found.conflict)
         seen["wide"] += any(each.kind == "layer" and 1 not in layers_of(instance, each.name) for each in every)
     named = ("layer", "memory", "devices", "microbatches", "max-dp", "wide")
@@ -138,10 +96,10 @@ def test_a_repair_does_what_it_says_and_no_smaller_one_does(cases: int) -> None:
                 if change.says(repair.amount) != repair.says:
                     continue
                 if change.needed is not None:
-                    assert not has_plan(change.changed(step_below(repair.amount))), (seed, repair)
+                    assert not has_flat_plan(change.changed(step_below(repair.amount))), (seed, repair)
                 else:
                     place = list(change.steps).index(repair.amount)
-                    assert place == 0 or not has_plan(change.changed(change.steps[place - 1])), (seed, repair)
+                    assert place == 0 or not has_flat_plan(change.changed(change.steps[place - 1])), (seed, repair)
         named = {repair.change for repair in found.repairs}
         for name, every in changes.items():  # what is not named does not help, however large
             last = [
@@ -150,7 +108,7 @@ def test_a_repair_does_what_it_says_and_no_smaller_one_does(cases: int) -> None:
                 if change.needed or change.steps
             ]
             if name not in named:
-                assert not any(has_plan(change.changed(most)) for change, most in last), (seed, name)
+                assert not any(has_flat_plan(change.changed(most)) for change, most in last), (seed, name)
     assert seen["memory"] and seen["devices"] and seen["microbatches"] and seen["tmpc"], seen
 
 
@@ -196,8 +154,10 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_refusals_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "layers"]) == 2
-    assert capsys.readouterr().err == "INSTANCE is 'layer_assignment'; expected an instance of stage_partitioning\n"
+    assert main(["explain", "topology"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.startswith("INSTANCE is 'device_mapping'; expected an instance of ") and refused.count("\n") == 1
+    assert "stage_partitioning" in refused and "mesh_tiling" in refused
     assert main(["explain", "chain8", "--noise", "3"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["explain", "chain8", "--time-limit", "0"]) == 3

@@ -196,8 +196,10 @@ def test_files_that_are_no_scenarios(capsys: pytest.CaptureFixture[str], tmp_pat
     file.write_text(text)
     assert main(["sensitivity", "chain8", "--scenarios", str(file)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert main(["sensitivity", "layers"]) == 2
-    assert "an instance of stage_partitioning" in capsys.readouterr().err
+    assert main(["sensitivity", "mesh"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.count("\n") == 1 and refused.startswith("INSTANCE is 'mesh_tiling'; expected an instance of ")
+    assert "layer_assignment" in refused and "tmpc_knapsack" not in refused
 
 
 def test_a_signal_leaves_what_is_known() -> None:

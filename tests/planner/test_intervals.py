@@ -1,0 +1,97 @@
+"""Intervals and noise of other problems than stage partitioning: optimal inside and not outside, by brute force."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from oracles import operator_partitioning
+from small_instances import known_optimum, random_case
+
+import planner
+from planner.cli.app import main
+from planner.inputs.loading import family_of
+from planner.studies.intervals import EDGE_GAP, LEAST, MOST
+from solvers.outcome import OPTIMAL_GAP, Stop
+
+NAMES = ("layer_assignment", "operator_partitioning", "stage_graph")
+
+
+def drawn(name: str, number: int) -> Any:
+    """A small instance; operators as the family draws them are often too many for brute force."""
+    if name == "operator_partitioning":
+        return operator_partitioning.random_instance(random.Random(f"interval {number}"), 4)
+    return random_case(name, 43, number)
+
+
+def loss(name: str, instance: Any, plan: Any) -> float:
+    """To the optimum that brute force finds."""
+    known, best = known_optimum(name, instance)
+    assert known and best
+    return family_of(instance).evaluate(instance, plan) / best - 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases: int) -> None:
+    seen: Counter[str] = Counter()
+    for number in range(max(4, cases // 8)):
+        instance = drawn(name, number)
+        known, best = known_optimum(name, instance)
+        if not known or not best or not 1e-6 < best < 1e6:
+            continue
+        found = planner.sensitivity(instance, samples=1)
+        assert found.result is not None and found.stop is Stop.PROVED
+        family = family_of(instance)
+        plan = family.plan_from_json(instance, found.result.plan)
+        rng = random.Random(f"inside {number}")
+        ways = {factor.name: factor.scaled for factor in family.questions().factors(instance)}
+        for each in found.intervals:
+            if each.parameter == "memory":
+                continue
+            scaled = ways.pop(each.parameter)
+            low, high = each.low or LEAST, each.high or MOST
+            for at in (low, high, 1.0):
+                assert loss(name, scaled(at), plan) <= 1.01 * EDGE_GAP + 1e-9, (number, each)
+            if each.proved:
+                for at in (rng.uniform(low, 1), rng.uniform(1, high), rng.uniform(low, high)):
+                    assert loss(name, scaled(at), plan) <= 1.01 * OPTIMAL_GAP, (number, each, at)
+            for end, outside in ((each.low, low * (1 - 1e-6)), (each.high, high * (1 + 1e-6))):
+                if end is not None:
+                    assert loss(name, scaled(outside), plan) > 0.9 * EDGE_GAP, (number, each, end)
+                    seen["end"] += 1
+            seen["proved" if each.proved else "sampled"] += 1
+        assert not ways
+    assert seen["proved"] and (seen["end"] or cases < 100), seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_noise_is_on_every_time(name: str) -> None:
+    """Every time is drawn by itself, and links with them."""
+    instance = next(case for number in range(99) if len(_times(case := drawn(name, number))) > 2)
+    noisy = family_of(instance).questions().noisy
+    before = _times(instance)
+    draws = iter(2.0**power for power in range(60))
+    ratios = [b / a for a, b in zip(before, _times(noisy(instance, lambda: next(draws))), strict=True) if a]
+    assert len(set(ratios)) == len(ratios) and min(ratios) >= 1
+    assert _times(noisy(instance, lambda: 2.0)) == pytest.approx([2 * time for time in before])
+    links = [
+        getattr(each, "bandwidth_bytes_per_s", None) or [cost for row in each.cut_cost_s for cost in row]
+        for each in (instance, noisy(instance, lambda: 2.0))
+    ]
+    assert links[1] == pytest.approx([2 * cost for cost in links[0]] if isinstance(links[0], list) else 2 * links[0])
+
+
+def _times(instance: Any) -> list[float]:
+    if hasattr(instance, "layer_time_s"):
+        return list(instance.layer_time_s)
+    if hasattr(instance.operators[0], "compute_s"):
+        return [each.compute_s for each in instance.operators]
+    return [each.forward_s(1) for each in instance.operators]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sensitivity", "layers", "--samples", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "time of " in shown and "at the 95th percentile" in shown
