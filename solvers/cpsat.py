@@ -258,8 +258,8 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch, own: Map
     parameters.random_seed = limits.seed
     # Signals belong to the runner; OR-Tools' own handler aborts the process when a search runs outside the main thread.
     parameters.catch_sigint_signal = False
-    # 9.15's presolve loses solutions of small linear models and then proves false optima, or infeasibility, in more
-    # than one of its steps (google/or-tools issue 5293, and our own: tests/stage_partitioning/test_cpsat.py).
+    # 9.15's presolve loses solutions of small linear models with sums beyond 2^31 and then proves false optima: its
+    # search for included constraints does (google/or-tools issue 5293; tests/contracts/test_presolve.py).
     parameters.cp_model_presolve = False
     # Without presolve, 9.15 takes a bound that holds under a literal for one that always holds, and calls feasible
     # models infeasible (tests/hierarchical_partitioning/test_cpsat.py).
