@@ -13,9 +13,10 @@ from planner.errors import UsageError
 from planner.inputs.loading import family_of
 from planner.runtime.launch import rendezvous, run_all
 from planner.runtime.layout import Layout, Timing, layout, orders_of, simulate
+from planner.runtime.member import run_process
 from planner.runtime.objective import objective_of
 from planner.runtime.pipelining import expect_pipelined
-from planner.runtime.process import Job, Report, run_process
+from planner.runtime.process import Job, Report
 from planner.runtime.program import Program
 from planner.runtime.source import program, require_torch
 from planner.runtime.stages import split
