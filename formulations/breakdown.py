@@ -6,8 +6,10 @@ hold numbers and names, and no colours: what a stage looks like is decided once,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 
@@ -93,8 +95,8 @@ class Stack:
         What the sum is ("time per sample", "memory of a device"), and its unit ("s", "ms", "bytes").
     limits
         For each stage what its sum may be at most; what is left is slack. ``None``: no limit.
-    at_once
-        Whether the parts happen at once, so that the longest counts instead of the sum: drawn side by side.
+    beside
+        What happens at the same time, by its name: a value for each stage, which counts where it takes longer.
     """
 
     title: str
@@ -103,12 +105,14 @@ class Stack:
     measure: str
     unit: str
     limits: Sequence[float] | None = None
-    at_once: bool = False
+    beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def total(self, stage: int) -> float:
-        """The number that the stage's parts make: their sum, or the largest of parts that happen at once."""
-        values = [part[stage] for part in self.parts.values()]
-        return max(values) if self.at_once else sum(values)
+        """The stage's number: the sum of its parts, or what happens beside them and takes longer."""
+        return max(math.fsum(part[stage] for part in self.parts.values()), *self._besides(stage))
+
+    def _besides(self, stage: int) -> list[float]:
+        return [0.0, *(part[stage] for part in self.beside.values())]
 
 
 class Task(NamedTuple):
@@ -198,12 +202,16 @@ class Link:
 
 @dataclass(frozen=True)
 class Network:
-    """Devices where they stand, and the links between them with the load that the plan puts on them."""
+    """Devices where they stand, and the links between them with the load that the plan puts on them.
+
+    ``machines`` are what the machines are called, by their numbers; empty: nothing is known of machines.
+    """
 
     title: str
     places: Sequence[Place]
     links: Sequence[Link]
     stages: Sequence[Stage]
+    machines: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -299,37 +307,7 @@ class Heat:
     best: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class Bars:
-    """A bar for each stage; ``limit`` is a line that none may pass."""
-
-    title: str
-    labels: Sequence[str]
-    values: Sequence[float]
-    ylabel: str
-    xlabel: str = "stage"
-    limit: float | None = None
-
-
-@dataclass(frozen=True)
-class Stages:
-    """A graph of stages: who feeds whom, and what stands in each box."""
-
-    title: str
-    edges: Sequence[tuple[int, int]]
-    names: Mapping[int, str]
-
-
-@dataclass(frozen=True)
-class Devices:
-    """The bandwidth matrix in bytes per second, with devices in the order of the stages that hold them."""
-
-    title: str
-    devices: Sequence[Sequence[int]]
-    bandwidth_bytes_per_s: Sequence[Sequence[float]]
-
-
-Picture = Bars | Stages | Devices | Strip | Stack | Passes | Graph | Network | Matrix | Tiles | Tradeoff | Heat
+Picture = Strip | Stack | Passes | Graph | Network | Matrix | Tiles | Tradeoff | Heat
 
 
 @dataclass(frozen=True)
@@ -338,11 +316,17 @@ class Breakdown:
 
     ``rows`` has one entry for each stage (or node, or tile), all with the same names; ``figures`` are of the whole
     plan. Names end in their unit (``_s``, ``_bytes``, ``_share``), or say that the instance's own time unit is meant.
+    ``draw`` makes the pictures.
     """
 
     rows: tuple[Mapping[str, Any], ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
-    pictures: tuple[Picture, ...] = ()
+    draw: Callable[[], tuple[Picture, ...]] = tuple
+
+    @cached_property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures, which are made when they are first looked at."""
+        return self.draw()
 
 
 def slowest(times: Sequence[float]) -> int:

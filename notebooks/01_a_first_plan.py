@@ -59,13 +59,10 @@ print(f"proved: nothing takes less than {result.bound:.6g}, a gap of {result.gap
 
 # %%
 plan = family.plan_from_json(instance, result.plan)
-figure, axes = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
-for panel, at in zip(plots.panels(instance, plan), axes, strict=True):
-    panel.draw(at)
-    at.set_title(panel.title)
+plots.Sheet(plots.panels(instance, plan), width=1000)
 
 # %% [markdown]
-# The dark stage is the bottleneck: the plan is as fast as that one. Stages near the input keep more micro-batches in
+# The framed stage is the bottleneck: the plan is as fast as that one. Stages near the input keep more micro-batches in
 # flight, and so more activations: the memory falls along the pipeline until another mix of configurations is
 # affordable.
 #

@@ -19,6 +19,7 @@
 
 # %%
 import os
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 
@@ -89,8 +90,9 @@ for (name, objective), (_, results) in found.items():
 
 # %%
 instance, results = found["random", "full"]
-figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-for at, result in zip(axes, (results[0], results[-1]), strict=True):
+drawn = []
+for result in (results[0], results[-1]):
     plan = family_of(instance).plan_from_json(instance, result.plan)
-    plots.mapping(at, plan.devices, instance.bandwidth_bytes_per_s)
-    at.set_title(f"{result.method}: {1000 * result.objective:.2f} ms")
+    _, matrix, *_ = plots.panels(instance, plan)
+    drawn.append(replace(matrix, title=f"{result.method}: {1000 * result.objective:.2f} ms"))
+plots.Sheet(drawn, width=1100)

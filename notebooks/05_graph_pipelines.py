@@ -19,8 +19,7 @@
 
 # %%
 import os
-
-import matplotlib.pyplot as plt
+from dataclasses import replace
 
 import planner
 from planner import plots
@@ -48,10 +47,11 @@ for method in ("pipedream", "graphpipe", "graphpipe-plus"):
     )
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(13, 4), layout="constrained")
-for at, method in zip(axes, ("pipedream", "graphpipe"), strict=True):
-    plots.panels(instance, family.plan_from_json(instance, results[method].plan))[0].draw(at)
-    at.set_title(method)
+drawn = []
+for method in ("pipedream", "graphpipe"):
+    _, stages, *_ = plots.panels(instance, family.plan_from_json(instance, results[method].plan))
+    drawn.append(replace(stages, title=f"{method}: the stages"))
+plots.Sheet(drawn, width=1100)
 
 # %% [markdown]
 # The bottleneck time per sample (TPS) is what the paper minimises. It leaves out filling and draining, which
@@ -63,11 +63,12 @@ for at, method in zip(axes, ("pipedream", "graphpipe"), strict=True):
 
 # %%
 schedule = planner.load("schedule-figure-5")
-figure, axes = plt.subplots(2, 1, figsize=(12, 5), layout="constrained", sharex=True)
-for at, method in zip(axes, ("greedy", "cpsat"), strict=True):
+drawn = []
+for method in ("greedy", "cpsat"):
     result = planner.solve(schedule, method=method, limits=planner.Limits(time_s=10))
-    plots.gantt(at, result.plan["tasks"], len(schedule.stages))
-    at.set_title(f"{method}: {result.objective:g} s, {result.status}")
+    passes, *_ = plots.panels(schedule, family_of(schedule).plan_from_json(schedule, result.plan))
+    drawn.append(replace(passes, title=f"{method}: {result.objective:g} s, {result.status}"))
+plots.Sheet(drawn, width=1100)
 
 # %% [markdown]
 # ## How many micro-batches in flight?

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from formulations.breakdown import Bars, Breakdown, slowest
-from formulations.flushed_partitioning.problem import depth, evaluate, step_time, synchronisation_time
-from formulations.stage_partitioning.breakdown import memory_rows
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from formulations.breakdown import Breakdown, Picture, Stack, slowest
+from formulations.flushed_partitioning.problem import (
+    depth,
+    evaluate,
+    simulated_stages,
+    step_time,
+    synchronisation_time,
+)
+from formulations.passes import batch
+from formulations.stage_partitioning.breakdown import memory_rows, memory_stack, shown_stages, strip, time_parts
 from formulations.stage_partitioning.problem import StagePlan
 from instances.flushed_partitioning import FlushedInstance, Schedule
 
@@ -12,14 +22,12 @@ from instances.flushed_partitioning import FlushedInstance, Schedule
 def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
     """Every stage's time, synchronisation and memory; the bubble is the part of a batch in which the bottleneck waits.
 
-    Memory is shown for 1F1B alone: a GPipe stage holds the whole batch, which the flat rows do not count.
+    A GPipe stage holds the whole batch, which the figures leave out and the picture of its memory shows.
     """
     steps = [step_time(instance, stage) for stage in plan.stages]
     rings = [synchronisation_time(instance, stage) for stage in plan.stages]
     total, bottleneck = evaluate(instance, plan), slowest(steps)
     memory = memory_rows(instance.flat, plan) if instance.schedule is Schedule.ONE_F_ONE_B else [{} for _ in steps]
-    labels = [f"{index}\n{stage.dp_degree}x{stage.tp_degree}" for index, stage in enumerate(plan.stages)]
-    unit, xlabel = f"time per sample, {instance.flat.time_unit}", "stage, data x tensor parallel"
     return Breakdown(
         tuple(
             {"time_per_sample": step, "synchronisation_per_sample": ring, **row}
@@ -31,8 +39,30 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
             "batch_time": total * instance.flat.num_microbatches,
             "bubble_share": 1 - steps[bottleneck] / total if total > 0 else 0.0,
         },
-        (
-            Bars("Computing and sending", labels, steps, unit, xlabel),
-            Bars("Synchronisation", labels, rings, unit, xlabel),
+        lambda: _pictures(instance, plan, steps, rings),
+    )
+
+
+def _pictures(
+    instance: FlushedInstance, plan: StagePlan, steps: Sequence[float], rings: Sequence[float]
+) -> tuple[Picture, ...]:
+    flat, stages = instance.flat, shown_stages(plan, steps)
+    parts = time_parts(instance.weightless, plan) | ({"synchronisation": rings} if any(rings) else {})
+    return (
+        strip(flat, plan, stages),
+        Stack("Time per sample of each stage", stages, parts, "time per sample", flat.time_unit),
+        memory_stack(_memory(instance, plan), stages, flat.memory_bytes),
+        batch(
+            simulated_stages(instance, plan),
+            stages,
+            flat.num_microbatches,
+            flat.time_unit,
+            backward_first=instance.schedule is Schedule.ONE_F_ONE_B,
         ),
     )
+
+
+def _memory(instance: FlushedInstance, plan: StagePlan) -> list[Mapping[str, Any]]:
+    """What stages hold: with GPipe all micro-batches of the batch."""
+    whole = [instance.flat.num_microbatches] * len(plan.stages)
+    return [*memory_rows(instance.flat, plan, whole if instance.schedule is Schedule.GPIPE else None)]

@@ -107,17 +107,22 @@ def _gpipe_memory(instance: FlushedInstance, plan: StagePlan) -> Iterator[Violat
             )
 
 
+def simulated_stages(instance: FlushedInstance, plan: StagePlan) -> list[PipelineStage]:
+    """The stages for the event simulation; a backward pass takes twice a forward pass."""
+    m, gpipe = instance.flat.num_microbatches, instance.schedule is Schedule.GPIPE
+    stages = []
+    for stage, s in zip(plan.stages, flat_problem.suffix_sums(plan), strict=True):
+        own = step_time(instance, stage) * stage.dp_degree
+        stages.append(PipelineStage(stage.dp_degree, own / 3, own * 2 / 3, m if gpipe else -(-s // stage.dp_degree)))
+    return stages
+
+
 def simulated(instance: FlushedInstance, plan: StagePlan) -> float:
-    """Time per sample of one batch in the event simulation; a backward pass takes twice a forward pass.
+    """Time per sample of one batch in the event simulation.
 
     The formula takes every stage for the slowest one while the pipeline fills and drains; the simulation does not, but
     makes replicas wait for their own micro-batches, and lets a stage hold ceil(s/d) of them (1F1B) or all (GPipe).
     """
     m, gpipe = instance.flat.num_microbatches, instance.schedule is Schedule.GPIPE
-    sums = flat_problem.suffix_sums(plan)
-    stages = []
-    for stage, s in zip(plan.stages, sums, strict=True):
-        own = step_time(instance, stage) * stage.dp_degree
-        stages.append(PipelineStage(stage.dp_degree, own / 3, own * 2 / 3, m if gpipe else -(-s // stage.dp_degree)))
-    batch = simulate(stages, m, backward_first=not gpipe).makespan / m
+    batch = simulate(simulated_stages(instance, plan), m, backward_first=not gpipe).makespan / m
     return batch + max(synchronisation_time(instance, stage) for stage in plan.stages)

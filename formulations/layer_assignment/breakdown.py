@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
-from formulations.breakdown import Bars, Breakdown, slowest
-from formulations.layer_assignment.problem import LayerPlan, cuts, parameters_of, terms
+from formulations.breakdown import Breakdown, Item, Stack, Stage, Strip, slowest, stages_of
+from formulations.layer_assignment.problem import LayerPlan, Terms, cuts, parameters_of, terms
+from formulations.passes import forward_and_backward, one_f_one_b
 from instances.layer_assignment import LayerAssignmentInstance
+from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 
 
-def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan) -> Breakdown:
-    """Every stage's seconds and all-reduce; the bubble is the part of a step in which the slowest stage waits."""
+def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str = "") -> Breakdown:
+    """Every stage's seconds and all-reduce; the bubble is the part of a step in which the slowest stage waits.
+
+    ``degrees`` are those that all stages have, in words.
+    """
     parts = list(pairwise(cuts(plan)))
     times = [math.fsum(instance.layer_time_s[start:end]) for start, end in parts]
+    sending = [*(instance.cut_cost(end - 1, stage) for stage, (_, end) in enumerate(parts[:-1])), 0.0]
+    rings = [instance.ring(stage) * parameters_of(instance, *part) for stage, part in enumerate(parts)]
     found = terms(instance, plan)
     step = math.fsum([found.waiting, found.filling, found.sending, found.all_reduce])
-    rows = tuple(
-        {
-            "microbatch_s": times[stage],
-            "sending_s": instance.cut_cost(end - 1, stage) if stage < len(parts) - 1 else 0.0,
-            "all_reduce_s": instance.ring(stage) * parameters_of(instance, start, end),
-        }
-        for stage, (start, end) in enumerate(parts)
-    )
-    labels = [f"{stage}\n{length}" for stage, length in enumerate(plan.lengths)]
+    stages = stages_of(times, [degrees] * len(parts))
     return Breakdown(
-        rows,
+        tuple(
+            {"microbatch_s": time, "sending_s": sent, "all_reduce_s": ring}
+            for time, sent, ring in zip(times, sending, rings, strict=True)
+        ),
         {
             "bottleneck": f"stage {slowest(times)}",
             "waiting_s": found.waiting,
@@ -35,5 +38,58 @@ def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan) -> Breakdown:
             "all_reduce_s": found.all_reduce,
             "bubble_share": 1 - instance.num_microbatches * max(times) / step if step > 0 else 0.0,
         },
-        (Bars("Time of a micro-batch", labels, times, "time, s", "stage, layers"),),
+        lambda: (
+            _strip(instance, plan, stages),
+            _microbatch(times, sending, stages),
+            _step(times, sending, rings, found, stages),
+            one_f_one_b(_schedule(instance, times, sending), stages),
+        ),
+    )
+
+
+def _strip(instance: LayerAssignmentInstance, plan: LayerPlan, stages: Sequence[Stage]) -> Strip:
+    homes = [stage for stage, length in enumerate(plan.lengths) for _ in range(length)]
+    roles = [
+        "head"
+        if layer < instance.head_layers
+        else "tail"
+        if instance.num_layers - layer <= instance.tail_layers
+        else ""
+        for layer in range(instance.num_layers)
+    ]
+    items = [
+        Item(f"layer {layer}", home, time, role, {"time_s": time})
+        for layer, (home, time, role) in enumerate(zip(homes, instance.layer_time_s, roles, strict=True))
+    ]
+    return Strip("Layers by stage", items, stages, "compute of a micro-batch, s")
+
+
+def _microbatch(times: Sequence[float], sending: Sequence[float], stages: Sequence[Stage]) -> Stack:
+    parts = {"compute": times} | ({"transfer": sending} if any(sending) else {})
+    return Stack("A micro-batch in each stage", stages, parts, "time of a micro-batch", "s")
+
+
+def _step(
+    times: Sequence[float], sending: Sequence[float], rings: Sequence[float], found: Terms, stages: Sequence[Stage]
+) -> Stack:
+    """What each stage adds to the step: all stages together make the objective."""
+    decisive = slowest(times)
+    last = slowest(rings)
+    parts = {
+        "all other micro-batches": [found.waiting if stage == decisive else 0.0 for stage in range(len(times))],
+        "its first micro-batch": times,
+        "transfer": sending,
+        "synchronisation": [ring if stage == last else 0.0 for stage, ring in enumerate(rings)],
+    }
+    counted = {name: values for name, values in parts.items() if any(values)} or {"its first micro-batch": times}
+    return Stack("What each stage adds to a step", stages, counted, "part of the step", "s")
+
+
+def _schedule(instance: LayerAssignmentInstance, times: Sequence[float], sending: Sequence[float]) -> ScheduleInstance:
+    """One replica's pipeline; half of a cut's seconds go each way."""
+    return ScheduleInstance(
+        instance.name,
+        instance.num_microbatches,
+        tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
+        tuple(ScheduleEdge(stage, stage + 1, seconds / 2) for stage, seconds in enumerate(sending[:-1])),
     )

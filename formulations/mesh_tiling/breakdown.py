@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from formulations.breakdown import Breakdown, Tile, Tiles, slowest, stages_of
+from collections.abc import Sequence
+from dataclasses import astuple
+from itertools import pairwise
+
+from formulations.breakdown import Breakdown, Picture, Stack, Stage, Tile, Tiles, slowest, stages_of
 from formulations.mesh_tiling.problem import TilingPlan, data_s, sending_s, tensor_s
 from instances.mesh_tiling import MeshInstance
 
@@ -11,14 +15,25 @@ def breakdown(instance: MeshInstance, plan: TilingPlan) -> Breakdown:
     """Every tile's seconds for a micro-batch, its all-reduce, and what it sends to the next where the order counts."""
     tiles = sorted(plan.tiles, key=lambda tile: tile.stage)
     times = [tensor_s(instance, tile) for tile in tiles]
-    rows = []
-    for stage, tile in enumerate(tiles):
-        after = tiles[stage + 1] if stage + 1 < len(tiles) else None
-        sending = sending_s(instance, tile, after) if instance.ordered and after is not None else 0.0
-        rows.append({"microbatch_s": times[stage], "all_reduce_s": data_s(instance, tile), "sending_s": sending})
-    drawn = [Tile(tile.stage, tile.row, tile.column, tile.rows, tile.columns) for tile in tiles]
-    return Breakdown(
-        tuple(rows),
-        {"bottleneck": f"stage {slowest(times)}"},
-        (Tiles("Tiling", instance.rows, instance.columns, drawn, stages_of(times)),),
+    sending = [*(sending_s(instance, a, b) if instance.ordered else 0.0 for a, b in pairwise(tiles)), 0.0]
+    rings = [data_s(instance, tile) for tile in tiles]
+    rows = [
+        {"microbatch_s": time, "all_reduce_s": ring, "sending_s": sent}
+        for time, ring, sent in zip(times, rings, sending, strict=True)
+    ]
+    stages = stages_of(times, [f"{tile.rows} x {tile.columns}" for tile in tiles])
+    microbatch = {
+        "compute": [instance.compute_s] * len(tiles),
+        "tensor-parallel all-reduce": [time - instance.compute_s for time in times],
+    } | ({"transfer": sending} if any(sending) else {})
+    pictures: tuple[Picture, ...] = (
+        Tiles("Tiling", instance.rows, instance.columns, [Tile(*astuple(tile)) for tile in tiles], stages),
+        Stack("A micro-batch in each stage", stages, microbatch, "time of a micro-batch", "s"),
+        *([_rings(rings, stages)] if any(rings) else []),
     )
+    return Breakdown(tuple(rows), {"bottleneck": f"stage {slowest(times)}"}, lambda: pictures)
+
+
+def _rings(rings: Sequence[float], stages: Sequence[Stage]) -> Stack:
+    parts = {"data-parallel all-reduce": rings}
+    return Stack("All-reduce of each stage", stages, parts, "time of an all-reduce", "s")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from formulations.breakdown import Breakdown, Passes, Task, stages_of
+from formulations.breakdown import Breakdown, Stack, Stage, stages_of
 from formulations.microbatch_schedule.problem import SchedulePlan, peak_bytes
+from formulations.passes import of_passes
 from instances.microbatch_schedule import ScheduleInstance
 
 
@@ -22,14 +25,26 @@ def breakdown(instance: ScheduleInstance, plan: SchedulePlan) -> Breakdown:
         }
         for stage in stages
     )
-    bubble = 1 - math.fsum(busy) / (whole * len(stages)) if whole > 0 else 0.0
-    tasks = [Task(p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s) for p in plan.passes]
+    shown = stages_of(busy, [f"{row['peak_in_flight']} in flight" for row in rows])
     return Breakdown(
         rows,
         {
             "iteration_s": whole,
             "bottleneck": f"stage {max(stages, key=lambda stage: busy[stage])}",
-            "bubble_share": bubble,
+            "bubble_share": 1 - math.fsum(busy) / (whole * len(stages)) if whole > 0 else 0.0,
         },
-        (Passes("Schedule", sorted(tasks), stages_of(busy), bubble),),
+        lambda: (
+            of_passes("Schedule", plan.passes, shown),
+            *([_memory(instance, rows, shown)] if any(row["memory_bytes"] for row in rows) else []),
+        ),
     )
+
+
+def _memory(instance: ScheduleInstance, rows: Sequence[Mapping[str, Any]], stages: Sequence[Stage]) -> Stack:
+    """The peak of each stage: what is always there, and what the micro-batches in flight keep."""
+    weights = [stage.weight_bytes for stage in instance.stages]
+    kept = [max(0.0, row["memory_bytes"] - weight) for row, weight in zip(rows, weights, strict=True)]
+    declared = [stage.memory_bytes for stage in instance.stages if stage.memory_bytes is not None]
+    limits = declared if len(declared) == len(stages) else None
+    parts = {"weights": weights, "activations in flight": kept}
+    return Stack("Peak memory of each stage", stages, parts, "peak memory", "bytes", limits)

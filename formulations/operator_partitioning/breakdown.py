@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from formulations.breakdown import Bars, Breakdown, slowest
+from formulations.breakdown import Breakdown, Picture, Stack, slowest, stages_of
+from formulations.folding import model_graph, stage_graph
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
     all_reduce_seconds,
     capacity_bytes,
+    crossing_bytes,
     memory_bytes,
+    stage_of,
     stage_seconds,
 )
+from formulations.passes import forward_and_backward, one_f_one_b
+from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.operator_partitioning import OperatorInstance
+
+#: Micro-batches of a picture where the instance declares none.
+_MICROBATCHES = 4
 
 
 def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
@@ -35,9 +45,51 @@ def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
                 **room,
             }
         )
-    labels = [f"{index}\n{len(members)}" for index, members in enumerate(plan.stages)]
     return Breakdown(
         tuple(rows),
         {"bottleneck": f"stage {slowest([row['stage_s'] for row in rows])}"},
-        (Bars("Load of a stage", labels, seconds, "time, s", "stage, operators"),),
+        lambda: pictures(instance, plan, rows, shares),
     )
+
+
+def pictures(
+    instance: OperatorInstance, plan: OperatorPlan, rows: Sequence[Mapping[str, Any]], shares: Sequence[int]
+) -> tuple[Picture, ...]:
+    """The graph of the model and that of the stages, time and memory of each, and a simulated iteration."""
+    times = [row["stage_s"] for row in rows]
+    stages = stages_of(times, [f"{count} replicas" if count > 1 else "" for count in plan.replicas], plan.replicas)
+    volumes = crossing_bytes(instance, plan)
+    parts = {
+        "compute": [row["compute_s"] / share for row, share in zip(rows, shares, strict=True)],
+        "transfer": [row["communication_s"] / share for row, share in zip(rows, shares, strict=True)],
+    }
+    memory = Stack(
+        "Memory of each stage",
+        stages,
+        {"in use": [row["memory_bytes"] for row in rows]},
+        "memory of a stage",
+        "bytes",
+        None if instance.memory_bytes is None else [capacity_bytes(instance, count) for count in plan.replicas],
+    )
+    texts = [f"{len(members)} operators" for members in plan.stages]
+    schedule = ScheduleInstance(
+        instance.name,
+        instance.training.microbatches if instance.training else _MICROBATCHES,
+        tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
+        tuple(ScheduleEdge(source, target) for source, target in volumes),
+    )
+    return (
+        operators_graph(instance, plan, stages),
+        stage_graph("Stages", texts, [(a, b, size) for (a, b), size in volumes.items()], stages),
+        Stack("Time of a micro-batch in each stage", stages, parts, "time of a micro-batch", "s"),
+        *([memory] if any(row["memory_bytes"] for row in rows) else []),
+        one_f_one_b(schedule, stages),
+    )
+
+
+def operators_graph(instance: OperatorInstance, plan: OperatorPlan, stages: Sequence[Any]) -> Picture:
+    """The model's graph, operators in the colours of their stages."""
+    edges = [(t.source, target, t.volume_bytes) for t in instance.tensors for target in t.targets]
+    figures = [{"compute_s": o.compute_s, "parameter_bytes": o.parameter_bytes} for o in instance.operators]
+    names = [operator.name or str(operator.id) for operator in instance.operators]
+    return model_graph("Operators by stage", names, figures, edges, stage_of(plan), stages)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from formulations.breakdown import Bars, Breakdown, Stages, slowest
+import math
+from collections.abc import Sequence
+
+from formulations.breakdown import Breakdown, Picture, Stack, slowest, stages_of
+from formulations.breakdown import Stage as Shown
+from formulations.folding import model_graph, stage_graph
+from formulations.passes import of_passes
+from formulations.simulate_graph import PassGraph, kfkb, run
 from formulations.stage_graph.problem import (
+    Stage,
     StagePlan,
     all_reduce_s,
     depth,
     iteration_s,
     memory_bytes,
     pass_times,
+    replica_samples,
+    schedule_of,
     tps,
 )
 from instances.stage_graph import StageGraph
@@ -21,9 +31,6 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
     for index, stage in enumerate(plan.stages):
         forward, backward = pass_times(instance, plan, index)
         held = memory_bytes(instance, stage)
-        # A stage may use its least device only to that device's memory.
-        graph = instance.device_graph
-        limit = min(graph.memory_bytes[d] for d in stage.device_ids) if graph else instance.memory_bytes
         rows.append(
             {
                 "s_per_sample": times[index],
@@ -31,13 +38,12 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
                 "backward_s": backward,
                 "all_reduce_s": all_reduce_s(instance, stage),
                 "memory_bytes": held,
-                "slack_bytes": limit - held,
+                "slack_bytes": _limit(instance, stage) - held,
             }
         )
     iteration = iteration_s(instance, plan)
     busy = sum(time * stage.devices for time, stage in zip(times, plan.stages, strict=True)) * instance.minibatch
-    names = {i: f"{i}: {len(stage.nodes)} ops\n{stage.devices} dev" for i, stage in enumerate(plan.stages)}
-    labels = [f"{index}\n{stage.devices}" for index, stage in enumerate(plan.stages)]
+    devices = sum(stage.devices for stage in plan.stages)
     return Breakdown(
         tuple(rows),
         {
@@ -45,12 +51,75 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
             "depth": depth(plan),
             "iteration_s": iteration,
             "samples_per_s": instance.minibatch / iteration if iteration > 0 else None,
-            "bubble_share": 1 - busy / (iteration * sum(stage.devices for stage in plan.stages))
-            if iteration > 0
-            else 0.0,
+            "bubble_share": 1 - busy / (iteration * devices) if iteration > 0 else 0.0,
         },
-        (
-            Stages("Stages", plan.edges, names),
-            Bars("Time per sample", labels, times, "time per sample, s", "stage, devices"),
-        ),
+        lambda: _pictures(instance, plan, times),
     )
+
+
+def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> tuple[Picture, ...]:
+    degrees = [f"dp {stage.devices}" for stage in plan.stages]
+    stages = stages_of(times, degrees, [stage.devices for stage in plan.stages])
+    figures = [{"weight_bytes": o.weight_bytes, "activation_bytes": o.activation_bytes} for o in instance.operators]
+    names = [each.name or str(instance.id_of(node)) for node, each in enumerate(instance.operators)]
+    edges = [(edge.source, edge.target, edge.bytes_per_sample) for edge in instance.edges]
+    home = {node: index for index, stage in enumerate(plan.stages) for node in stage.nodes}
+    crossing = dict.fromkeys(plan.edges, 0.0)
+    for source, target, size in edges:
+        pair = home[source], home[target]
+        if pair in crossing:
+            crossing[pair] += size
+    texts = [
+        f"{len(stage.nodes)} operators, {stage.in_flight} samples in flight"
+        if stage.in_flight > 1
+        else f"{len(stage.nodes)} operators, 1 sample in flight"
+        for stage in plan.stages
+    ]
+    return (
+        model_graph("Operators by stage", names, figures, edges, home, stages),
+        stage_graph("Stages", texts, [(a, b, size) for (a, b), size in crossing.items()], stages),
+        _time(instance, plan, stages),
+        _memory(instance, plan, stages),
+        _passes(instance, plan, stages),
+    )
+
+
+def _time(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Stack:
+    compute, transfer, rings = [], [], []
+    for index, stage in enumerate(plan.stages):
+        samples = replica_samples(stage.microbatch, stage.devices)
+        own = [instance.operators[node] for node in stage.nodes]
+        computed = math.fsum(t for each in own for t in (each.forward_s(samples), each.backward_s(samples)))
+        compute.append(computed / stage.microbatch)
+        transfer.append(max(0.0, sum(pass_times(instance, plan, index)) - computed) / stage.microbatch)
+        rings.append(all_reduce_s(instance, stage) / instance.minibatch)
+    parts = {"compute": compute, "transfer": transfer, "synchronisation": rings}
+    counted = {name: values for name, values in parts.items() if name == "compute" or any(values)}
+    return Stack("Time per sample of each stage", stages, counted, "time per sample", "s")
+
+
+def _memory(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Stack:
+    weights = [math.fsum(instance.operators[node].weight_bytes for node in stage.nodes) for stage in plan.stages]
+    copies = instance.weight_copies
+    held = [memory_bytes(instance, stage) for stage in plan.stages]
+    parts = {
+        "weights": [min(copies, 1.0) * weight for weight in weights],
+        "gradients, optimiser": [max(copies - 1.0, 0.0) * weight for weight in weights],
+        "activations in flight": [
+            max(0.0, total - copies * weight) for total, weight in zip(held, weights, strict=True)
+        ],
+    }
+    limits = [_limit(instance, stage) for stage in plan.stages]
+    return Stack("Memory of a device of each stage", stages, parts, "memory of a device", "bytes", limits)
+
+
+def _passes(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Picture:
+    graph = PassGraph(schedule_of(instance, plan))
+    orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
+    return of_passes("An iteration, simulated", run(graph, orders).passes, stages)
+
+
+def _limit(instance: StageGraph, stage: Stage) -> float:
+    """A stage may use its least device only to that device's memory."""
+    graph = instance.device_graph
+    return min(graph.memory_bytes[d] for d in stage.device_ids) if graph else instance.memory_bytes

@@ -63,8 +63,8 @@ def stage_memory(instance: StageInstance, stage: Stage, s: int) -> float:
     return math.fsum([x.activation_bytes * in_flight for x in chosen] + [x.static_bytes for x in chosen])
 
 
-def stage_time(instance: StageInstance, stage: Stage) -> float:
-    """Time per sample of one stage: compute plus communication, in the instance's time unit.
+def time_terms(instance: StageInstance, stage: Stage) -> dict[str, list[float]]:
+    """What a stage spends its time per sample on: computing, transfers across its boundary, synchronised weights.
 
     Source
     ------
@@ -73,22 +73,27 @@ def stage_time(instance: StageInstance, stage: Stage) -> float:
     """
     inside = set(stage.nodes)
     d, B, N = stage.dp_degree, instance.bandwidth, instance.num_microbatches
-    terms: list[float] = []
+    compute: list[float] = []
+    transfer: list[float] = []
+    synchronisation: list[float] = []
     for node in stage.nodes:
         x = _chosen(instance, stage, node)
-        terms.append(x.time / d)
-        if instance.cost_model is CostModel.RELEASED:
-            terms.append(4 * (d - 1) / d * x.weight_bytes / N / B)
-        else:
-            terms.append(4 * (d - 1) / d * x.weight_bytes / d / B)
+        compute.append(x.time / d)
+        shared = N if instance.cost_model is CostModel.RELEASED else d
+        synchronisation.append(4 * (d - 1) / d * x.weight_bytes / shared / B)
     for edge in instance.edges:
         if edge.target in inside and edge.source not in inside:
             x = _chosen(instance, stage, edge.target)
-            terms.append(2 * (edge.bytes + x.sync_forward_bytes.get(edge.source, 0.0)) / d / B)
+            transfer.append(2 * (edge.bytes + x.sync_forward_bytes.get(edge.source, 0.0)) / d / B)
         if edge.source in inside and edge.target not in inside:
             x = _chosen(instance, stage, edge.source)
-            terms.append(2 * (edge.bytes + x.sync_backward_bytes.get(edge.target, 0.0)) / d / B)
-    return math.fsum(terms)
+            transfer.append(2 * (edge.bytes + x.sync_backward_bytes.get(edge.target, 0.0)) / d / B)
+    return {"compute": compute, "transfer": transfer, "synchronisation": synchronisation}
+
+
+def stage_time(instance: StageInstance, stage: Stage) -> float:
+    """Time per sample of one stage, in the instance's time unit: the sum of all `time_terms`."""
+    return math.fsum(term for terms in time_terms(instance, stage).values() for term in terms)
 
 
 def evaluate(instance: StageInstance, plan: StagePlan) -> float:

@@ -22,7 +22,9 @@ PATTERNS = ("", "///", "...", "xxx", "\\\\\\", "ooo", "|||", "+++", "---", "**")
 #: Stands at the bottleneck, which also has a thick edge in the ink of the theme.
 BOTTLENECK = "▼"
 #: How much of a stage's colour each part of a stacked bar keeps, from the bottom up; the rest is the paper's.
-SHARES = (1.0, 0.55, 0.25, 0.75, 0.4)
+SHARES = (1.0, 0.6, 0.3, 0.8, 0.45)
+#: And its pattern, by which parts differ in print.
+PART_PATTERNS = ("", "////", "....", "xxxx", "----")
 #: Colours of lines (methods, frontiers) in turn, for both papers; lines also differ in their dashes.
 LINES = ("#2a78c8", "#c95f14", "#7d7f1f", "#a65bc4", "#0f8f76", "#d0457f", "#7a7a7a", "#a0692c")
 DASHES = ("-", "--", "-.", ":")

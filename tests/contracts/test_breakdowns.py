@@ -1,8 +1,10 @@
-"""The figures of plans: the same names in every row, and the objective where a family's figures add up to it."""
+"""The figures and pictures of plans: they add up to the definitions' numbers, and nothing is missing or twice."""
 
 from __future__ import annotations
 
 import math
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,8 +13,33 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.breakdown import Breakdown
+from formulations.breakdown import (
+    Breakdown,
+    Graph,
+    Matrix,
+    Network,
+    Passes,
+    Picture,
+    Stack,
+    Strip,
+    Tiles,
+    Tradeoff,
+)
+from formulations.device_mapping import problem as mapping
+from formulations.flushed_partitioning import problem as flushed
+from formulations.hierarchical_partitioning import problem as hierarchical
+from formulations.layer_assignment import problem as layers
+from formulations.mesh_tiling import problem as tiling
+from formulations.operator_partitioning import problem as operators
+from formulations.pipeline_placement import problem as placement
+from formulations.places import standing
+from formulations.stage_graph import problem as graphs
+from formulations.stage_partitioning import problem as flat
+from formulations.tmpc_knapsack import problem as knapsack
+from instances.hierarchical_partitioning import MemoryModel
+from instances.topologies import KINDS, topology
 from planner.run import run
+from planner.show.headlines import headline
 
 #: What the figures say the objective is.
 OBJECTIVE = {
@@ -35,25 +62,36 @@ OBJECTIVE = {
 }
 
 
-def solved(name: str) -> list[tuple[Any, float, Breakdown]]:
+CASES = 6
+NAMES = [family.name for family in FAMILIES]
+
+
+@cache
+def solved(name: str) -> list[tuple[Any, Any, float, Breakdown]]:
+    """Instances, plans, objectives and figures."""
     family = warmed(name)
     found = []
-    for number in range(12):
+    for number in range(CASES):
         instance = random_case(name, 1, number)
         method = next(method for method in family.methods if method.supports(instance) is None)
         result = run(family, method, instance, LIMITS, {})
         if result.plan is not None and result.objective is not None:
             plan = family.plan_from_json(instance, result.plan)
             assert family.breakdown is not None
-            found.append((instance, result.objective, family.breakdown(instance, plan)))
+            found.append((instance, plan, result.objective, family.breakdown(instance, plan)))
     assert found
     return found
 
 
-@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def drawn(name: str) -> list[tuple[Any, Any, tuple[Picture, ...]]]:
+    """Instances, plans and pictures."""
+    return [(instance, plan, found.pictures) for instance, plan, _, found in solved(name)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_figures_are_whole_and_say_their_units(name: str) -> None:
-    for instance, objective, found in solved(name):
-        assert len({tuple(row) for row in found.rows}) == 1 and found.pictures
+    for instance, _, objective, found in solved(name):
+        assert len({tuple(row) for row in found.rows}) == 1
         for shown in (*found.rows, found.figures):
             for key, value in shown.items():
                 assert not isinstance(value, float) or math.isfinite(value), (key, value)
@@ -98,3 +136,154 @@ def test_plans_that_take_no_time_have_figures() -> None:
     assert result.objective == 0.0 and family.breakdown is not None
     figures = family.breakdown(instance, family.plan_from_json(instance, result.plan)).figures
     assert (figures["samples_per_s"], figures["bubble_share"]) == (None, 0.0)
+
+
+def stacks(pictures: tuple[Picture, ...]) -> dict[str, Stack]:
+    return {picture.measure: picture for picture in pictures if isinstance(picture, Stack)}
+
+
+def same(picture: Stack, expected: list[float]) -> None:
+    assert [picture.total(stage) for stage in range(len(picture.stages))] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_are_whole(name: str) -> None:
+    for _, _, pictures in drawn(name):
+        assert pictures
+        for picture in pictures:
+            assert picture.title and headline(picture).isprintable()
+            stages = getattr(picture, "stages", ())
+            assert sum(stage.is_bottleneck for stage in stages) <= 1
+            if isinstance(picture, Stack):
+                parts = [*picture.parts.values(), *picture.beside.values()]
+                assert all(len(part) == len(stages) and min(part) >= 0 for part in parts)
+                assert picture.limits is None or len(picture.limits) == len(stages)
+            if isinstance(picture, Strip):
+                homes = [item.stage for item in picture.items]
+                assert set(homes) == set(range(len(stages))) and homes == sorted(homes)  # type: ignore[type-var]
+            if isinstance(picture, Passes):
+                whole(picture)
+            if isinstance(picture, Graph):
+                ids = {node.id for node in picture.nodes}
+                home = {node.id: node.stage for node in picture.nodes}
+                assert all({arc.source, arc.target} <= ids for arc in picture.arcs)
+                assert all(arc.is_cut == (home[arc.source] != home[arc.target]) for arc in picture.arcs)
+            if isinstance(picture, Network):
+                assert len({(place.x, place.y) for place in picture.places}) == len(picture.places)
+                assert sum(link.is_slowest for link in picture.links) <= 1
+
+
+def whole(picture: Passes) -> None:
+    """A replica does one thing at a time, forward before backward."""
+    assert 0 <= picture.bubble_share <= 1
+    lanes: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for task in picture.tasks:
+        assert task.start <= task.end and 0 <= task.stage < len(picture.stages)
+        lanes.setdefault((task.stage, task.replica), []).append((task.start, task.end))
+    for spans in lanes.values():
+        spans.sort()
+        slack = 1e-9 * max(end for _, end in spans)
+        assert all(a[1] <= b[0] + slack for a, b in pairwise(spans))
+
+
+def test_stage_partitioning() -> None:
+    for instance, plan, pictures in drawn("stage_partitioning"):
+        found = stacks(pictures)
+        same(found["time per sample"], [flat.stage_time(instance, stage) for stage in plan.stages])
+        memory = zip(plan.stages, flat.suffix_sums(plan), strict=True)
+        same(found["memory of a device"], [flat.stage_memory(instance, stage, s) for stage, s in memory])
+        assert isinstance(pictures[0], Strip) and len(pictures[0].items) == len(instance.layers)
+
+
+def test_flushed_partitioning() -> None:
+    for instance, plan, pictures in drawn("flushed_partitioning"):
+        times = [flushed.step_time(instance, s) + flushed.synchronisation_time(instance, s) for s in plan.stages]
+        same(stacks(pictures)["time per sample"], times)
+
+
+def test_hierarchical_partitioning() -> None:
+    for instance, plan, pictures in drawn("hierarchical_partitioning"):
+        found = stacks(pictures)
+        time = found["time per sample"]
+        most = max(time.total(stage) for stage in range(len(time.stages)))
+        assert most == pytest.approx(hierarchical.evaluate(instance, plan), rel=1e-9)
+        if instance.memory_model is not MemoryModel.NONE:
+            memory = found["memory of a device"]
+            fullest = max(memory.total(stage) for stage in range(len(memory.stages)))
+            assert fullest == pytest.approx(hierarchical.most_memory(instance, plan), rel=1e-9)
+
+
+def test_layer_assignment() -> None:
+    for instance, plan, pictures in drawn("layer_assignment"):
+        step = stacks(pictures)["part of the step"]
+        whole_step = math.fsum(step.total(stage) for stage in range(len(step.stages)))
+        assert whole_step == pytest.approx(layers.evaluate(instance, plan), rel=1e-9)
+
+
+def test_operator_partitioning() -> None:
+    for instance, plan, pictures in drawn("operator_partitioning"):
+        seconds = operators.stage_seconds(instance, plan)
+        shares = plan.replicas if instance.num_stages is not None else [1] * len(seconds)
+        same(stacks(pictures)["time of a micro-batch"], [t / r for t, r in zip(seconds, shares, strict=True)])
+        graph, stages = (picture for picture in pictures if isinstance(picture, Graph))
+        assert sum(node.count for node in graph.nodes) == len(instance.operators)
+        crossing = {(arc.source, arc.target): arc.bytes for arc in stages.arcs}
+        assert crossing == operators.crossing_bytes(instance, plan)
+
+
+def test_stage_graph() -> None:
+    for instance, plan, pictures in drawn("stage_graph"):
+        found = stacks(pictures)
+        same(found["time per sample"], [graphs.tps(instance, plan, stage) for stage in range(len(plan.stages))])
+        same(found["memory of a device"], [graphs.memory_bytes(instance, stage) for stage in plan.stages])
+
+
+def test_device_mapping_and_placement() -> None:
+    for name in ("device_mapping", "pipeline_placement"):
+        for instance, plan, pictures in drawn(name):
+            both = name == "pipeline_placement"
+            problem = placement.second_phase(instance, plan.partition) if both else instance
+            mapped = plan.mapping if both else plan
+            rings = [mapping.ring_seconds(problem, mapped, stage) for stage in range(problem.num_stages)]
+            times = [max(mapping.stage_times(problem, mapped, stage, ring)) for stage, ring in enumerate(rings)]
+            same(stacks(pictures)["time of the slowest replica"], times)
+            network, matrix = (next(p for p in pictures if isinstance(p, kind)) for kind in (Network, Matrix))
+            assert [place.device for place in network.places] == list(range(problem.num_devices))
+            held = {(place.stage, place.device) for place in network.places}
+            assert held == {(s, d) for s, devices in enumerate(matrix.devices) for d in devices}
+
+
+def test_mesh_tiling() -> None:
+    for instance, plan, pictures in drawn("mesh_tiling"):
+        if not instance.ordered:
+            ordered = sorted(plan.tiles, key=lambda tile: tile.stage)
+            same(stacks(pictures)["time of a micro-batch"], [tiling.tensor_s(instance, tile) for tile in ordered])
+        assert isinstance(pictures[0], Tiles) and len(pictures[0].tiles) == len(plan.tiles)
+
+
+def test_tmpc_knapsack() -> None:
+    """The hull is below every choice: no plan is faster with as little memory than the line between its points."""
+    for instance, plan, (picture,) in drawn("tmpc_knapsack"):
+        assert isinstance(picture, Tradeoff)
+        own = picture.totals[0]
+        assert own.time == pytest.approx(knapsack.evaluate(instance, plan), rel=1e-12)
+        assert own.memory_bytes == pytest.approx(knapsack.total_memory(instance, plan), rel=1e-12)
+        hull = picture.frontier
+        for a, b in pairwise(hull):
+            assert a.memory_bytes < b.memory_bytes and a.time > b.time
+            if a.memory_bytes <= own.memory_bytes <= b.memory_bytes:
+                share = (own.memory_bytes - a.memory_bytes) / (b.memory_bytes - a.memory_bytes)
+                assert own.time >= a.time + share * (b.time - a.time) - 1e-9 * a.time
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_devices_stand_where_their_network_says(kind: str) -> None:
+    devices = 4 if kind == "fig2" else 24
+    found = standing(topology(kind, devices, seed=1))
+    machines = {"two-level": 6, "dgx1": 3, "fig2": 2, "random-blk-1": 3}
+    if kind in machines:
+        assert found is not None and found.machines == machines[kind]
+    elif kind.startswith(("mesh", "torus")):
+        assert found is not None and found.machines == 0 and len(set(zip(found.x, found.y, strict=True))) == devices
+    elif kind == "uniform-dist":
+        assert found is None

@@ -12,7 +12,8 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[0-9]*.py"))
 ALLOWED = {"highspy", "planner", "instances", "matplotlib", "numpy", "os", "json", "tempfile", "itertools", "math"}
-ALLOWED |= {"copy", "fractions", "pathlib", "shutil", "subprocess", "sys"}
+
+ALLOWED |= {"copy", "dataclasses", "fractions", "pathlib", "shutil", "subprocess", "sys"}
 
 each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 

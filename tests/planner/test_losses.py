@@ -93,7 +93,7 @@ def test_a_picture_marks_what_is_optimal() -> None:
     axes = figure.Figure().subplots()
     draw_losses(axes, [("a", 0.0), ("b", 0.25), ("c", None)], "optimum")
     assert [bar.get_width() for bar in axes.patches] == [0.0, 25.0, 0.0]
-    assert [text.get_text().strip() for text in axes.texts] == ["optimal", "no loss known"]
+    assert [text.get_text().strip() for text in axes.texts] == ["optimal", "25 %", "no loss known"]
 
 
 @pytest.mark.parametrize(

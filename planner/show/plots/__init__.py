@@ -1,27 +1,40 @@
-"""Pictures as library functions: axes in, axes out, units on the axes, readable in grey.
+"""Pictures as library functions: axes in, axes out, units on the axes, colours from `planner.show.palette`.
 
-Matplotlib is an extra (``pip install 'dnn-planner[plot]'``); only `planner.show.plots.files` imports it. `panels` knows
-what to draw of a plan of each family; everything else draws plain numbers.
+Matplotlib is an extra (``pip install 'dnn-planner[plot]'``); only `planner.show.plots.files` makes figures. `panels`
+knows what to draw of a plan of each family; everything else draws plain numbers or one picture of
+`formulations.breakdown`.
 """
 
 from planner.show.plots.charts import bars, frontier, gap_histogram, gap_over_time, losses
-from planner.show.plots.networks import bandwidth, graph, mapping, tiling, topology
+from planner.show.plots.files import Sheet, figure
+from planner.show.plots.graphs import graph
+from planner.show.plots.networks import bandwidth, matrix, network, tiles, topology
 from planner.show.plots.panel import Panel
-from planner.show.plots.panels import panels
-from planner.show.plots.schedules import gantt
+from planner.show.plots.panels import panels, panels_of
+from planner.show.plots.stages import gantt, stack, strip
+from planner.show.plots.tradeoffs import heat, options, totals
 
 __all__ = [
     "Panel",
+    "Sheet",
     "bandwidth",
     "bars",
+    "figure",
     "frontier",
     "gantt",
     "gap_histogram",
     "gap_over_time",
     "graph",
+    "heat",
     "losses",
-    "mapping",
+    "matrix",
+    "network",
+    "options",
     "panels",
-    "tiling",
+    "panels_of",
+    "stack",
+    "strip",
+    "tiles",
     "topology",
+    "totals",
 ]

@@ -7,27 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.events import Event
-from planner.show.terminal import printable
+from planner.show.headlines import percent
+from planner.show.palette import dashes, line_colour
+from planner.show.plots.marks import SMALL, apart, label_of, pixels, quiet_frame, theme_of, width_of
 from solvers.outcome import OPTIMAL_GAP
 
-#: Fill of ordinary bars and of the bottleneck, and line styles that distinguish methods without colour.
-PLAIN, DECISIVE = "0.78", "0.40"
-LINES = ("-", "--", "-.", ":")
-GREYS = ("0.0", "0.35", "0.6")
 #: More bars than this are labelled at every few.
 _LABELLED = 24
-#: Longer lines of a label leave no room for the picture.
-_LONGEST = 32
-
-
-def label_of(text: str) -> str:
-    r"""A label that holds names, with every line printable and short.
-
-    >>> label_of("stage\x1b\n" + 40 * "x")
-    'stage\\x1b\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'
-    """
-    lines = [printable(line) for line in text.split("\n")]
-    return "\n".join(line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines)
 
 
 def bars(
@@ -38,48 +24,92 @@ def bars(
     limit: float | None = None,
     xlabel: str = "stage",
 ) -> Any:
-    """A bar for each value, the largest one dark; ``limit`` is a line that no bar may cross.
+    """A bar for each value with its number, the largest one marked; ``limit`` is a line that no bar may cross.
 
     Parameters
     ----------
     ylabel
         With its unit.
     """
-    top = max(values, default=0.0)
-    axes.bar(
-        range(len(values)), values, color=[DECISIVE if value == top else PLAIN for value in values], edgecolor="black"
-    )
+    theme, top = theme_of(axes), max(values, default=0.0)
+    edges = [theme.ink if value == top else "none" for value in values]
+    axes.bar(range(len(values)), values, color=line_colour(0), edgecolor=edges, linewidth=2.0)
     step = -(-len(labels) // _LABELLED) or 1
     axes.set_xticks(range(0, len(labels), step), [label_of(each) for each in labels[::step]], parse_math=False)
+    if step == 1 and pixels(axes)[0] / max(1, len(values)) > width_of(axes, "0.00e+00") + 4:
+        for place, value in enumerate(values):
+            axes.text(place, value, f"{value:.3g}", ha="center", va="bottom", fontsize=SMALL, color=theme.ink)
     if limit is not None and math.isfinite(limit):
-        axes.axhline(limit, color="black", linestyle="--", label="limit")
-        axes.legend(loc="best")
+        axes.axhline(limit, color=theme.alarm, linewidth=1.4)
+        axes.text(len(values) - 0.5, limit, "limit ", ha="right", va="bottom", fontsize=SMALL, color=theme.alarm)
     axes.set_ylabel(ylabel)
     axes.set_xlabel(xlabel)
+    quiet_frame(axes, "left", "bottom")
     return axes
 
 
 def gap_over_time(axes: Any, events: Sequence[Event], unit: str = "s") -> Any:
-    """Incumbents (falling) and bounds (rising) of each method over its own seconds."""
-    methods = list(dict.fromkeys(event.method for event in events))
+    """Incumbents (falling, whole lines) and bounds (rising, dashed) of each method over its own seconds.
+
+    Each line bears the name of its method at its end.
+    """
+    theme, methods = theme_of(axes), list(dict.fromkeys(event.method for event in events))
+    last = max((event.seconds for event in events), default=0.0) or 1e-3
+    ends: list[tuple[float, str, str]] = []
     for index, method in enumerate(methods):
-        style = {"color": GREYS[index % len(GREYS)], "linestyle": LINES[index // len(GREYS) % len(LINES)]}
         own = [event for event in events if event.method == method]
-        for name, marker in (("objective", "v"), ("bound", "^")):
+        for name, dash in (("objective", "-"), ("bound", "--")):
             points = [(e.seconds, getattr(e, name)) for e in own if getattr(e, name) is not None]
-            if points:
-                label = {"label": method} if name == "objective" or own[-1].objective is None else {}
-                axes.step(*zip(*points, strict=True), where="post", marker=marker, markersize=3, **style, **label)
+            if not points:
+                continue
+            colour = line_colour(index)
+            points.append((last, points[-1][1]))
+            axes.step(*zip(*points, strict=True), where="post", color=colour, linestyle=dash, linewidth=1.6)
+            axes.plot(*points[0], marker="o", markersize=4, color=colour)
+            if name == "objective" or all(event.objective is None for event in own):
+                ends.append((points[-1][1], method, colour))
     axes.set_xscale("symlog", linthresh=1e-3)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, last)
+    _name_lines(axes, ends)
     axes.set(xlabel="seconds of the method", ylabel=f"incumbent and bound, {unit}" if unit else "incumbent and bound")
-    if methods:
-        axes.legend(loc="best", fontsize="small")
+    axes.text(
+        0.99,
+        0.01,
+        "whole: incumbents; dashed: bounds",
+        transform=axes.transAxes,
+        ha="right",
+        va="bottom",
+        fontsize=SMALL,
+        color=theme.quiet,
+    )
+    quiet_frame(axes, "left", "bottom")
     return axes
 
 
+def _name_lines(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Names at the right ends of lines, far enough from each other."""
+    if not ends:
+        return
+    axes.margins(y=0.12)
+    low, high = axes.get_ylim()
+    least = (high - low) * 1.45 * SMALL * axes.figure.dpi / 72 / max(1.0, pixels(axes)[1])
+    for (value, name, colour), place in zip(ends, apart([end[0] for end in ends], least), strict=True):
+        axes.annotate(
+            label_of(name),
+            (1.0, value),
+            (1.02, place),
+            xycoords=("axes fraction", "data"),
+            textcoords=("axes fraction", "data"),
+            va="center",
+            fontsize=SMALL,
+            color=colour,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
+            annotation_clip=False,
+        )
+
+
 def losses(axes: Any, found: Sequence[tuple[str, float | None]], reference: str) -> Any:
-    """A bar for the loss of each method, the first on top; optimal ones, and those without a plan, have words instead.
+    """A bar for the loss of each method, the first on top, with its number or what else is to say.
 
     Parameters
     ----------
@@ -88,15 +118,21 @@ def losses(axes: Any, found: Sequence[tuple[str, float | None]], reference: str)
     reference
         What the loss is to, such as "optimum".
     """
-    percent = [0.0 if loss is None else 100 * loss for _, loss in found]
-    axes.barh(range(len(found)), percent, color=PLAIN, edgecolor="black")
-    for place, (_, loss) in enumerate(found):
-        if loss is None or loss <= OPTIMAL_GAP:
-            axes.text(0, place, " no loss known" if loss is None else " optimal", va="center", fontsize=8)
+    theme = theme_of(axes)
+    shares = [0.0 if loss is None else 100 * loss for _, loss in found]
+    optimal = [loss is not None and loss <= OPTIMAL_GAP for _, loss in found]
+    axes.barh(range(len(found)), shares, 0.7, color=line_colour(1))
+    for place, ((_, loss), is_optimal) in enumerate(zip(found, optimal, strict=True)):
+        said = "no loss known" if loss is None else "optimal" if is_optimal else percent(loss)
+        colour = line_colour(0) if is_optimal else theme.ink
+        axes.text(shares[place], place, f" {said}", va="center", fontsize=SMALL + 1, color=colour)
+    axes.plot([0, 0], [-0.5, len(found) - 0.5], color=theme.ink, linewidth=1.2)
     axes.set_yticks(range(len(found)), [label_of(name) for name, _ in found], parse_math=False)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.05 * max(percent, default=0.0) or 1.0)
-    axes.set(xlabel=f"loss to the {reference}, %", ylabel="method")
+    axes.set_xlim(0, 1.25 * max(shares, default=0.0) or 1.0)
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel=f"loss to the {reference}, %")
+    quiet_frame(axes, "bottom")
     return axes
 
 
@@ -106,11 +142,18 @@ def gap_histogram(axes: Any, bins: Sequence[Mapping[str, Any]]) -> Any:
         f"> {100 * each['above']:g} %" if each["up_to"] is None else f"{100 * each['up_to']:g} %" for each in bins
     ]
     counts = [each["count"] for each in bins]
-    axes.bar(range(len(counts)), counts, color=PLAIN, edgecolor="black")
+    theme = theme_of(axes)
+    colours = [line_colour(0), *[line_colour(1)] * (len(counts) - 1)]
+    axes.bar(range(len(counts)), counts, color=colours)
+    for place, count in enumerate(counts):
+        axes.text(
+            place, count, f"{count:,}" if count else "", ha="center", va="bottom", fontsize=SMALL, color=theme.ink
+        )
     if any(counts):
         axes.set_yscale("symlog", linthresh=1)
     axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right")
     axes.set(xlabel="gap to the optimum, at most", ylabel="instances")
+    quiet_frame(axes, "left", "bottom")
     return axes
 
 
@@ -118,12 +161,34 @@ def frontier(axes: Any, times: Sequence[Sequence[float | None]], unit: str) -> A
     """Least time per sample over devices: ``times[k - 1][s - 1]``, a line for each of a few bounds on the sum s."""
     sums = len(times[0]) if times else 0
     shown = sorted({max(1, sums >> shift) for shift in range(4)}, reverse=True) if sums else []
-    for s, style, grey in zip(shown, LINES, (*GREYS, "0.75"), strict=False):
+    ends = []
+    for number, s in enumerate(shown):
         line = [math.nan if (time := row[s - 1]) is None else time for row in times]
-        axes.plot(
-            range(1, len(times) + 1), line, linestyle=style, color=grey, label=f"sum of data-parallel degrees <= {s}"
-        )
+        colour = line_colour(number)
+        axes.plot(range(1, len(times) + 1), line, linestyle=dashes(number), color=colour)
+        if not math.isnan(line[-1]):
+            ends.append((line[-1], f"sum <= {s}", colour))
     axes.set(xscale="log", yscale="log", xlabel="devices", ylabel=f"time per sample, {unit}")
-    if shown:
-        axes.legend(loc="best")
+    axes.set_xlim(1, max(2, len(times)))
+    if ends:
+        levels = apart([math.log(end[0]) for end in ends], _log_step(axes))
+        for (value, name, colour), level in zip(ends, levels, strict=True):
+            axes.annotate(
+                name,
+                (1.0, value),
+                (1.02, math.exp(level)),
+                xycoords=("axes fraction", "data"),
+                textcoords=("axes fraction", "data"),
+                va="center",
+                fontsize=SMALL,
+                color=colour,
+                annotation_clip=False,
+            )
+    quiet_frame(axes, "left", "bottom")
     return axes
+
+
+def _log_step(axes: Any) -> float:
+    """How far apart two texts are on a logarithmic axis at least."""
+    low, high = axes.get_ylim()
+    return (math.log(high) - math.log(low)) * 1.45 * SMALL * float(axes.figure.dpi) / 72 / max(1.0, pixels(axes)[1])

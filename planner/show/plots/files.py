@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import io
+import textwrap
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
-from planner.show.plots.charts import label_of
+from planner.show.palette import LIGHT, Theme
+from planner.show.plots.marks import SMALL, TEXT, label_of, theme_of
 from planner.show.plots.panel import Panel
+from planner.show.terminal import printable
 
 #: What matplotlib writes, by the end of the name.
 SUFFIXES = (".png", ".svg", ".pdf")
-_WIDTH, _HEIGHT = 6.0, 4.0
+#: Pixels of a picture's width where nothing is said, and pixels of an inch.
+WIDTH, _DPI = 1200, 100
+#: Dots of an inch where a picture is shown on a screen.
+_FINE = 160
+#: From so many pixels on two panels share a row; inches of a panel's titles.
+_TWO, _TITLE = 800, 0.5
 
 
 def require(path: str) -> None:
@@ -27,20 +37,93 @@ def require(path: str) -> None:
         raise UsageError.at("--plot", path, f"a file that ends in {', '.join(SUFFIXES)}")
 
 
-def figure(drawn: Sequence[Panel], title: str = "", titled: bool = True) -> Any:
-    """One figure with the panels side by side, each under its title if they are ``titled``."""
-    from matplotlib.figure import Figure
+def figure(
+    drawn: Sequence[Panel], title: str = "", titled: bool = True, width: int = WIDTH, theme: Theme = LIGHT
+) -> Any:
+    """One figure with the panels in rows, each under its title if they are ``titled``.
 
-    made = Figure(figsize=(_WIDTH * max(1, len(drawn)), _HEIGHT), layout="constrained")
-    for index, panel in enumerate(drawn, start=1):
-        axes = made.add_subplot(1, len(drawn), index)
-        panel.draw(axes)
-        if titled:
-            axes.set_title(panel.title, fontsize=10)
-        _literal(axes)
-    if title:
-        made.suptitle(label_of(title), parse_math=False)
+    Parameters
+    ----------
+    width
+        In pixels: from 400 (a telephone) to 1600. Wide panels take a row; of the others two share one from 800 on.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    rows = _rows(drawn, 1 if width < _TWO else 2)
+    heights = [max(panel.height + _TITLE for panel in row) for row in rows]
+    with matplotlib.rc_context(_settings(theme)):
+        made = Figure(
+            figsize=(width / _DPI, max(2.0, sum(heights)) + (_TITLE if title else 0.0)),
+            dpi=_DPI,
+            layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08),
+        )
+        made.set_facecolor(theme.paper)
+        grid = made.add_gridspec(max(1, len(rows)), 1, height_ratios=heights or None)
+        for number, row in enumerate(rows):
+            cells = grid[number].subgridspec(1, len(row))
+            for place, panel in enumerate(row):
+                axes = made.add_subplot(cells[place])
+                panel.draw(axes)
+                if titled:
+                    _entitle(axes, panel, width / len(row))
+                _literal(axes)
+        if title:
+            made.suptitle(label_of(title), parse_math=False, x=0.01, ha="left", fontsize=11)
     return made
+
+
+def _rows(drawn: Sequence[Panel], together: int) -> list[list[Panel]]:
+    """The panels in rows, in their order."""
+    rows: list[list[Panel]] = []
+    for panel in drawn:
+        if rows and not panel.is_wide and not rows[-1][0].is_wide and len(rows[-1]) < together:
+            rows[-1].append(panel)
+        else:
+            rows.append([panel])
+    return rows
+
+
+def _entitle(axes: Any, panel: Panel, width: float) -> None:
+    """The title in bold, and what the panel says below it, over whatever stands above the axes."""
+    theme, legend = theme_of(axes), axes.get_legend()
+    over = legend is not None and legend.get_bbox_to_anchor().y1 > axes.bbox.y0 + axes.bbox.height / 2
+    lines = -(-len(legend.get_texts()) // legend._ncols) if over and legend else 0
+    signs = max(20, int((width - 60) * 72 / _DPI / TEXT / 0.56))
+    said = textwrap.wrap(panel.says, signs)
+    low = 5 + 12 * lines
+    place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
+    axes.annotate("\n".join(said), (0, 1), (0, low), fontsize=TEXT, color=theme.quiet, **place)
+    title = "\n".join(textwrap.wrap(label_of_title(panel.title), signs - 4))
+    axes.annotate(title, (0, 1), (0, low + 12.5 * len(said)), fontsize=TEXT + 1, fontweight="bold", **place)
+
+
+def label_of_title(text: str) -> str:
+    """A title on one line, every sign of it printable."""
+    return printable(text.replace("\n", " "))
+
+
+def _settings(theme: Theme) -> dict[str, Any]:
+    """What matplotlib is to use for everything that no drawing decides."""
+    return {
+        "font.size": TEXT,
+        "axes.labelsize": TEXT,
+        "xtick.labelsize": SMALL,
+        "ytick.labelsize": SMALL,
+        "legend.fontsize": SMALL,
+        "figure.facecolor": theme.paper,
+        "axes.facecolor": "none",
+        "savefig.facecolor": theme.paper,
+        "text.color": theme.ink,
+        "axes.labelcolor": theme.ink,
+        "axes.edgecolor": theme.quiet,
+        "xtick.color": theme.quiet,
+        "ytick.color": theme.quiet,
+        "xtick.labelcolor": theme.ink,
+        "ytick.labelcolor": theme.ink,
+        "hatch.linewidth": 0.7,
+    }
 
 
 def _literal(axes: Any) -> None:
@@ -60,8 +143,8 @@ def _drawn(made: Any, kind: str, **settings: Any) -> bytes:
     return content.getvalue()
 
 
-def save(drawn: Sequence[Panel], path: str, title: str = "") -> None:
-    """Write the panels to a picture file, whole or not at all.
+def save(drawn: Sequence[Panel], path: str, title: str = "", width: int = WIDTH, theme: Theme = LIGHT) -> None:
+    """Write the panels to a picture file, whole or not at all; ``width`` is in pixels.
 
     Raises
     ------
@@ -70,10 +153,44 @@ def save(drawn: Sequence[Panel], path: str, title: str = "") -> None:
     """
     require(path)
     try:
-        picture = _drawn(figure(drawn, title), Path(path).suffix.lower().removeprefix("."))
+        picture = _drawn(figure(drawn, title, width=width, theme=theme), Path(path).suffix.lower().removeprefix("."))
     except ValueError as error:
         raise UsageError.at("--plot", path, f"a plan that can be drawn ({error})") from None
     write_atomically(path, picture, "--plot")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Panels on one sheet, which a notebook shows as a picture.
+
+    Parameters
+    ----------
+    panels, title, width, theme
+        As `figure` takes them.
+    """
+
+    panels: Sequence[Panel]
+    title: str = ""
+    width: int = WIDTH
+    theme: Theme = LIGHT
+
+    def figure(self) -> Any:
+        """The sheet as matplotlib has it."""
+        return figure(self.panels, self.title, width=self.width, theme=self.theme)
+
+    def png(self) -> bytes:
+        """The sheet as the content of a PNG file."""
+        return _drawn(self.figure(), "png", dpi=_FINE)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What IPython asks an object for."""
+        made = self.figure()
+        wide, high = (round(inches * _DPI) for inches in made.get_size_inches())
+        content = base64.b64encode(_drawn(made, "png", dpi=_FINE)).decode()
+        return {"image/png": content, "text/plain": repr(self)}, {"image/png": {"width": wide, "height": high}}
+
+    def __repr__(self) -> str:
+        return f"Sheet({', '.join(panel.title for panel in self.panels)})"
 
 
 def svg(panel: Panel) -> str:
@@ -81,4 +198,6 @@ def svg(panel: Panel) -> str:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "planner", "svg.fonttype": "none"}):
-        return _drawn(figure([panel], titled=False), "svg", metadata={"Date": None}).decode()
+        return _drawn(
+            figure([panel], titled=False, width=WIDTH if panel.is_wide else WIDTH // 2), "svg", metadata={"Date": None}
+        ).decode()

@@ -1,31 +1,56 @@
-"""Pictures of networks: bandwidths, topologies, graphs of stages, mappings and tilings."""
+"""Pictures of networks: bandwidths, topologies, devices with their loads, and tilings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
-from planner.show.plots.charts import PLAIN, label_of
+from formulations.breakdown import Matrix, Network, Place, Tiles
+from planner.show.headlines import amount
+from planner.show.palette import BOTTLENECK, mixed, stage_colour, text_on
+from planner.show.plots.marks import SMALL, TEXT, label_of, pixels, quiet_frame, theme_of, width_of
 
 _GB = 1e9
+#: With more devices than this, edges between cells are not drawn.
+_EDGED = 200
 
 
 def bandwidth(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
-    """A heat map of bandwidths in bytes per second; dark is fast, the diagonal is left white."""
+    """A heat map of bandwidths in bytes per second; light is fast, the diagonal is left empty."""
     shown = [
         [math.nan if row == column else value / _GB for column, value in enumerate(line)]
         for row, line in enumerate(matrix)
     ]
-    image = axes.imshow(shown, cmap="Greys", interpolation="nearest")
-    axes.figure.colorbar(image, ax=axes, label="bandwidth, GB/s")
+    image = axes.imshow(shown, cmap="cividis", norm=_scale(shown), interpolation="nearest")
+    _scale_beside(axes, image)
     axes.set(xlabel="device", ylabel="device")
     return axes
 
 
+def _scale(shown: Sequence[Sequence[float]]) -> Any:
+    """Logarithmic where bandwidths differ by much."""
+    from matplotlib.colors import LogNorm
+
+    known = [value for row in shown for value in row if value > 0]
+    return LogNorm(min(known), max(known)) if known and max(known) > 4 * min(known) else None
+
+
+def _scale_beside(axes: Any, image: Any) -> None:
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    is_log = isinstance(image.norm, LogNorm)
+    ticks = LogLocator(subs=(1.0, 2.0, 5.0)) if is_log else None
+    bar = axes.figure.colorbar(image, ax=axes, label="bandwidth, GB/s", shrink=0.8, ticks=ticks, format="%g")
+    bar.outline.set_visible(False)
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+
+
 def topology(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
     """Devices on a circle; the faster a link, the darker and thicker its line (the slowest kind is left out)."""
-    count = len(matrix)
+    theme, count = theme_of(axes), len(matrix)
     places = [_on_circle(device, count) for device in range(count)]
     speeds = sorted({matrix[i][j] for i in range(count) for j in range(i)})
     slowest, fastest = (speeds[0], speeds[-1]) if speeds else (0.0, 1.0)
@@ -34,10 +59,12 @@ def topology(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
             if matrix[i][j] > slowest or slowest == fastest:
                 share = matrix[i][j] / fastest
                 ends = list(zip(places[i], places[j], strict=True))
-                axes.plot(*ends, color=str(round(0.85 * (1 - share), 3)), linewidth=0.5 + 2 * share, zorder=1)
-    axes.scatter(*zip(*places, strict=True), s=120, color="white", edgecolor="black", zorder=2)
+                axes.plot(
+                    *ends, color=mixed(theme.ink, theme.paper, 0.15 + 0.85 * share), linewidth=0.5 + 2 * share, zorder=1
+                )
+    axes.scatter(*zip(*places, strict=True), s=120, color=theme.paper, edgecolor=theme.ink, zorder=2)
     for device, (x, y) in enumerate(places):
-        axes.text(x, y, str(device), ha="center", va="center", fontsize=7, zorder=3)
+        axes.text(x, y, str(device), ha="center", va="center", fontsize=7, color=theme.ink, zorder=3)
     axes.set_aspect("equal")
     axes.axis("off")
     axes.set_title(
@@ -46,72 +73,193 @@ def topology(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
     return axes
 
 
-def mapping(axes: Any, devices: Sequence[Sequence[int]], matrix: Sequence[Sequence[float]]) -> Any:
-    """The bandwidth matrix with devices in the order of their stages; lines part the stages.
-
-    What a stage's replicas use among themselves lies in the squares on the diagonal.
-    """
-    order = [device for stage in devices for device in stage]
-    bandwidth(axes, [[matrix[i][j] for j in order] for i in order])
-    axes.set_xticks(range(len(order)), order, rotation=90, fontsize=6)
-    axes.set_yticks(range(len(order)), order, fontsize=6)
-    edge = -0.5
-    for stage, own in enumerate(devices):
-        axes.text(len(order), edge + len(own) / 2, f"stage {stage}", fontsize=6, va="center")
-        edge += len(own)
-        if stage < len(devices) - 1:
-            axes.axhline(edge, color="black", linewidth=0.8)
-            axes.axvline(edge, color="black", linewidth=0.8)
-    axes.set(xlabel="device, in the order of stages", ylabel="device, in the order of stages")
-    return axes
-
-
-def graph(axes: Any, edges: Sequence[tuple[int, int]], labels: Mapping[int, str]) -> Any:
-    """An acyclic graph, inputs at the left; a vertex stands right of everything it needs."""
-    depth = dict.fromkeys(labels, 0)
-    for _ in labels:  # as many rounds as the longest path at most
-        moved = [(target, depth[source] + 1) for source, target in edges if depth[target] <= depth[source]]
-        if not moved:
-            break
-        for target, at in moved:
-            depth[target] = max(depth[target], at)
-    rows: dict[int, int] = {}
-    places: dict[int, tuple[int, float]] = {}
-    for vertex in sorted(labels, key=lambda each: (depth[each], each)):
-        row = rows.get(depth[vertex], 0)
-        rows[depth[vertex]] = row + 1
-        places[vertex] = (depth[vertex], row)
-    places = {vertex: (x, y - (rows[x] - 1) / 2) for vertex, (x, y) in places.items()}
-    for source, target in edges:
-        axes.annotate(
-            "", xy=places[target], xytext=places[source], arrowprops={"arrowstyle": "->", "shrinkA": 12, "shrinkB": 12}
-        )
-    for vertex, (x, y) in places.items():
-        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "black"}
-        axes.text(x, y, label_of(labels[vertex]), ha="center", va="center", fontsize=7, bbox=box, parse_math=False)
-    axes.set_xlim(-0.6, max(rows, default=0) + 0.6)
-    tall = max(rows.values(), default=1)
-    axes.set_ylim(-tall / 2 - 0.3, tall / 2 + 0.3)
-    axes.axis("off")
-    return axes
-
-
-def tiling(axes: Any, rows: int, columns: int, tiles: Sequence[Mapping[str, int]]) -> Any:
-    """Stages as rectangles ``{"stage", "row", "column", "rows", "columns"}`` on a mesh; a column is a node."""
-    fills = ("0.95", PLAIN, "0.62")
-    for tile in tiles:
-        x = [tile["column"], tile["column"] + tile["columns"]]
-        y = tile["row"], tile["row"] + tile["rows"]
-        fill = fills[tile["stage"] % len(fills)]
-        axes.fill_between(x, *y, facecolor=fill, edgecolor="black", linewidth=1.5)
-        axes.text(sum(x) / 2, sum(y) / 2, str(tile["stage"]), ha="center", va="center", fontsize=8)
-    axes.set_xlim(0, columns)
-    axes.set_ylim(rows, 0)
-    axes.set_aspect("equal")
-    axes.set(xlabel="node", ylabel="device of the node")
-    return axes
-
-
 def _on_circle(index: int, count: int) -> tuple[float, float]:
     angle = 2 * math.pi * index / max(count, 1)
     return math.sin(angle), math.cos(angle)
+
+
+def matrix(axes: Any, picture: Matrix) -> Any:
+    """Bandwidths with devices in the order of their stages, whose colours are on both sides; light is fast.
+
+    What a stage's replicas use among themselves lies in the squares on the diagonal.
+    """
+    theme, known = theme_of(axes), picture.bandwidth_bytes_per_s
+    order = [device for stage in picture.devices for device in stage]
+    shown = [[math.nan if i == j else known[i][j] / _GB for j in order] for i in order]
+    image = axes.imshow(shown, cmap="cividis", norm=_scale(shown), interpolation="nearest")
+    _scale_beside(axes, image)
+    size = len(order)
+    band = max(0.6, size / 22)
+    side = min(pixels(axes)) / (size + band)
+    edge = -0.5
+    for number, own in enumerate(picture.devices):
+        colour = stage_colour(number)
+        axes.barh(edge + len(own) / 2, band, len(own), left=-0.5 - band, color=colour, linewidth=0)
+        axes.bar(edge + len(own) / 2, band, len(own), bottom=-0.5 - band, color=colour, linewidth=0)
+        is_decisive = picture.stages[number].is_bottleneck
+        label = f"{BOTTLENECK if is_decisive else ''}{picture.stages[number].label}"
+        if len(own) * side > 1.3 * SMALL * axes.figure.dpi / 72 and band * side > width_of(axes, label):
+            for x, y in ((-0.5 - band / 2, edge + len(own) / 2), (edge + len(own) / 2, -0.5 - band / 2)):
+                axes.text(
+                    x, y, label, ha="center", va="center", fontsize=SMALL, color=text_on(colour), parse_math=False
+                )
+        if is_decisive:
+            ends = edge, edge + len(own)
+            square = [ends[0], ends[1], ends[1], ends[0], ends[0]], [ends[0], ends[0], ends[1], ends[1], ends[0]]
+            axes.plot(*square, color=theme.paper, linewidth=4.5, zorder=4)
+            axes.plot(*square, color=theme.ink, linewidth=2.2, zorder=4)
+        edge += len(own)
+        if number < len(picture.devices) - 1 and len(picture.devices) * 12 < min(pixels(axes)):
+            axes.axhline(edge, color=theme.paper, linewidth=0.8)
+            axes.axvline(edge, color=theme.paper, linewidth=0.8)
+    axes.set_xlim(-0.5 - band, size - 0.5)
+    axes.set_ylim(size - 0.5, -0.5 - band)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    quiet_frame(axes)
+    axes.set(xlabel="devices in the order of stages", ylabel="devices in the order of stages")
+    return axes
+
+
+def network(axes: Any, picture: Network) -> Any:
+    """Devices where they stand, in the colours of their stages; the longer a link takes, the thicker it is."""
+    at = {place.device: place for place in picture.places}
+    xs, ys = [place.x for place in picture.places] or [0.0], [place.y for place in picture.places] or [0.0]
+    axes.set_xlim(min(xs) - 0.9, max(xs) + 0.9)
+    axes.set_ylim(max(ys) + 0.9, min(ys) - 0.9)
+    axes.set_aspect("equal")
+    unit = min(pixels(axes)[0] / (max(xs) - min(xs) + 1.8), pixels(axes)[1] / (max(ys) - min(ys) + 1.8))
+    _machines(axes, picture, unit)
+    _links(axes, picture, at)
+    big = 0.62
+    for place in picture.places:
+        _device(axes, picture, place, big, unit)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    quiet_frame(axes)
+    slowest = next((link for link in picture.links if link.is_slowest), None)
+    if slowest is not None:
+        speed = f"{slowest.capacity_bytes_per_s / _GB:.3g} GB/s"
+        said = f"dark: {amount(slowest.load_bytes, 'bytes')} at {speed}, the slowest link of the bottleneck"
+        axes.set_xlabel("\n".join(textwrap.wrap(said, int(pixels(axes)[0] / width_of(axes, "x", TEXT)))), loc="left")
+    return axes
+
+
+def _device(axes: Any, picture: Network, place: Place, big: float, unit: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    theme, colour = theme_of(axes), stage_colour(place.stage)
+    decisive = place.stage is not None and picture.stages[place.stage].is_bottleneck
+    edge: dict[str, Any] = {
+        "edgecolor": theme.ink if decisive else theme.paper,
+        "linewidth": 2.0 if decisive else (0.5 if unit > 8 else 0),
+    }
+    axes.add_patch(Rectangle((place.x - big / 2, place.y - big / 2), big, big, facecolor=colour, zorder=3, **edge))
+    label = "" if place.stage is None else label_of(picture.stages[place.stage].label)
+    if label and unit * big > max(width_of(axes, label), SMALL * axes.figure.dpi / 72) + 1:
+        axes.text(
+            place.x,
+            place.y,
+            label,
+            ha="center",
+            va="center",
+            fontsize=TEXT if unit > 34 else SMALL,
+            color=text_on(colour),
+            zorder=5,
+            parse_math=False,
+            fontweight="bold" if decisive else "normal",
+        )
+
+
+def _machines(axes: Any, picture: Network, unit: float) -> None:
+    """A box around the devices of each machine, with its name above where there is room."""
+    from matplotlib.patches import FancyBboxPatch
+
+    theme = theme_of(axes)
+    for number, name in enumerate(picture.machines):
+        own = [place for place in picture.places if place.machine == number]
+        if not own:
+            continue
+        left, top = min(place.x for place in own) - 0.45, min(place.y for place in own) - 0.45
+        wide, tall = max(place.x for place in own) + 0.45 - left, max(place.y for place in own) + 0.45 - top
+        style: dict[str, Any] = {"facecolor": mixed(theme.faint, theme.paper, 0.45), "edgecolor": "none", "zorder": 0}
+        axes.add_patch(FancyBboxPatch((left, top), wide, tall, boxstyle="round,pad=0.02,rounding_size=0.12", **style))
+        text = label_of(name)
+        if wide * unit > width_of(axes, text, SMALL) and 0.3 * unit > 4:
+            axes.text(
+                left + wide / 2,
+                top - 0.04,
+                text,
+                ha="center",
+                va="bottom",
+                fontsize=SMALL,
+                color=theme.quiet,
+                parse_math=False,
+            )
+
+
+def _links(axes: Any, picture: Network, at: dict[int, Place]) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    theme = theme_of(axes)
+    most = max((link.seconds for link in picture.links), default=0.0) or 1.0
+    many = len(picture.links) > 400
+    for link in sorted(picture.links, key=lambda each: each.seconds):
+        a, b = at[link.a], at[link.b]
+        share = link.seconds / most
+        colour = theme.ink if link.is_slowest else mixed(theme.quiet, theme.paper, 0.35 + 0.4 * share)
+        thick = 3.4 if link.is_slowest else (0.3 if many else 0.6 + 2.0 * share)
+        apart = math.hypot(a.x - b.x, a.y - b.y)
+        bend = 0.0 if apart < 1.2 else 0.22
+        axes.add_patch(
+            FancyArrowPatch(
+                (a.x, a.y),
+                (b.x, b.y),
+                connectionstyle=f"arc3,rad={bend}",
+                arrowstyle="-",
+                color=colour,
+                linewidth=thick,
+                zorder=2.5 if link.is_slowest else 2,
+                shrinkA=0,
+                shrinkB=0,
+            )
+        )
+
+
+def tiles(axes: Any, picture: Tiles) -> Any:
+    """Stages as rectangles in their colours on a mesh; a column is a machine."""
+    from matplotlib.patches import Rectangle
+
+    theme = theme_of(axes)
+    unit = min(pixels(axes)[0] / max(1, picture.columns), pixels(axes)[1] / max(1, picture.rows))
+    for tile in picture.tiles:
+        colour, stage = stage_colour(tile.stage), picture.stages[tile.stage]
+        edge: dict[str, Any] = (
+            {"edgecolor": theme.ink, "linewidth": 2.6, "zorder": 3}
+            if stage.is_bottleneck
+            else {"edgecolor": theme.paper, "linewidth": 1.6, "zorder": 2}
+        )
+        axes.add_patch(Rectangle((tile.column, tile.row), tile.columns, tile.rows, facecolor=colour, **edge))
+        if unit * min(tile.rows, tile.columns) > SMALL * axes.figure.dpi / 72:
+            text = f"{BOTTLENECK} {stage.label}" if stage.is_bottleneck else stage.label
+            axes.text(
+                tile.column + tile.columns / 2,
+                tile.row + tile.rows / 2,
+                label_of(text),
+                ha="center",
+                va="center",
+                fontsize=TEXT,
+                color=text_on(colour),
+                zorder=4,
+                parse_math=False,
+            )
+    axes.set_xlim(-0.05, picture.columns + 0.05)
+    axes.set_ylim(picture.rows + 0.05, -0.05)
+    axes.set_aspect("equal")
+    for name, count in (("x", picture.columns), ("y", picture.rows)):
+        step = max(1, math.ceil(count / max(1.0, pixels(axes)[0 if name == "x" else 1] / 28)))
+        getattr(axes, f"set_{name}ticks")([place + 0.5 for place in range(0, count, step)], range(0, count, step))
+    axes.tick_params(length=0)
+    axes.set(xlabel="machine", ylabel="device of the machine")
+    quiet_frame(axes)
+    return axes

@@ -9,7 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Panel:
-    """A titled picture: ``draw(axes)`` fills it."""
+    """A titled picture: ``draw(axes)`` fills it.
+
+    ``says`` is the line below the title; ``is_wide`` panels take the whole width of a figure; ``height`` is in inches.
+    """
 
     title: str
     draw: Callable[[Any], Any]
+    says: str = ""
+    is_wide: bool = False
+    height: float = 3.0

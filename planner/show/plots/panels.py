@@ -1,33 +1,60 @@
-"""What to draw of a plan: a panel for each picture that its family makes of it (`formulations.breakdown`)."""
+"""What to draw of a plan: panels for each picture that its family makes of it (`formulations.breakdown`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from formulations.breakdown import Bars, Devices, Passes, Picture, Stages, Tiles
+from formulations.breakdown import Graph, Heat, Matrix, Network, Passes, Picture, Stack, Strip, Tiles, Tradeoff
 from planner.inputs.loading import family_of
-from planner.show.plots.charts import bars
-from planner.show.plots.networks import graph, mapping, tiling
+from planner.show.headlines import headline
+from planner.show.layers import layered
+from planner.show.plots.graphs import graph
+from planner.show.plots.networks import matrix, network, tiles
 from planner.show.plots.panel import Panel
-from planner.show.plots.schedules import gantt
+from planner.show.plots.stages import gantt, stack, strip
+from planner.show.plots.tradeoffs import heat, options, totals
+
+#: How each kind of picture is drawn; whether it takes the whole width; its height in inches.
+_DRAWN: dict[type, tuple[Callable[[Any, Any], Any], bool, float]] = {
+    Strip: (strip, True, 1.9),
+    Stack: (stack, False, 3.2),
+    Passes: (gantt, True, 3.2),
+    Graph: (graph, True, 3.4),
+    Network: (network, False, 4.0),
+    Matrix: (matrix, False, 4.2),
+    Tiles: (tiles, False, 3.4),
+    Heat: (heat, False, 3.6),
+}
 
 
 def panels(instance: Any, plan: Any) -> list[Panel]:
     """The pictures of a plan (a family's plan object); empty for families that have none."""
     breakdown = family_of(instance).breakdown
-    return [] if breakdown is None else [_panel(picture) for picture in breakdown(instance, plan).pictures]
+    return (
+        [] if breakdown is None else [panel for each in breakdown(instance, plan).pictures for panel in panels_of(each)]
+    )
 
 
-def _panel(picture: Picture) -> Panel:
-    draw = _DRAWN[type(picture)]
-    return Panel(picture.title, lambda axes: draw(axes, picture))
-
-
-_DRAWN: dict[type, Callable[[Any, Any], Any]] = {
-    Bars: lambda axes, found: bars(axes, found.labels, found.values, found.ylabel, found.limit, found.xlabel),
-    Stages: lambda axes, found: graph(axes, found.edges, found.names),
-    Devices: lambda axes, found: mapping(axes, found.devices, found.bandwidth_bytes_per_s),
-    Passes: lambda axes, found: gantt(axes, [task[:5] for task in found.tasks], len(found.stages)),
-    Tiles: lambda axes, found: tiling(axes, found.rows, found.columns, [vars(tile) for tile in found.tiles]),
-}
+def panels_of(picture: Picture) -> Iterator[Panel]:
+    """The panels of one picture: most are one."""
+    if isinstance(picture, Tradeoff):
+        yield Panel("Time against memory, all nodes", partial(totals, picture=picture), headline(picture), False, 3.8)
+        yield Panel(
+            "Options of each kind of node",
+            partial(options, picture=picture),
+            "filled: chosen; rings: what the heuristic chose instead",
+            False,
+            3.8,
+        )
+        return
+    draw, is_wide, height = _DRAWN[type(picture)]
+    if isinstance(picture, Passes):
+        height = min(7.0, max(2.0, 1.1 + 0.24 * len(picture.stages)))
+    if isinstance(picture, Graph):
+        layout = layered(picture)
+        height = min(6.0, 1.1 + 0.5 * layout.breadth)
+        yield Panel(picture.title, lambda axes: graph(axes, picture, layout), headline(picture), is_wide, height)
+        return
+    yield Panel(picture.title, lambda axes: draw(axes, picture), headline(picture), is_wide, height)

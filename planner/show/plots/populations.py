@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.show.plots.charts import GREYS, LINES, label_of
+from planner.show.palette import dashes, line_colour
+from planner.show.plots.marks import label_of, quiet_frame
 from solvers.outcome import OPTIMAL_GAP
 
 MARKERS = ("o", "x", "^", "s", "+", "D")
@@ -87,7 +88,7 @@ def scattered(
     for index, (method, losses) in enumerate(found.items()):
         pairs = [(x, 100 * loss) for x, loss in zip(feature, losses, strict=True) if x is not None and loss is not None]
         if pairs:
-            shade = GREYS[index % len(GREYS)]
+            shade = line_colour(index)
             marker = MARKERS[index % len(MARKERS)]
             axes.scatter(*zip(*pairs, strict=True), s=14, color=shade, marker=marker, alpha=0.5, linewidths=0.8)
             axes.scatter([], [], s=14, color=shade, marker=marker, label=label_of(method))
@@ -100,10 +101,12 @@ def scattered(
 
 
 def _style(index: int) -> dict[str, Any]:
-    return {"color": GREYS[index % len(GREYS)], "linestyle": LINES[index // len(GREYS) % len(LINES)]}
+    return {"color": line_colour(index), "linestyle": dashes(index), "linewidth": 1.6}
 
 
 def _explained(axes: Any) -> Any:
+    """The key stands beside the picture."""
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="best", fontsize="small", framealpha=0.6)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    quiet_frame(axes, "left", "bottom")
     return axes

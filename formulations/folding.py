@@ -1,0 +1,114 @@
+"""Graphs of models as pictures: chains of operators in one stage are one node, and so are whole parts of large graphs.
+
+Nothing else is hidden: the arcs of a folded graph carry all bytes that go from one node to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from formulations.breakdown import Arc, Graph, Node, Stage
+
+#: A picture has at most so many nodes, if parts of stages can be folded so far.
+MOST_NODES = 120
+#: Source, target, bytes.
+Edge = tuple[int, int, float]
+
+
+def model_graph(
+    title: str,
+    names: Sequence[str],
+    figures: Sequence[Mapping[str, Any]],
+    edges: Sequence[Edge],
+    home: Mapping[int, int],
+    stages: Sequence[Stage],
+) -> Graph:
+    """The graph of a model's operators, each in its stage; chains are folded, and if need be connected parts of stages.
+
+    Parameters
+    ----------
+    names, figures
+        Of every operator; figures of operators in one node are added up.
+    edges
+        Between operators, by their indices; those between the same nodes are one arc.
+    home
+        The stage of every operator.
+    """
+    groups = _chains(len(names), edges, home)
+    if len(set(groups)) > MOST_NODES:
+        groups = _parts(len(names), edges, home)
+    members: dict[int, list[int]] = {}
+    for operator, group in enumerate(groups):
+        members.setdefault(group, []).append(operator)
+    nodes = [_node(group, own, names, figures, home) for group, own in members.items()]
+    return Graph(title, nodes, _arcs(edges, groups, home), stages)
+
+
+def stage_graph(title: str, texts: Sequence[str], edges: Iterable[Edge], stages: Sequence[Stage]) -> Graph:
+    """The graph of the stages themselves, with a text in each."""
+    nodes = [
+        Node(i, f"stage {stage.label}", i, text) for i, (stage, text) in enumerate(zip(stages, texts, strict=True))
+    ]
+    return Graph(title, nodes, [Arc(source, target, size, True) for source, target, size in edges], stages)
+
+
+def _node(
+    group: int,
+    own: Sequence[int],
+    names: Sequence[str],
+    figures: Sequence[Mapping[str, Any]],
+    home: Mapping[int, int],
+) -> Node:
+    name = names[own[0]] if len(own) == 1 else f"{names[own[0]]} .. {names[own[-1]]}"
+    sums = {key: sum(figures[each][key] for each in own) for key in figures[own[0]]}
+    text = "" if len(own) == 1 else f"{len(own)} operators"
+    return Node(group, name, home.get(own[0]), text, len(own), sums)
+
+
+def _arcs(edges: Sequence[Edge], groups: Sequence[int], home: Mapping[int, int]) -> list[Arc]:
+    volumes: dict[tuple[int, int], float] = {}
+    for source, target, size in edges:
+        pair = groups[source], groups[target]
+        if pair[0] != pair[1]:
+            volumes[pair] = volumes.get(pair, 0.0) + size
+    return [Arc(a, b, size, home.get(a) != home.get(b)) for (a, b), size in volumes.items()]
+
+
+def _chains(count: int, edges: Sequence[Edge], home: Mapping[int, int]) -> list[int]:
+    """For each operator the first one of the chain that it is in: one way in, one way out, one stage."""
+    after: list[list[int]] = [[] for _ in range(count)]
+    before: list[list[int]] = [[] for _ in range(count)]
+    for source, target, _ in edges:
+        after[source].append(target)
+        before[target].append(source)
+    joined = [
+        (operator, after[operator][0])
+        for operator in range(count)
+        if len(after[operator]) == 1
+        and len(before[after[operator][0]]) == 1
+        and home.get(operator) == home.get(after[operator][0])
+    ]
+    return _merged(count, joined)
+
+
+def _parts(count: int, edges: Sequence[Edge], home: Mapping[int, int]) -> list[int]:
+    """For each operator the first one of the connected part of its stage: stages are convex, so no cycle arises."""
+    return _merged(count, [(a, b) for a, b, _ in edges if home.get(a) == home.get(b)])
+
+
+def _merged(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """For each number the least that pairs connect it with."""
+    near: list[list[int]] = [[] for _ in range(count)]
+    for a, b in pairs:
+        near[a].append(b)
+        near[b].append(a)
+    found = [-1] * count
+    for first in range(count):
+        waiting = [first] if found[first] < 0 else []
+        while waiting:
+            each = waiting.pop()
+            if found[each] < 0:
+                found[each] = first
+                waiting += near[each]
+    return found

@@ -1,0 +1,165 @@
+"""Pictures of choices: time against memory, and values over two settings."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from formulations.breakdown import Heat, Options, Tradeoff
+from planner.show.headlines import amount, scaled
+from planner.show.palette import line_colour, mixed, text_on
+from planner.show.plots.marks import SMALL, apart, label_of, pixels, quiet_frame, theme_of, width_of
+
+#: More kinds of nodes than this are drawn without labels.
+_LABELLED = 8
+
+
+def totals(axes: Any, picture: Tradeoff) -> Any:
+    """Whole choices: the hull of those that nothing dominates, the capacity, the plan, and what the heuristic chose."""
+    theme = theme_of(axes)
+    everything = [*picture.totals, *picture.frontier]
+    factor, unit = scaled("bytes", max([each.memory_bytes for each in everything] + [picture.capacity_bytes]))
+    x, y = [each.memory_bytes / factor for each in picture.frontier], [each.time for each in picture.frontier]
+    axes.plot(x, y, color=theme.quiet, linewidth=1.2, marker="." if len(x) < 60 else None, markersize=4, zorder=1)
+    limit = picture.capacity_bytes / factor
+    axes.axvline(limit, color=theme.alarm, linewidth=1.4)
+    axes.axvspan(limit, max([limit, *x]) * 1.05, color=mixed(theme.alarm, theme.paper, 0.08), linewidth=0, zorder=0)
+    low, high = min(y + [each.time for each in picture.totals]), max(y + [each.time for each in picture.totals])
+    span, across = high - low or 1.0, max([limit, *x]) - min(x) or 1.0
+    groups: dict[tuple[float, float], list[str]] = {}
+    for total in picture.totals:
+        groups.setdefault((total.memory_bytes / factor, total.time), []).append(total.name)
+    places = apart([time - 0.16 * span for _, time in groups], 0.1 * span)
+    for number, (((at, time), names), place) in enumerate(zip(groups.items(), places, strict=True)):
+        axes.plot([at], [time], marker="os"[number == 0], markersize=8, color=line_colour(number), zorder=3)
+        axes.annotate(
+            f"{label_of(' and '.join(names))}: {amount(time, picture.unit)}",
+            (at, time),
+            (at - 0.04 * across, place),
+            ha="right" if at - min(x) > 0.4 * across else "left",
+            va="center",
+            fontsize=SMALL,
+            color=theme.ink,
+            arrowprops={"arrowstyle": "-", "color": theme.quiet, "linewidth": 0.8},
+            bbox={"boxstyle": "round,pad=0.15", "facecolor": theme.paper, "edgecolor": "none", "alpha": 0.85},
+            parse_math=False,
+        )
+    axes.text(limit, high + 0.12 * span, " capacity ", ha="right", va="top", fontsize=SMALL, color=theme.alarm)
+    axes.set_ylim(low - 0.3 * span, high + 0.3 * span)
+    axes.set(
+        xlabel=f"memory of all nodes, {unit}",
+        ylabel="time of all nodes" + (f", {picture.unit}" if picture.unit else ""),
+    )
+    quiet_frame(axes, "left", "bottom")
+    return axes
+
+
+def options(axes: Any, picture: Tradeoff) -> Any:
+    """Each kind of node: its options as a line, how many nodes choose which (filled), and what the heuristic chose."""
+    theme = theme_of(axes)
+    kinds: dict[tuple[Any, ...], list[Options]] = {}
+    for node in picture.nodes:
+        kinds.setdefault(tuple((o.memory_bytes, o.time) for o in node.options), []).append(node)
+    most = max((o.memory_bytes for node in picture.nodes for o in node.options), default=0.0)
+    factor, unit = scaled("bytes", most)
+    labels: list[tuple[float, float, str]] = []
+    for number, (points, nodes) in enumerate(kinds.items()):
+        few = len(kinds) <= _LABELLED
+        colour = line_colour(number) if few else theme.quiet
+        ordered = sorted(points)
+        axes.plot([m / factor for m, _ in ordered], [t for _, t in ordered], color=colour, linewidth=0.8, zorder=1)
+        own, other = Counter(node.chosen for node in nodes), Counter(node.heuristic for node in nodes)
+        for place, (memory, time) in enumerate(points):
+            size = 14 + 110 * own[place] / len(picture.nodes) if own[place] else 8
+            face = colour if own[place] else theme.paper
+            axes.scatter([memory / factor], [time], s=size, color=face, edgecolor=colour, linewidth=0.8, zorder=2)
+            differs = None not in other and other[place] != own[place]
+            if differs:
+                ring = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": 1.4, "zorder": 3}
+                axes.scatter([memory / factor], [time], s=size + 70, **ring)
+            if few and (own[place] or differs):
+                said = f"{own[place]} of {len(nodes)} choose {label_of(nodes[0].options[place].id)}"
+                labels.append((memory / factor, time, said + (f", heuristic {other[place]}" if differs else "")))
+    _beside(axes, labels)
+    axes.set(
+        xlabel=f"memory of a node, {unit}", ylabel="time of a node" + (f", {picture.unit}" if picture.unit else "")
+    )
+    quiet_frame(axes, "left", "bottom")
+    return axes
+
+
+def _beside(axes: Any, labels: Sequence[tuple[float, float, str]]) -> None:
+    """Texts right of their points, far enough from each other; the axes get room for them."""
+    if not labels:
+        return
+    axes.margins(x=0.06, y=0.12)
+    left, right = axes.get_xlim()
+    wide = max(width_of(axes, text) for *_, text in labels)
+    share = min(0.6, wide / max(1.0, pixels(axes)[0]))
+    axes.set_xlim(left, right + (right - left) * share / (1 - share))
+    low, high = axes.get_ylim()
+    least = (high - low) * SMALL * 1.5 * axes.figure.dpi / 72 / max(1.0, pixels(axes)[1])
+    theme, step = theme_of(axes), 0.02 * (axes.get_xlim()[1] - left)
+    for (x, y, text), place in zip(labels, apart([label[1] for label in labels], least), strict=True):
+        line = {"arrowstyle": "-", "color": theme.faint, "linewidth": 0.6}
+        axes.annotate(
+            text,
+            (x, y),
+            (x + step, place),
+            va="center",
+            fontsize=SMALL,
+            color=theme.ink,
+            bbox={"boxstyle": "round,pad=0.05", "facecolor": theme.paper, "edgecolor": "none", "alpha": 0.8},
+            arrowprops=line if abs(place - y) > least / 2 else None,
+        )
+
+
+def heat(axes: Any, picture: Heat) -> Any:
+    """A cell for each pair of settings, dark is little; infeasible ones are hatched, what is chosen has a frame."""
+    theme = theme_of(axes)
+    values = [[math.nan if value is None else value for value in row] for row in picture.values]
+    known = [value for row in values for value in row if not math.isnan(value)]
+    from matplotlib.colors import LogNorm
+
+    spread = bool(known) and min(known) > 0 and max(known) > 8 * min(known)
+    norm = LogNorm(min(known), max(known)) if spread else None
+    axes.set_facecolor(mixed(theme.faint, theme.paper, 0.5))
+    axes.patch.set(hatch="///", edgecolor=theme.quiet, linewidth=0)
+    image = axes.imshow(values, cmap="cividis", norm=norm, aspect="auto", origin="lower", interpolation="nearest")
+    rows, columns = len(picture.ys), len(picture.xs)
+    texts = [f"{value:.3g}" for value in known]
+    wide, tall = pixels(axes)[0] / max(1, columns), pixels(axes)[1] / max(1, rows)
+    if known and wide > max(width_of(axes, text) for text in texts) + 4 and tall > 1.6 * SMALL * axes.figure.dpi / 72:
+        _cells(axes, image, values)
+    elif known:
+        axes.figure.colorbar(image, ax=axes, label=label_of(picture.measure))
+        if len(known) == rows * columns and min(rows, columns) > 3 and max(known) > min(known):
+            lines = axes.contour(values, levels=5, colors=theme.paper, linewidths=0.8)
+            axes.clabel(lines, fontsize=SMALL, fmt="%.3g")
+    if picture.best is not None:
+        from matplotlib.patches import Rectangle
+
+        row, column = picture.best
+        axes.add_patch(
+            Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=theme.alarm, linewidth=2.5, zorder=4)
+        )
+    for name, settings, room in (("x", picture.xs, wide), ("y", picture.ys, tall * 2)):
+        texts = [f"{setting:g}" for setting in settings]
+        step = max(1, math.ceil((max(map(len, texts), default=1) * SMALL + 8) / max(room, 1.0)))
+        getattr(axes, f"set_{name}ticks")(range(0, len(settings), step), texts[::step])
+    axes.set(xlabel=label_of(picture.xlabel), ylabel=label_of(picture.ylabel))
+    quiet_frame(axes)
+    return axes
+
+
+def _cells(axes: Any, image: Any, values: Sequence[Sequence[float]]) -> None:
+    """Values in their cells, in black or white."""
+    from matplotlib.colors import to_hex
+
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            if not math.isnan(value):
+                fill = to_hex(image.cmap(image.norm(value)))
+                axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=SMALL, color=text_on(fill))
