@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from formulations.breakdown import Bars, Breakdown, Passes, Stack, Strip
+from formulations.breakdown import Breakdown, Passes, Stack, Strip
 from planner.show.page.chart import Chart
 from planner.show.page.schedules import passes
-from planner.show.page.strips import bars, stack, strip
+from planner.show.page.strips import stack, strip
 
-_DRAWN: dict[type, Callable[[Any], list[Chart]]] = {Strip: strip, Stack: stack, Bars: bars, Passes: passes}
+_DRAWN: dict[type, Callable[[Any], list[Chart]]] = {Strip: strip, Stack: stack, Passes: passes}
 
 
 def charts(found: Breakdown) -> Iterator[Chart]:

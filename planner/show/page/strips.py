@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from formulations.breakdown import Bars, Stack, Stage, Strip
+from formulations.breakdown import Stack, Stage, Strip
 from planner.show.page.chart import SVG_ROWS, Chart, Row
 from planner.show.page.marks import figures, pixels, said, short_name, stage_colour, stage_name, x_of
 from planner.show.palette import SHARES, patterns, text_on
@@ -162,7 +162,7 @@ def _spans(stages: Sequence[Stage], items: Sequence[Row], tops: Sequence[float])
 
 
 def stack(found: Stack) -> list[Chart]:
-    """A bar for each stage of what its time or memory is spent on, with its limit; parts at once stand side by side."""
+    """A bar for each stage of what its time or memory is spent on, with its limit; what else happens is beside."""
     limits = [each for each in found.limits or () if math.isfinite(each)]
     totals = [found.total(stage) for stage in range(len(found.stages))]
     highest = max([*totals, *limits], default=0.0)
@@ -180,13 +180,20 @@ def stack(found: Stack) -> list[Chart]:
                     "stage": place,
                     "label": stage_label(stage),
                     "part": name,
+                    "column": "",
                     "start": start,
                     "end": start + value,
                     "said": f"{value:.4g} {unit}",
                     "whole": f"{totals[place] / factor:.4g} {unit}",
                 }
             )
-            start = 0.0 if found.at_once else start + value
+            start += value
+        for name, values in found.beside.items():
+            value = values[place] / factor
+            own = {"part": name, "column": name, "start": 0.0, "end": value, "said": f"{value:.4g} {unit}"}
+            rows.append(
+                {"stage": place, "label": stage_label(stage), **own, "whole": f"{totals[place] / factor:.4g} {unit}"}
+            )
     marks = [
         {
             "stage": place,
@@ -197,7 +204,7 @@ def stack(found: Stack) -> list[Chart]:
         }
         for place, stage in enumerate(found.stages)
     ]
-    spec = _bars_of(found.stages, list(parts), found.at_once, bool(limits))
+    spec = _bars_of(found.stages, [*parts, *found.beside], bool(found.beside), bool(limits))
     spec["layer"][0]["encoding"]["y"]["title"] = f"{found.measure}, {unit}" if unit else found.measure
     worst = max(range(len(totals)), key=totals.__getitem__, default=0)
     text = f"the most is {totals[worst] / factor:.4g} {unit} of stage {worst}" if totals else "no stages"
@@ -207,7 +214,7 @@ def stack(found: Stack) -> list[Chart]:
     return [Chart(title, text, spec, {"parts": rows, "stages": marks}, top=1.08 * highest / factor or 1.0, unit=unit)]
 
 
-def _bars_of(stages: Sequence[Stage], parts: Sequence[str], at_once: bool, limited: bool) -> dict[str, Any]:
+def _bars_of(stages: Sequence[Stage], parts: Sequence[str], beside: bool, limited: bool) -> dict[str, Any]:
     """The specification of stacked bars of the fields start and end."""
     band = {
         "field": "label",
@@ -241,8 +248,8 @@ def _bars_of(stages: Sequence[Stage], parts: Sequence[str], at_once: bool, limit
             },
         },
     }
-    if at_once:
-        bars["encoding"]["xOffset"] = {"field": "part", "sort": list(parts)}
+    if beside:
+        bars["encoding"]["xOffset"] = {"field": "column"}
     layers = [
         bars,
         {
@@ -266,15 +273,3 @@ def _bars_of(stages: Sequence[Stage], parts: Sequence[str], at_once: bool, limit
 def stage_label(stage: Stage) -> str:
     """A stage below its bar."""
     return stage.label
-
-
-def bars(found: Bars) -> list[Chart]:
-    """A bar for each stage, the largest marked."""
-    top = max(found.values, default=0.0)
-    stages = [
-        Stage(label.partition("\n")[0], label.partition("\n")[2], 1, value == top)
-        for label, value in zip(found.labels, found.values, strict=True)
-    ]
-    measure, _, unit = found.ylabel.partition(", ")
-    limits = None if found.limit is None else [found.limit] * len(stages)
-    return stack(Stack(found.title, stages, {measure: found.values}, measure, unit, limits))

@@ -287,7 +287,7 @@ def _parts_key(axes: Any, picture: Stack) -> None:
 
 
 def gantt(axes: Any, picture: Passes) -> Any:
-    """A row for each stage, the first on top: forward passes in its colour, backward passes paler, bubbles empty."""
+    """A row for each stage, the first on top: forward passes pale, backward passes full, bubbles empty."""
     theme, count = theme_of(axes), len(picture.stages)
     end = max((task.end for task in picture.tasks), default=0.0)
     factor, unit = scaled(picture.unit, end)
@@ -301,7 +301,7 @@ def gantt(axes: Any, picture: Passes) -> Any:
     ordered = sorted(picture.tasks, key=lambda task: (task.stage, task.replica, task.kind))
     for (stage, replica, kind), run in groupby(ordered, key=lambda task: (task.stage, task.replica, task.kind)):
         tasks = list(run)
-        fill = part_colour(stage_colour(stage), 0 if kind == "F" else 1, theme)
+        fill = part_colour(stage_colour(stage), 0 if kind == "B" else 1, theme)
         tall = 0.84 / lanes[stage]
         low = stage - 0.42 + replica * tall
         spans = [(task.start / factor, (task.end - task.start) / factor) for task in tasks]
@@ -310,7 +310,7 @@ def gantt(axes: Any, picture: Passes) -> Any:
             spans,
             (low, tall * (0.94 if lanes[stage] > 1 else 1.0)),
             facecolor=fill,
-            edgecolor=theme.paper if kind == "F" else mixed(stage_colour(stage), theme.ink, 0.75),
+            edgecolor=theme.paper if kind == "B" else mixed(stage_colour(stage), theme.ink, 0.75),
             linewidth=0.5 if gaps else 0,
         )
         if tall * high >= SMALL * axes.figure.dpi / 72:
