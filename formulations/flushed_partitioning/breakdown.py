@@ -9,9 +9,10 @@ from formulations.breakdown import Breakdown, Picture, Stack, slowest
 from formulations.flushed_partitioning.problem import (
     depth,
     evaluate,
+    places,
     simulated_stages,
     step_time,
-    synchronisation_time,
+    synchronisation_times,
 )
 from formulations.passes import batch
 from formulations.stage_partitioning.breakdown import memory_rows, memory_stack, shown_stages, strip, time_parts
@@ -25,13 +26,17 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
     A GPipe stage holds the whole batch, which the figures leave out and the picture of its memory shows.
     """
     steps = [step_time(instance, stage) for stage in plan.stages]
-    rings = [synchronisation_time(instance, stage) for stage in plan.stages]
+    rings = list(synchronisation_times(instance, plan))
+    lying = [
+        {} if place is None else {"devices": f"{place.first} to {place.end - 1}"}
+        for place in places(instance, plan) or [None] * len(steps)
+    ]
     total, bottleneck = evaluate(instance, plan), slowest(steps)
     memory = memory_rows(instance.flat, plan) if instance.schedule is Schedule.ONE_F_ONE_B else [{} for _ in steps]
     return Breakdown(
         tuple(
-            {"time_per_sample": step, "synchronisation_per_sample": ring, **row}
-            for step, ring, row in zip(steps, rings, memory, strict=True)
+            {"time_per_sample": step, "synchronisation_per_sample": ring, **row, **lies}
+            for step, ring, row, lies in zip(steps, rings, memory, lying, strict=True)
         ),
         {
             "bottleneck": f"stage {bottleneck}",

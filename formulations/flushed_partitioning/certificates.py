@@ -40,9 +40,11 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
     Raises
     ------
     UncertifiedError
-        If exact arithmetic does not confirm the plan or the bound, the checker would refuse the search for its size, or
-        the run is stopped.
+        If the instance has machines, exact arithmetic does not confirm the plan or the bound, the checker would refuse
+        the search for its size, or the run is stopped.
     """
+    if instance.devices_per_machine is not None:
+        raise UncertifiedError("the checker does not know machines")
     exact = checker.Instance(to_json(instance))
     try:
         objective = None if plan is None else checker.plan_time(exact, plan)

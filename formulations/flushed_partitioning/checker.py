@@ -132,6 +132,7 @@ class Instance:
         need(content["problem"] == "flushed_partitioning", "an instance of flushed_partitioning")
         need(model in ("paper", "released") and not flat.get("exactly", False), "a cost model; exactly is false")
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
+        need(content.get("devices_per_machine") is None, "one network: devices_per_machine is not known")
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
         largest = min(self.K, self.m, self.K if most is None else count(most))
         self.degrees = [d for d in range(1, largest + 1) if model == "paper" or self.m % d == 0]

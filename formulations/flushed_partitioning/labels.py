@@ -20,7 +20,7 @@ from formulations.flushed_partitioning.arrays import Pool, ReachedSets
 from formulations.flushed_partitioning.kernels import depth
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.flushed_partitioning.pareto_set import Found, search_pareto_set
-from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time
+from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_times
 from formulations.flushed_partitioning.reached_sets import MAX_REACHED_SETS, find_reached_sets
 from formulations.size import SizeError, demand
 from formulations.stage_partitioning.downsets import all_downsets, too_many
@@ -63,6 +63,8 @@ class Search(flat_exact.Search):
         self.flushed, self.passes = instance, 0
         self.all_in_flight = flat.num_microbatches if instance.schedule is Schedule.GPIPE else 0
         self.sync = 4 * (degrees - 1) / degrees / flat.bandwidth / flat.num_microbatches
+        self.machine = instance.devices_per_machine or 0
+        self.near = self.sync * (flat.bandwidth / (instance.inner_bandwidth or flat.bandwidth))
         self.scratch = flat_exact.make_scratch(
             profile._replace(max_s=max(profile.max_s, self.all_in_flight)), len(downsets)
         )
@@ -96,8 +98,8 @@ class Search(flat_exact.Search):
         self._leave_out(T)
         while True:
             found = depth.extend(
-                self.profile, self.lattice, self.sets, T, self.all_in_flight, self.sync, most_sync, plain, self.head,
-                self.pool, *self.reach, self.scratch, self.counts, self.flag,
+                self.profile, self.lattice, self.sets, T, self.all_in_flight, self.sync, self.near,
+                self.machine, most_sync, plain, self.head, self.pool, *self.reach, self.scratch, self.counts, self.flag,
             )  # fmt: skip
             if found != depth.FULL:
                 break
@@ -151,7 +153,7 @@ class Search(flat_exact.Search):
             plan,
             evaluate(self.flushed, plan),
             max(step_time(self.flushed, stage) for stage in plan.stages),
-            max(synchronisation_time(self.flushed, stage) for stage in plan.stages),
+            max(synchronisation_times(self.flushed, plan)),
         )
 
 

@@ -31,6 +31,14 @@ def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[st
 #: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.
 supports = lazy(f"{_ROOM}.effort:supports")
 
+
+def _assignment_supports(instance: FlushedInstance) -> str | None:
+    """Why the direct models do not take an instance, if they do not."""
+    if instance.devices_per_machine is not None:
+        return "on machines the model would have to place the stages: labels does"
+    return assignment_supports(instance.flat)
+
+
 METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
     Method(
         name="labels",
@@ -48,7 +56,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.cpsat:solve"),
         build=lazy(f"{_ROOM}.cpsat:build"),
         honours=names(VOCABULARY),
-        supports=lambda instance: assignment_supports(instance.flat),
+        supports=_assignment_supports,
         limits=DIRECT,
         effort=lambda instance: assignment_effort(instance.flat),
     ),
@@ -59,7 +67,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.milp:solve"),
         build=lazy(f"{_ROOM}.milp:build"),
         honours=names(VOCABULARY),
-        supports=lambda instance: assignment_supports(instance.flat),
+        supports=_assignment_supports,
         limits=DIRECT,
         effort=lambda instance: 3.0 * assignment_effort(instance.flat),
     ),

@@ -13,8 +13,9 @@ from formulations.stage_partitioning.settings import read as read_flat
 from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.parameters import Setting, one_of
+from instances.parameters import Setting, one_of, parse_count, within
 from instances.stage_partitioning import StageInstance
+from instances.units import parse_bandwidth
 
 SCHEDULE = Setting(
     "schedule",
@@ -23,9 +24,22 @@ SCHEDULE = Setting(
     metavar="1f1b|gpipe",
 )
 
+_MACHINES = (
+    Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
+    Setting(
+        "inner-bandwidth",
+        within(parse_bandwidth, 1e-30),
+        "network bandwidth inside a machine, per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+)
 _NOT_SHARED = {"exactly", "realizable"}
 #: The flat family's settings, but a batch has N micro-batches whatever the degrees.
-OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED), SCHEDULE)
+OVERRIDES = (
+    *(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED),
+    SCHEDULE,
+    *_MACHINES,
+)
 
 
 def recognise(content: Any) -> bool:
@@ -41,30 +55,53 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
     content alone is an instance with the default schedule.
     """
-    shared = {name: value for name, value in overrides.items() if name != "schedule"}
+    names = {setting.name for setting in (SCHEDULE, *_MACHINES)}
+    own = {name.replace("_", "-"): value for name, value in overrides.items() if name.replace("_", "-") in names}
+    shared = {name: value for name, value in overrides.items() if name.replace("_", "-") not in names}
     if recognise_flat(content):
-        made = flushed(read_flat(content, where, shared), where=where)
-    elif isinstance(content, FlushedInstance):
-        made = flushed(flat_overrides.apply(content.flat, shared, where), content.schedule, where)
-        made = replace(made, requirements=content.requirements)
+        made = FlushedInstance(read_flat(content, where, shared))
     else:
+        if not isinstance(content, FlushedInstance):
+            content = lazy("instances.readers.flushed_json:read")(
+                content, where, lambda part, at: read_flat(part, at, {})
+            )
+        made = replace(content, flat=flat_overrides.apply(content.flat, shared, where))
+        fixed = "bandwidth" not in shared and made.flat.bandwidth != content.flat.bandwidth
+        if fixed and made.inner_bandwidth is not None:  # what --fix-units did to one network is done to the other
+            made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
+    found = _with_own(made, own, where)
+    checked = flushed(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
+    return replace(checked, requirements=made.requirements)
 
-        def flat(part: Any, place: str) -> StageInstance:
-            return read_flat(part, place, shared)
 
-        made = lazy("instances.readers.flushed_json:read")(content, where, flat)
-    schedule = overrides.get("schedule")
-    if schedule is None:
-        return made
-    try:
-        return replace(made, schedule=Schedule(SCHEDULE.parse(schedule)))
-    except ValueError as error:
-        raise InstanceError.at(where, "--schedule", schedule, str(error)) from None
+def _per_unit(per_second: float, flat: StageInstance) -> float:
+    return per_second / flat_overrides.PER_SECOND[flat.time_unit]
+
+
+def _with_own(instance: FlushedInstance, own: Mapping[str, Any], where: str) -> FlushedInstance:
+    """The instance with the schedule and the machines that are given."""
+    fields: dict[str, Any] = {}
+    for setting in (SCHEDULE, *_MACHINES):
+        value = own.get(setting.name)
+        if value is None:
+            continue
+        try:
+            fields[setting.name.replace("-", "_")] = setting.parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{setting.name}", value, str(error)) from None
+    if "schedule" in fields:
+        fields["schedule"] = Schedule(fields["schedule"])
+    if "inner_bandwidth" in fields and "fix-units" in instance.flat.options:
+        fields["inner_bandwidth"] = _per_unit(fields["inner_bandwidth"], instance.flat)
+    return replace(instance, **fields)
 
 
 def describe(instance: FlushedInstance) -> dict[str, Any]:
     """The key figures of an instance."""
-    return {**describe_flat(instance.flat), "schedule": str(instance.schedule)}
+    figures = {**describe_flat(instance.flat), "schedule": str(instance.schedule)}
+    if instance.devices_per_machine is not None:
+        figures |= {"devices_per_machine": instance.devices_per_machine, "inner_bandwidth": instance.inner_bandwidth}
+    return figures
 
 
 def memory_pressure(instance: FlushedInstance) -> float | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict
 
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.rules import Requirements, Version, member_of, one_of
+from instances.rules import Bandwidth, Count, Requirements, Version, member_of, one_of
 from instances.stage_partitioning import StageInstance
 from instances.validation import validated
 
@@ -19,6 +19,8 @@ class _InstanceRecord(BaseModel):
     problem: Annotated[str, one_of("flushed_partitioning")]
     schema_version: Version
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
+    devices_per_machine: Count | None = None
+    inner_bandwidth: Bandwidth | None = None
     flat: dict[str, Any]
     requirements: Requirements = ()
 
@@ -32,5 +34,6 @@ def read(content: Any, where: str, read_flat: Callable[[Any, str], StageInstance
         One line that names the field, its value and the rule.
     """
     record = validated(_InstanceRecord, content, where)
-    instance = flushed(read_flat(record.flat, f"{where}: flat"), record.schedule, where)
+    flat = read_flat(record.flat, f"{where}: flat")
+    instance = flushed(flat, record.schedule, where, record.devices_per_machine, record.inner_bandwidth)
     return replace(instance, requirements=record.requirements)

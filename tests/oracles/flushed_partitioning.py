@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 from oracles import stage_partitioning
@@ -35,11 +35,20 @@ def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> Flushed
     return flushed(flat, rng.choice(list(Schedule)))
 
 
+def on_machines(seed: int, **fixed) -> FlushedInstance:
+    """A random instance whose devices are those of several machines, or of one."""
+    rng = random.Random(seed)
+    instance = random_flushed(seed, same_weights=True, **{"max_nodes": 3, "max_devices": 6, "max_tmpcs": 2, **fixed})
+    flat = instance.flat
+    K1 = rng.choice([size for size in range(1, flat.num_devices + 1) if flat.num_devices % size == 0])
+    return flushed(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([1, 2, 10]))
+
+
 def brute_force(instance: FlushedInstance) -> float | None:
     """Least time per sample of all plans.
 
-    Stages are put in place from the output side on; ``level`` is the number of stages on the longest way from a node to
-    the end. Only plans that are slower than the best one already are cut short.
+    Stages are put in place from the output side on, each replica on any devices behind the others; ``level`` is the
+    number of stages on the longest way from a node to the end. Only plans that are slower than the best one already are cut short.
     """
     flat, m = instance.flat, instance.flat.num_microbatches
     nodes = [layer.id for layer in flat.layers]
@@ -58,7 +67,18 @@ def brute_force(instance: FlushedInstance) -> float | None:
                         time += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0)) / flat.bandwidth
                     if e.source == v and e.target not in stage:
                         time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
-            yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / (flat.bandwidth * m)
+            yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / m
+
+    def lying(first: int, d: int, t: int):
+        """(device behind the stage, bandwidth of its replicas) for every way to give each replica t devices in turn."""
+        K1 = instance.devices_per_machine or flat.num_devices
+        found = set()
+        for chosen in combinations(range(first, flat.num_devices - t + 1), d):
+            apart = all(b - a >= t for a, b in pairwise(chosen))
+            if apart and all(a // K1 == (a + t - 1) // K1 for a in chosen):
+                near = len({a // K1 for a in chosen}) == 1 and instance.inner_bandwidth is not None
+                found.add((chosen[-1] + t, instance.inner_bandwidth if near else flat.bandwidth))
+        return found
 
     def walk(level: dict, devices: int, s: int, slowest: float, longest: float) -> None:
         nonlocal best
@@ -79,8 +99,10 @@ def brute_force(instance: FlushedInstance) -> float | None:
                     if (flat.cost_model == "released" and m % d) or d > (flat.max_dp_degree or d):
                         continue
                     for t in range(1, (flat.num_devices - devices) // d + 1):
-                        for time, sync in price(stage, d, t, s + d):
-                            walk(level | own, devices + d * t, s + d, max(slowest, time), max(longest, sync))
+                        for time, volume in price(stage, d, t, s + d):
+                            for end, bandwidth in lying(devices, d, t):
+                                sync = volume / bandwidth
+                                walk(level | own, end, s + d, max(slowest, time), max(longest, sync))
 
     walk({}, 0, 0, 0.0, 0.0)
     return None if math.isinf(best) else best

@@ -38,15 +38,20 @@ _NOISE = 1e-11
 _ONE: Any = np.uint64(1)
 
 
-@kernel(PROFILE, LATTICE, REACHED_SETS, FLOAT, INT, FLOATS, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH, INTS, FLAG)
-def extend(profile, lattice, sets, T, whole, sync, most_sync, plain, head, pool, rest, useful, scratch, stats, flag):
+@kernel(PROFILE, LATTICE, REACHED_SETS, FLOAT, INT, FLOATS, FLOATS, INT, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH,
+        INTS, FLAG)  # fmt: skip
+def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, plain, head, pool, rest, useful, scratch,
+           stats, flag):  # fmt: skip
     """Every label of every downset that no other one beats, for stages whose steps take at most T.
 
     A label is (s, devices, longest synchronisation, depth of every reached set); ``head[i]``: the newest of downset i.
     ``whole`` micro-batches are in flight at every stage; 0: s of them. ``sync[x]``: synchronisation per byte at the
-    x-th degree d. Labels that synchronise longer than ``most_sync`` of the least depth they may end with are dropped;
-    with ``plain``, neither synchronisation nor depth counts. Of a stage only the least feasible d is tried: it has the
-    fewest devices, the least s and the shortest synchronisation.
+    x-th degree d; ``near[x]``: where all its replicas lie in one machine of ``machine`` devices (0: no machines).
+    Devices are counted up to the last one taken, with those that stay idle at ends of machines: as some may stay idle,
+    a label of fewer devices can do what one of more can. Labels that synchronise longer than ``most_sync`` of the
+    least depth they may end with are dropped; with ``plain``, neither synchronisation nor depth counts. Of a stage only
+    the least feasible d is tried: it has the fewest devices, the least s and the shortest synchronisation, and lies in
+    one machine where a larger one does.
 
     Returns the number of labels in the pool, HALTED, or FULL if it is too small. ``stats``: pairs, relaxed knapsacks,
     searches, labels.
@@ -83,7 +88,7 @@ def extend(profile, lattice, sets, T, whole, sync, most_sync, plain, head, pool,
             stats[0] += 1
             below = _reached_by_stage(sets, bits, i, j, n, into, reaches)
             for q in range(len(tp)):
-                if tp[q] > K - rest[j] - least:
+                if tp[q] > K - rest[j] - least or (machine > 0 and tp[q] > machine):
                     break
                 if lattice.missing[q, j] != lattice.missing[q, i]:
                     continue
@@ -96,20 +101,44 @@ def extend(profile, lattice, sets, T, whole, sync, most_sync, plain, head, pool,
                 while label != NOTHING:
                     index = degree_at[pool.s[label]]
                     if index < len(degrees):
-                        s, k = pool.s[label] + degrees[index], pool.devices[label] + degrees[index] * tp[q]
-                        longest = max(pool.sync[label], sync[index] * weight)
-                        if s <= S and k + rest[j] <= K:
+                        s, d, t, k = pool.s[label] + degrees[index], degrees[index], tp[q], pool.devices[label]
+                        for way in range(2):  # behind the others, or at the begin of the next machine
+                            if way == 1 and (
+                                plain or machine == 0 or d * t > machine or k % machine + d * t <= machine
+                            ):
+                                break
+                            first = k if way == 0 else -(-k // machine) * machine
+                            end = _end(first, d, t, machine)
+                            rate = sync[index]
+                            if machine > 0 and d * t <= machine and first % machine + d * t <= machine:
+                                rate = near[index]
+                            longest = max(pool.sync[label], rate * weight)
+                            if s > S or end + rest[j] > K:
+                                continue
                             at_least = _depths_behind(sets, j, n, pool.depth[label], below, into, reaches, depths)
                             if plain or (at_least < len(most_sync) and longest <= most_sync[at_least]):
                                 if used == len(pool.s):
                                     return FULL
-                                if _insert(pool, head, j, used, s, k, longest, depths, sets.width[j], plain):
+                                if _insert(pool, head, j, used, s, end, longest, depths, sets.width[j], plain):
                                     pool.back[used], pool.low[used] = label, i
-                                    pool.tp[used], pool.dp[used] = q, degrees[index]
+                                    pool.tp[used], pool.dp[used] = q, d
                                     used += 1
                     label = pool.next[label]
         stats[3] = max(stats[3], used)
     return HALTED if flag[0] != 0 else used
+
+
+@inner()
+def _end(first, d, t, machine):
+    """Behind the last device of d replicas from device ``first`` on, the t devices of each in one machine."""
+    if machine == 0 or (machine % t == 0 and first % t == 0):
+        return first + d * t
+    end = first
+    for _ in range(d):
+        if end % machine + t > machine:
+            end = -(-end // machine) * machine
+        end += t
+    return end
 
 
 @inner()
