@@ -27,10 +27,10 @@ from solvers.outcome import Limits, Watch
 
 
 def why_infeasible(instance: FlushedInstance, limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
-    """A sentence and its figures; what the time limit cuts off is left out."""
+    """A sentence and its figures; what the time limit cuts off is left out. Nothing yet of machines."""
     flat = instance.flat
     if instance.devices_per_machine is not None:
-        return "no plan fits the machines and their devices' memory", {}
+        return "", {}
     if instance.schedule is not Schedule.GPIPE:
         return flat_infeasible.why_infeasible(flat, limits, watch)
     memory = known(lambda: least_memory(instance, watch))

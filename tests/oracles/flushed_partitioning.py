@@ -13,6 +13,7 @@ from oracles import stage_partitioning
 from strategies import random_stage_instance
 
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
 def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> FlushedInstance:
@@ -36,19 +37,47 @@ def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> Flushed
 
 
 def on_machines(seed: int, **fixed) -> FlushedInstance:
-    """A random instance whose devices are those of several machines, or of one."""
+    """A random instance on machines, or on one; a batch is synchronised for about as long as its steps take."""
     rng = random.Random(seed)
-    instance = random_flushed(seed, same_weights=True, **{"max_nodes": 3, "max_devices": 6, "max_tmpcs": 2, **fixed})
-    flat = instance.flat
-    K1 = rng.choice([size for size in range(1, flat.num_devices + 1) if flat.num_devices % size == 0])
-    return flushed(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([1, 2, 10]))
+    if rng.random() < 0.5:
+        return _one_layer_each(rng)
+    instance = random_flushed(seed, same_weights=True, **{"max_nodes": 3, "max_tmpcs": 2, **fixed})
+    m, K = rng.choice([4, 6, 8]), rng.choice([4, 6])
+    layers = [
+        replace(layer, tmpcs={t: tuple(replace(x, weight_bytes=x.weight_bytes * m / 4) for x in found)
+                              for t, found in layer.tmpcs.items()})
+        for layer in instance.flat.layers
+    ]  # fmt: skip
+    flat = replace(instance.flat, layers=tuple(layers), num_microbatches=m, num_devices=K, bandwidth=rng.choice([1, 4]))
+    K1 = rng.choice([size for size in range(1, K + 1) if K % size == 0])
+    return flushed(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([2, 5, 50]))
+
+
+def _one_layer_each(rng: random.Random) -> FlushedInstance:
+    """A chain whose layers have a stage each, as memory has room for one; many stages must straddle two machines."""
+    names = "abc"[: rng.randint(2, 3)]
+    layers = [
+        Layer(
+            name,
+            {
+                t: (Tmpc("x", rng.randint(4, 9) / t, rng.choice([0, 4, 20, 60]), 0, 1),)
+                for t in rng.choice([(1,), (1, 2)])
+            },
+        )
+        for name in names
+    ]
+    edges = tuple(Edge(u, v, 0) for u, v in pairwise(names))
+    K1, machines = rng.choice([(3, 2), (2, 3), (4, 2)])
+    flat = StageInstance("each", tuple(layers), edges, K1 * machines, 1, 1, rng.choice([8, 12]))
+    return flushed(flat, rng.choice(list(Schedule)), "machines", K1, rng.choice([2, 5, 50]))
 
 
 def brute_force(instance: FlushedInstance) -> float | None:
     """Least time per sample of all plans.
 
     Stages are put in place from the output side on, each replica on any devices behind the others; ``level`` is the
-    number of stages on the longest way from a node to the end. Only plans that are slower than the best one already are cut short.
+    number of stages on the longest way from a node to the end. Only plans that are slower than the best one already are
+    cut short.
     """
     flat, m = instance.flat, instance.flat.num_microbatches
     nodes = [layer.id for layer in flat.layers]
