@@ -34,4 +34,5 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     ),
     breakdown=lazy("formulations.pipeline_placement.breakdown:breakdown"),
     subproblems=INSIDE,
+    mining=lazy("formulations.pipeline_placement.mining:mining"),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.family import Family, Method
@@ -14,6 +16,8 @@ from solvers.outcome import Limits, Status, Stop
 
 #: Seconds for a method on one instance; a result that a limit cut short is no evidence against it.
 EVALUATION_S = 10.0
+#: However late it is, a method has so many.
+LEAST_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,18 +53,20 @@ class Pair:
         """Whether both methods take the instance."""
         return self.method.refusal(instance) is None and self.reference.refusal(instance) is None
 
-    def evaluate(self, instance: Any, limits: Limits) -> Evaluation:
+    def evaluate(self, instance: Any, limits: Limits, ends: float = math.inf) -> Evaluation:
         """Run the reference, and the method where the reference has an optimum.
+
+        Each has `EVALUATION_S`, and both together what is left until ``ends`` (of ``time.perf_counter``).
 
         Raises
         ------
         CrosscheckError
             If a plan breaks a rule, or a bound lies above a verified plan.
         """
-        reference = run(self.family, self.reference, instance, limits, self.options[self.reference.name])
+        reference = run(self.family, self.reference, instance, _until(limits, ends), self.options[self.reference.name])
         if reference.status is not Status.OPTIMAL:
             return Evaluation(instance, None, reference, None)
-        result = run(self.family, self.method, instance, limits, self.options[self.method.name])
+        result = run(self.family, self.method, instance, _until(limits, ends), self.options[self.method.name])
         known = [(result.objective, result.bound), (reference.objective, reference.bound)]
         is_over = result.stop in (Stop.COMPLETED, Stop.PROVED)
         return Evaluation(
@@ -70,3 +76,8 @@ class Pair:
             losses(known)[0] if is_over else None,
             is_over and result.objective is None and "left_behind" not in result.stats,
         )
+
+
+def _until(limits: Limits, ends: float) -> Limits:
+    """The limits with the time that a method has now: at least a little, as it has to be prepared."""
+    return replace(limits, time_s=min(EVALUATION_S, max(LEAST_S, ends - time.perf_counter())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from planner.errors import CrosscheckError, UsageError
 from planner.inputs.files import plain
 from planner.inputs.loading import admitted, family_named, read_declared
 from planner.inputs.settings import method_options
-from planner.mining.evaluation import EVALUATION_S, Evaluation, Pair
+from planner.mining.evaluation import Evaluation, Pair
 from planner.mining.search import Search
 from planner.result import Result
 from planner.run import silent
@@ -216,7 +217,8 @@ class _Run:
         instance = admitted(built)
         if not self._pair.takes(instance):
             return -1.0, None
-        found = self._pair.evaluate(instance, replace(self._limits, time_s=self._left()))
+        limit = self._limits.time_s
+        found = self._pair.evaluate(instance, self._limits, math.inf if limit is None else self._began + limit)
         if found.signal is not None:
             self._signal = found.signal
             return -1.0, None
@@ -233,12 +235,6 @@ class _Run:
             best = search.best
             size = {} if best is None else search.genes.size(best.genome)
             self._listen(Progress(self._seconds(), self._evaluations, self._worst, size))
-
-    def _left(self) -> float:
-        """Seconds for a method on one instance."""
-        if self._limits.time_s is None:
-            return EVALUATION_S
-        return min(EVALUATION_S, max(0.1, self._limits.time_s - self._seconds()))
 
     def _seconds(self) -> float:
         return time.perf_counter() - self._began

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -20,7 +21,7 @@ from formulations.family import Answer
 from formulations.genome import Domain, Genes, Genome
 from planner.certificates import Verification
 from planner.inputs.loading import admitted
-from planner.mining.evaluation import Pair
+from planner.mining.evaluation import EVALUATION_S, Pair
 from planner.mining.files import files_of, writes
 from planner.mining.mine import _judged, mine
 from planner.mining.search import Search, held
@@ -90,7 +91,9 @@ def test_domains_of_stage_partitioning_hold() -> None:
     assert pairs > 50
 
 
-@pytest.mark.parametrize("name", ["layer_assignment", "stage_graph", "operator_partitioning", "amp_strategy"])
+@pytest.mark.parametrize(
+    "name", ["layer_assignment", "stage_graph", "operator_partitioning", "amp_strategy", "pipeline_placement"]
+)
 def test_every_node_takes_time(name: str) -> None:
     for seed in range(30):
         genes, genome = drawn(name, {"positive-times": None}, seed)
@@ -244,6 +247,28 @@ def test_a_result_that_a_limit_cut_short_is_no_loss() -> None:
     bounded = replace(pair.reference, solve=lambda *given: replace(slow(*given), stop=Stop.COMPLETED, bound=0.001))
     unproved = replace(pair, method=ended, reference=bounded)
     assert unproved.evaluate(instance, Limits(time_s=5)).loss is None
+
+
+def test_both_methods_share_the_time_that_is_left() -> None:
+    instance = planner.load("layers", layers=4, stages=2)
+    family = next(each for each in MINABLE if each.name == "layer_assignment")
+    exact, uniform = family.method("exact"), family.method("uniform")
+    given: list[float] = []
+
+    def late(*arguments: Any) -> Answer[Any]:
+        time.sleep(0.3)
+        return exact.solve(*arguments)
+
+    def noted(*arguments: Any) -> Answer[Any]:
+        given.append(arguments[1].time_s)
+        return uniform.solve(*arguments)
+
+    reference, method = replace(exact, solve=late), replace(uniform, solve=noted)
+    pair = Pair(family, method, reference, {"uniform": {}, "exact": {}})
+    assert pair.evaluate(instance, Limits(), time.perf_counter() + 5).loss is not None
+    assert pair.evaluate(instance, Limits(), time.perf_counter()).loss is None  # the reference proves nothing any more
+    assert pair.evaluate(instance, Limits()).loss is not None
+    assert len(given) == 2 and given[0] <= 4.7 and given[1] == EVALUATION_S
 
 
 def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
