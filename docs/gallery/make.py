@@ -1,13 +1,16 @@
-"""Make the gallery of losses anew: ``python docs/gallery/make.py [KEY...]`` (some 15 CPU minutes for all).
+"""Make the gallery of losses anew: ``python docs/gallery/make.py [--extend] [KEY...]`` (some 40 CPU minutes for all).
 
 For each heuristic the smallest instance with a loss, and the worst loss with at most 2 to 10 nodes, by the commands
-that the page shows. Writes instances, figures and ``rows.json`` beside this file, and the page after its mark.
+that the page shows; sizes of which a search takes more than a minute of CPU time are left out, and the page says so.
+``--extend``: only the sizes that ``rows.json`` does not have. Writes instances, figures and ``rows.json`` beside this
+file, and the page after its mark.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,8 @@ from solvers.outcome import Limits
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "gallery-of-losses.md"
 SEEDS = (1, 2)
+#: CPU seconds that a search may take.
+MOST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class Entry:
 
 
 _POSITIVE = {"domain": "positive-times"}
+_TWICE = {"domain": "max-slowdown=2", "count": 200}
+_FEWER = {"count": 200}
 ENTRIES: dict[str, Entry] = {
     "piper": Entry(
         "piper",
@@ -98,9 +105,13 @@ ENTRIES: dict[str, Entry] = {
         "stage_partitioning",
         most=(("devices", 2), ("microbatches", 2), ("number", 24)),
         domain="max-slowdown=2",
-        largest=6,
-        count=700,
     ),
+    "piper-knapsack": Entry("piper", "Piper's choice of TMPCs for one stage", "tmpc_knapsack", **_FEWER),
+    "equi": Entry("equi", "Piper's equal groups of layers", "stage_partitioning", **_TWICE),
+    "equi-no-tp": Entry(
+        "equi-no-tp", "Piper's equal groups without tensor parallelism", "stage_partitioning", **_TWICE
+    ),
+    "pipedream-chain": Entry("pipedream", "PipeDream on a chain of layers", "stage_partitioning", **_TWICE),
     "amp-released": Entry("amp-released", "AMP's layer assignment as released", "layer_assignment", **_POSITIVE),
     "amp": Entry(
         "amp",
@@ -110,8 +121,17 @@ ENTRIES: dict[str, Entry] = {
         most=(("ring", 6),),
         **_POSITIVE,
     ),
-    "amp-strategy": Entry("amp", "AMP's choice of degrees", "amp_strategy", "exhaustive", largest=6, **_POSITIVE),
-    "graphpipe": Entry("graphpipe", "GraphPipe, default degrees", "stage_graph", largest=8, **_POSITIVE),
+    "megatron": Entry("megatron", "Megatron's even split of layers", "layer_assignment", **_POSITIVE, **_FEWER),
+    "amp-strategy": Entry("amp", "AMP's choice of degrees", "amp_strategy", "exhaustive", **_POSITIVE),
+    "amp-strategy-released": Entry(
+        "amp-released", "AMP's choice of degrees as released", "amp_strategy", "exhaustive", **_POSITIVE, **_FEWER
+    ),
+    "amp-sa": Entry("amp-sa", "AMP with annealed placements", "amp_strategy", "exhaustive", **_POSITIVE, **_FEWER),
+    "megatron-strategy": Entry(
+        "megatron", "Megatron's placement and split", "amp_strategy", "exhaustive", **_POSITIVE, **_FEWER
+    ),
+    "graphpipe": Entry("graphpipe", "GraphPipe, default degrees", "stage_graph", **_POSITIVE),
+    "pipedream-graph": Entry("pipedream", "PipeDream as GraphPipe describes it", "stage_graph", **_POSITIVE, **_FEWER),
     "parmesan": Entry(
         "parmesan",
         "Parmesan's flow on four clusters",
@@ -120,32 +140,68 @@ ENTRIES: dict[str, Entry] = {
         **_POSITIVE,
     ),
     "parmesan-default": Entry("parmesan", "Parmesan's flow, default clusters", "operator_partitioning", **_POSITIVE),
+    "dp": Entry(
+        "dp",
+        "Parmesan's dynamic program on four clusters, without refinement",
+        "operator_partitioning",
+        options=(("clusters", "4"),),
+        **_POSITIVE,
+        **_FEWER,
+    ),
+    "refine": Entry("refine", "Parmesan's refinement of the even cut", "operator_partitioning", **_POSITIVE, **_FEWER),
     "cluster": Entry("cluster", "Parmesan's clustering down to the stages", "operator_partitioning", **_POSITIVE),
     "pipedream": Entry("pipedream", "PipeDream on one order of the operators", "operator_partitioning", **_POSITIVE),
-    "1f1b": Entry("1f1b", "1F1B on graphs", "microbatch_schedule", largest=6, count=500),
-    "greedy": Entry("greedy", "GraphPipe's greedy schedule", "microbatch_schedule", largest=6, count=500),
-    "sa": Entry("sa", "AMP's annealing of placements", "mesh_tiling", "cpsat", largest=4, count=60),
+    "parmesan-mapping": Entry("parmesan", "Parmesan's mapping of stages to devices", "device_mapping", **_FEWER),
+    "consecutive": Entry(
+        "consecutive", "Consecutive mapping, the replicas of a stage together", "device_mapping", **_FEWER
+    ),
+    "p2p-first": Entry(
+        "consecutive-pipeline-first",
+        "Consecutive mapping, the stages of a replica together",
+        "device_mapping",
+        **_FEWER,
+    ),
+    "random-mapping": Entry("random", "The best of random mappings", "device_mapping", **_FEWER),
+    "placement": Entry(
+        "parmesan", "Parmesan's two phases, one after the other", "pipeline_placement", "joint", **_POSITIVE, **_FEWER
+    ),
+    "1f1b": Entry("1f1b", "1F1B on graphs", "microbatch_schedule", count=500),
+    "kfkb": Entry("kfkb", "kFkB on graphs", "microbatch_schedule", **_FEWER),
+    "greedy": Entry("greedy", "GraphPipe's greedy schedule", "microbatch_schedule", count=500),
+    "sa": Entry("sa", "AMP's annealing of placements", "mesh_tiling", "cpsat", count=60),
 }
 
 
-def make(key: str) -> dict[str, Any]:
-    """Search, write the instances, draw, and return the row."""
+def make(key: str, known: dict[str, Any] | None) -> dict[str, Any]:
+    """Search, write the instances and return the row; what is known of it is kept."""
     entry = ENTRIES[key]
-    smallest, seed = entry.search(None)
-    rows: list[dict[str, Any]] = []
-    worst: Mined | None = None
-    by: dict[str, int | None] = {"by_nodes": 2, "by_seed": SEEDS[0]}
-    for nodes in range(2, entry.largest + 1):
+    row = _begun(key, entry) if known is None else known
+    rows = row["rows"]
+    smallest = None if row["size"] is None else row["size"]["nodes"]
+    for nodes in range(len(rows) + 2, entry.largest + 1):
+        began = time.process_time()
         found, own = entry.search(nodes)
-        if smallest.size is not None and smallest.size["nodes"] <= nodes and worst is None:
-            worst, by = smallest, {"by_nodes": None, "by_seed": seed}  # the first command has found one, too
-        if found.instance is not None and (worst is None or (found.loss or 0) > (worst.loss or 0)):
-            worst, by = found, {"by_nodes": nodes, "by_seed": own}
-        rows.append({"nodes": nodes, "loss": None if worst is None else worst.loss, **by})
+        if time.process_time() - began > MOST_S * len(SEEDS):
+            row["over"] = nodes
+            break
+        by = (
+            {name: rows[-1][name] for name in ("by_nodes", "by_seed")} if rows else {"by_nodes": 2, "by_seed": SEEDS[0]}
+        )
+        if smallest is not None and smallest <= nodes and row["worst"] is None:
+            row["worst"], by = row["loss"], {"by_nodes": None, "by_seed": row["seed"]}  # that search has found one, too
+        if found.instance is not None and (row["worst"] is None or (found.loss or 0) > row["worst"]):
+            row["worst"], by = found.loss, {"by_nodes": nodes, "by_seed": own}
+            save(found.instance, HERE / f"{key}-worst.json")
+        rows.append({"nodes": nodes, "loss": row["worst"], **by})
         print(key, rows[-1], file=sys.stderr, flush=True)
-    for name, mined in (("smallest", smallest), ("worst", worst)):
-        if mined is not None and mined.instance is not None:
-            save(mined.instance, HERE / f"{key}-{name}.json")
+    return row
+
+
+def _begun(key: str, entry: Entry) -> dict[str, Any]:
+    """The row with the smallest instance, which is the worst one so far."""
+    smallest, seed = entry.search(None)
+    for name in ("smallest", "worst") if smallest.instance is not None else ():
+        save(smallest.instance, HERE / f"{key}-{name}.json")
     return {
         "title": entry.title,
         "method": entry.method,
@@ -155,8 +211,8 @@ def make(key: str) -> dict[str, Any]:
         "size": smallest.size,
         "loss": smallest.loss,
         "seed": seed,
-        "worst": None if worst is None else worst.loss,
-        "rows": rows,
+        "worst": None,
+        "rows": [],
     }
 
 
@@ -220,6 +276,11 @@ def section(key: str, row: dict[str, Any]) -> str:
         "| worst loss found | " + " | ".join(percent(each["loss"]) for each in row["rows"]) + " |",
         "| by `nodes=`, `--seed` | " + " | ".join(map(by, row["rows"])) + " |",
         "",
+        *(
+            [f"From {row['over']} nodes on a search takes more than {MOST_S:.0f} s of CPU time.", ""]
+            if "over" in row
+            else []
+        ),
         "```console",
         f"$ {entry.command(None, row['seed'])}",
         f"$ {entry.command(row['rows'][-1]['by_nodes'], row['rows'][-1]['by_seed'])}",
@@ -229,12 +290,13 @@ def section(key: str, row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main(keys: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Make these entries, or all, and write the page."""
+    extends, keys = "--extend" in arguments, [each for each in arguments if each != "--extend"]
     file = HERE / "rows.json"
     known = json.loads(file.read_text()) if file.exists() else {}
     for key in keys or ENTRIES:
-        known[key] = make(key)
+        known[key] = make(key, known.get(key) if extends else None)
         if known[key]["size"] is not None:
             draw(key, known[key])
         ordered = {each: known[each] for each in ENTRIES if each in known}

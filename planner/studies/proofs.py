@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from formulations import FAMILIES
-from formulations.family import Family
+from formulations.family import Claim, Family, Method
 from formulations.questions import Questions
 from planner.dispatch import candidates
 from planner.errors import UsageError
@@ -99,7 +99,7 @@ class Proofs:
             self.stop = Stop.TIME_LIMIT if self.signal is None else Stop.INTERRUPTED
             raise EndedError
         limits = replace(self._limits, gap=gap, time_s=left)
-        for method, reason in candidates(self._silent, instance, limits, AUTO, exact=True):
+        for method, reason in self._methods(instance, limits):
             found = run(self._silent, method, instance, limits, {}, reason)
             if found.stop is not Stop.SIZE_LIMIT:
                 break
@@ -107,6 +107,18 @@ class Proofs:
         if self._listen is not None:
             self._listen(self.count)
         return found
+
+    def _methods(self, instance: Any, limits: Limits) -> Iterator[tuple[Method[Any, Any], str]]:
+        """Exact methods to be tried; `UsageError` if none takes the first instance, a later one ends the proofs."""
+        try:
+            yield from candidates(self._silent, instance, limits, AUTO, exact=True)
+        except UsageError as error:
+            if self.count:
+                self.stop = Stop.SIZE_LIMIT
+                raise EndedError(str(error)) from None
+            exact = [method for method in self.family.methods if method.claim is Claim.EXACT]
+            reasons = "; ".join(f"{method.name}: {method.refusal(instance)}" for method in exact)
+            raise UsageError.at("INSTANCE", self.family.name, f"one that an exact method takes ({reasons})") from None
 
     def _ended(self, found: Result) -> EndedError:
         self.signal, self.stop = found.signal, found.stop

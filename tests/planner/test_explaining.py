@@ -20,6 +20,7 @@ from formulations.amounts import step_below
 from formulations.stage_partitioning.questions import questions
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from planner.cli.app import main
+from planner.inputs.loading import family_of
 from solvers.outcome import Limits, Status, Stop
 
 ROOM = questions()
@@ -158,10 +159,29 @@ def test_refusals_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
     refused = capsys.readouterr().err
     assert refused.startswith("INSTANCE is 'device_mapping'; expected an instance of ") and refused.count("\n") == 1
     assert "stage_partitioning" in refused and "mesh_tiling" in refused
+    assert main(["explain", "graphpipe-case-study", "--objective", "iteration"]) == 2
+    refused = capsys.readouterr().err
+    assert (
+        "expected one that an exact method takes (levels: objective iteration" in refused and refused.count("\n") == 1
+    )
     assert main(["explain", "chain8", "--noise", "3"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["explain", "chain8", "--time-limit", "0"]) == 3
     assert "not known whether there is a plan" in capsys.readouterr().out
+
+
+def test_a_relaxed_instance_that_no_method_takes_ends_the_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = family_of(planner.load("layers"))
+    limited = tuple(
+        replace(method, supports=lambda each: "too few stages" if each.num_stages < 35 else None)
+        for method in family.methods
+    )
+    monkeypatch.setattr("planner.studies.proofs.family_of", lambda _: replace(family, methods=limited))
+    found = planner.explain(planner.load("layers", stages=40))
+    assert (found.status, found.stop, found.irreducible) == (Status.INFEASIBLE, Stop.SIZE_LIMIT, False)
+    assert found.conflict and found.proofs == 1
+    with pytest.raises(planner.UsageError, match=r"one that an exact method takes .*too few stages"):
+        planner.explain(planner.load("layers"))
 
 
 def test_a_signal_leaves_what_is_known() -> None:

@@ -301,6 +301,18 @@ def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> N
     assert code == 3 and shown["loss"] is None and shown["out"] is None and shown["evaluations"] > 0
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("amp", "--problem", "layer_assignment"),  # exact without an all-reduce
+        ("piper", "--domain", "max-slowdown=1"),  # a class without losses, as the theorem says
+    ],
+)
+def test_nothing_to_be_found_is_said_with_the_count(run: Callable[..., Any], given: tuple[str, ...]) -> None:
+    code, out, _ = run("mine", *given, "--count", "60", "--out", "x.json")
+    assert code == 3 and re.search(r"nothing found in [1-9]\d* evaluations", out) and not Path("x.json").exists()
+
+
 def test_the_page_has_all_limits_and_domains() -> None:
     page = (Path(__file__).parents[2] / "docs" / "mining.md").read_text()
     for family in MINABLE:
