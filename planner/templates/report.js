@@ -10,12 +10,21 @@ function made(tag, text = "", attributes = {}) {
   return element;
 }
 
+// A column, which is kept as its distinct values and their places where that is shorter.
+function column(at) {
+  const kept = data.columns[at];
+  if (!Array.isArray(kept)) data.columns[at] = kept.at.map(place => kept.of[place]);
+  return data.columns[at];
+}
+
 // Rows of a data set, whose columns are shared by all charts.
 function rows(columns) {
   const names = Object.keys(columns);
-  const values = names.map(name => data.columns[columns[name]]);
+  const values = names.map(name => column(columns[name]));
   return (values[0] || []).map((_, at) => Object.fromEntries(names.map((name, of) => [name, values[of][at]])));
 }
+
+const scheme = () => data.schemes[dark.matches ? "dark" : "light"];
 
 // A specification with colours, and other values, in the place of their @names.
 function meant(spec, values) {
@@ -26,10 +35,10 @@ function meant(spec, values) {
 }
 
 async function draw(box, chart, top, then = () => {}) {
-  const scheme = data.schemes[dark.matches ? "dark" : "light"];
-  const spec = {width: "container", ...meant(chart.spec, {...scheme.colours, top})};
+  const {colours, config} = scheme();
+  const spec = {width: "container", ...meant(chart.spec, {...colours, top})};
   spec.datasets = Object.fromEntries(Object.entries(chart.data).map(([name, columns]) => [name, rows(columns)]));
-  const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: scheme.config};
+  const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: {...config, axisY: {labelLimit: Math.max(70, 0.28 * box.clientWidth)}}};
   drawn.get(box)?.finalize?.();
   const found = await vegaEmbed(box, spec, options);
   box.querySelector("svg")?.setAttribute("aria-hidden", "true");  // the box says what the picture shows
@@ -75,10 +84,17 @@ async function rest() {
 // What the patterns of a picture stand for.
 function key(entries) {
   const whole = made("p", "", {className: "key"});
-  for (const [name, place] of entries) {
+  for (const [name, pattern, share] of entries) {
     const sample = document.querySelector("#sample").cloneNode(true);
     sample.removeAttribute("id");
-    if (place) sample.lastElementChild.setAttribute("fill", `url(#hatch-${place}-${dark.matches ? "ffffff" : "000000"})`);
+    const painted = () => {
+      const hatch = `url(#${pattern}-${dark.matches ? "ffffff" : "000000"})`;
+      const paint = pattern[0] === "@" ? scheme().colours[pattern.slice(1)] : pattern ? hatch : "currentColor";
+      sample.lastElementChild.setAttribute("fill", paint);
+      sample.lastElementChild.setAttribute("fill-opacity", pattern ? 1 : share);
+    };
+    painted();
+    dark.addEventListener("change", painted);
     const entry = made("span");
     entry.append(sample, name);
     whole.append(entry);
@@ -86,12 +102,15 @@ function key(entries) {
   return whole;
 }
 
-function figure(chart, top, then) {
+function figure(chart, top, then, says = true, whose = "") {
   const whole = made("figure");
   const box = made("div", "", {className: "chart"});
   box.setAttribute("role", "img");
   box.setAttribute("aria-label", `${chart.title}. ${chart.text}`.slice(0, 1000));
-  whole.append(made("figcaption", chart.title), ...(chart.key.length ? [key(chart.key)] : []), box);
+  const caption = made("figcaption", chart.title);
+  if (whose) caption.prepend(made("b", whose, {className: "whose"}));
+  if (says) caption.append(made("span", chart.text, {className: "says"}));
+  whole.append(caption, ...(chart.key.length ? [key(chart.key)] : []), box);
   later(box, chart, top, then);
   return whole;
 }
@@ -138,8 +157,8 @@ function copied(command) {
 }
 
 function labelled(text, control) {
-  const label = made("label", `${text} `);
-  label.append(control);
+  const label = made("label");
+  label.append(made("span", text), control);
   return label;
 }
 
@@ -155,10 +174,12 @@ function explorer(box, plans) {
   const chosen = () => [plans[first.value], [none, ...plans][second.value]];
   const views = new Set();
   const layer = made("input", "", {type: "number", min: 0, value: 0});
-  const about = made("div", "", {className: "wide"});
+  const about = made("div", "", {className: "wide", tabIndex: 0});
+  about.setAttribute("role", "region");
+  about.setAttribute("aria-label", "What was chosen");
   about.setAttribute("aria-live", "polite");
   const detailed = plan => plan.charts.find(chart => chart.details);
-  const cell = (chart, name) => data.columns[chart.data[chart.details[0]][name]][layer.value];
+  const cell = (chart, name) => column(chart.data[chart.details[0]][name])[layer.value];
 
   function describe() {
     const charts = chosen().map(detailed).filter(Boolean);
@@ -177,46 +198,53 @@ function explorer(box, plans) {
     layer.value = Math.min(Math.max(0, index || 0), layer.max);
     describe();
   }
-  function shown(view) {
-    if ("chosen" in view.getState().signals) {
-      views.add(view);
-      view.signal("chosen", Number(layer.value)).runAsync();
-    }
+  function picked(view) {
+    views.add(view);
+    view.signal("chosen", Number(layer.value)).runAsync();
     view.addEventListener("click", (_, item) => {
       if (item?.datum && "index" in item.datum) choose(item.datum.index);
     });
   }
-  const places = [made("div"), made("div")];
+  const both = made("div", "", {className: "plans"});
   function show() {
+    for (const old of both.querySelectorAll(".chart")) {
+      drawn.get(old)?.finalize();
+      drawn.delete(old);
+      waiting.delete(old);
+    }
     views.clear();
-    const both = chosen();
-    both.forEach((plan, at) => {
-      for (const old of places[at].querySelectorAll(".chart")) {
-        drawn.get(old)?.finalize();
-        drawn.delete(old);
-        waiting.delete(old);
-      }
-      const other = both[1 - at].charts;
-      const figures = plan.charts.map((chart, nth) => {
-        const beside = other[nth]?.unit === chart.unit ? other[nth].top : null;
-        return figure(chart, Math.max(chart.top ?? 0, beside ?? 0), shown);
+    const found = chosen();
+    const pairs = Math.max(...found.map(plan => plan.charts.length));
+    both.replaceChildren();
+    for (let nth = 0; nth < pairs; nth += 1) {  // the same picture of both plans, to the same scale
+      const beside = found.map(plan => plan.charts[nth]);
+      const same = beside[0]?.unit === beside[1]?.unit;
+      beside.forEach((chart, at) => {
+        if (!chart) {
+          if (found[1].charts.length) both.append(made("div"));
+          return;
+        }
+        const top = same ? Math.max(...beside.map(each => each.top ?? 0)) : chart.top;
+        const then = chart === detailed(found[at]) ? picked : undefined;
+        both.append(figure(chart, top, then, true, found[1].charts.length ? found[at].label : ""));
       });
-      places[at].replaceChildren(...(figures.length ? [made("h3", plan.label)] : []), ...figures);
-    });
-    const main = detailed(both[0]);
+    }
+    const main = detailed(found[0]);
     picking.hidden = !main;
     if (main) {
-      layer.max = data.columns[Object.values(main.data[main.details[0]])[0]].length - 1;
+      noun.textContent = main.details[2];
+      layer.max = column(Object.values(main.data[main.details[0]])[0]).length - 1;
       choose(Number(layer.value));
     }
     rest();
   }
   const picking = made("div", "", {className: "chosen"});
-  picking.append(labelled("Layer (or point at one)", layer), about);
+  const noun = made("span");
+  const picker = made("label");
+  picker.append(noun, " (or point at one) ", layer);
+  picking.append(picker, about);
   const choices = made("p", "", {className: "choices"});
-  choices.append(labelled("Plan", first), labelled("beside", second));
-  const both = made("div", "", {className: "plans"});
-  both.append(...places);
+  choices.append(labelled("Plan", first), ...(plans.length > 1 ? [labelled("beside", second)] : []));
   box.append(choices, picking, both);
   for (const select of [first, second]) select.addEventListener("change", show);
   layer.addEventListener("input", () => choose(Number(layer.value)));
@@ -227,7 +255,7 @@ for (const box of document.querySelectorAll("[data-plans]")) explorer(box, data.
 for (const box of document.querySelectorAll("[data-chart]")) {
   const [subject, name] = box.dataset.chart.split(" ");
   const chart = data.subjects[subject].charts[name];
-  box.append(figure(chart, chart.top));
+  box.append(figure(chart, chart.top, undefined, false));
 }
 document.querySelectorAll("table.sortable").forEach(sortable);
 document.querySelectorAll(".command").forEach(copied);

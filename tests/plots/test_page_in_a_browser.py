@@ -38,7 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for node in content["layers"]:
         node["name"] = f"{MARKUP} {node['id']}"
     source.write_text(json.dumps(content))
-    assert main(["report", str(source), "--methods", "exact,piper,equi", "--out", str(target), "--quiet"]) == 0
+    assert main(["report", str(source), "--methods", "exact,piper,equi-no-tp", "--out", str(target), "--quiet"]) == 0
     return target
 
 
@@ -51,12 +51,32 @@ def test_the_page_works_and_names_do_no_harm(browser: Any, path: Path) -> None:
         first = page.locator("table.methods tbody td").first
         head = page.locator("table.methods th button", has_text="method")
         head.click()
-        assert first.inner_text() == "equi"
+        assert first.inner_text() == "equi-no-tp"
         head.press("Enter")
         assert first.inner_text() == "piper"
+        beside(page, 1)
+        assert page.locator(".plans figure").count() >= 8  # of each plan a strip, two stacks, a schedule
+        layer = page.locator(".chosen input")
+        layer.fill("5")
+        about = page.locator(".chosen table")
+        assert (
+            about.locator("td").first.inner_text() == f"{MARKUP} 5"
+            and about.locator("tr").first.locator("td").count() == 2
+        )
+        page.locator(".plans figure svg .layer_0_marks path").nth(2).click()
+        assert layer.input_value() == "2" and about.locator("td").first.inner_text() == f"{MARKUP} 2"
+        page.locator("#vg-tooltip-element").wait_for()
+        assert f"{MARKUP} 2" in page.locator("#vg-tooltip-element").inner_text()
         page.locator(".command button").first.click()
         page.locator(".command button", has_text="Copied").or_(page.locator("button", has_text="Selected")).wait_for()
         assert seen.complaints == [] and len(seen.requests) == 1
+
+
+def beside(page: Any, plan: int) -> None:
+    """Show another plan beside the first, and wait until both are drawn."""
+    page.locator("[data-plans] select").nth(1).select_option(str(plan + 1))
+    page.wait_for_timeout(50)
+    page.wait_for_selector("body[data-drawn=all]")
 
 
 def test_without_scripts_the_answer_the_tables_and_the_commands_are_there(browser: Any, path: Path) -> None:
@@ -73,6 +93,7 @@ def test_every_width_and_theme(browser: Any, path: Path, width: int, theme: str)
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     with opened(browser, path, width, theme) as seen:
         page = seen.page
+        beside(page, 1)
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         assert seen.complaints == [] and seen.overflow() <= 0
         found = axe.Axe().run(page, options={"resultTypes": ["violations"]})

@@ -12,7 +12,7 @@ from planner.show.terminal import printable
 #: More rows than this are drawn on a canvas: quicker than as many elements of a document.
 SVG_ROWS = 1500
 #: Significant digits of numbers that are drawn.
-_DIGITS = 7
+_DIGITS = 6
 #: A row of what is drawn.
 Row = Mapping[str, Any]
 
@@ -35,12 +35,11 @@ class Chart:
     top
         Where the axis that is shared by plans side by side ends; ``None``: there is none.
     details
-        Of the rows of which data a reader may see more, and by column what it is called there; the rows are the
-        layers, operators or stages of the instance, in its order.
+        Of the rows of which data a reader may see more, by column what it is called there, and what a row is called.
     unit
         Of ``top``: only charts with the same one share it.
     key
-        Names, and the numbers of the patterns that stand for them.
+        Names, and for each the pattern or ``@colour``, or else the share of a stage's colour, that stands for it.
     """
 
     title: str
@@ -48,9 +47,9 @@ class Chart:
     spec: Mapping[str, Any]
     datasets: Mapping[str, Sequence[Row]]
     top: float | None = None
-    details: tuple[str, Mapping[str, str]] | None = None
+    details: tuple[str, Mapping[str, str], str] | None = None
     unit: str = ""
-    key: tuple[tuple[str, int], ...] = ()
+    key: tuple[tuple[str, str, float], ...] = ()
 
     @property
     def is_large(self) -> bool:
@@ -62,7 +61,7 @@ class Chart:
 class Columns:
     """The columns of all charts, each kept once: plans of one instance share most of them."""
 
-    kept: list[Sequence[Any]] = field(default_factory=list)
+    kept: list[Sequence[Any] | dict[str, Sequence[Any]]] = field(default_factory=list)
     _places: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def of(self, chart: Chart) -> dict[str, Any]:
@@ -75,7 +74,7 @@ class Columns:
             "top": chart.top,
             "details": chart.details,
             "unit": chart.unit,
-            "key": [[printable(name), place] for name, place in chart.key],
+            "key": [[printable(name), pattern, share] for name, pattern, share in chart.key],
             "canvas": chart.is_large,
         }
 
@@ -87,15 +86,27 @@ class Columns:
         key = tuple((type(value), value) for value in column)
         if key not in self._places:
             self._places[key] = len(self.kept)
-            self.kept.append(column)
+            self.kept.append(_short(column))
         return self._places[key]
+
+
+def _short(column: Sequence[Any]) -> Sequence[Any] | dict[str, Sequence[Any]]:
+    """A column, or where texts come again and again its distinct values and their places.
+
+    >>> _short(["stage 0"] * 3), _short(["a", "b"])
+    ({'of': ['stage 0'], 'at': [0, 0, 0]}, ['a', 'b'])
+    """
+    if 2 * len(set(column)) >= len(column) or not any(isinstance(value, str) for value in column):
+        return column
+    places = {value: place for place, value in enumerate(dict.fromkeys(column))}
+    return {"of": list(places), "at": [places[value] for value in column]}
 
 
 def _plain(value: Any) -> Any:
     r"""A cell: names are texts of which everything can be seen, and numbers have as many digits as a picture shows.
 
     >>> _plain(1 / 3), _plain("a\u202eb"), _plain(None)
-    (0.3333333, 'a\\u202eb', None)
+    (0.333333, 'a\\u202eb', None)
     """
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

@@ -76,3 +76,8 @@ def x_of(field: str, **more: Any) -> Encoding:
 def pixels(field: str) -> Encoding:
     """A height that is given in pixels from the top."""
     return {"field": field, "type": "quantitative", "scale": None, "axis": None}
+
+
+def pixels_per(count: float) -> str:
+    """Vega's expression of the pixels that each of so many has along the page."""
+    return f"(width / {count:g})"

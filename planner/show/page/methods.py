@@ -102,6 +102,7 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
     ticks = [10.0**power for power in range(-3, math.floor(math.log10(last)) + 1)]
     labels = "datum.value < 1 ? format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
     x = {"type": "quantitative", "scale": scale, "title": "seconds of the method"}
+    ramp = [f"@ramp{place}" for place in range(len(_NEAR))]
     spec = {
         "height": (_BAR + 8) * len(results),
         "encoding": {
@@ -118,9 +119,11 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
                     "color": {
                         "field": "distance",
                         "type": "ordinal",
-                        "title": "distance to the optimum" if is_known else "distance to the plan",
-                        "scale": {"domain": [word for _, word in _NEAR], "range": "@ramp"},
-                        "legend": {"orient": "top", "symbolType": "square"},
+                        "scale": {
+                            "domain": [word for _, word in _NEAR],
+                            "range": ramp,
+                        },
+                        "legend": None,
                     },
                     "tooltip": _tooltip(method="method", of="what", value="value", off="distance", when="seconds"),
                 },
@@ -134,7 +137,10 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
     }
     words = "; ".join(f"{each['method']}: {each['label']}" for each in ends)
     title = "What every method knew when: its best plan (upper bar) and its proved bound (lower bar)"
-    return Chart(title, words, spec, {"spans": rows, "ends": ends})
+    of = "the optimum" if is_known else "the best plan"
+    near = {"none": f"at {of}", "more": "farther"}
+    key = tuple((near.get(word, f"within {word}"), f"@ramp{place}", 1.0) for place, (_, word) in enumerate(_NEAR))
+    return Chart(title, words, spec, {"spans": rows, "ends": ends}, key=key)
 
 
 def _spans(events: Sequence[Event], result: Result, reference: float | None) -> Iterator[dict[str, Any]]:

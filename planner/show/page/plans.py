@@ -15,7 +15,6 @@ from planner.losses import shown
 from planner.result import Result
 from planner.show.page.chart import Columns
 from planner.show.page.drawn import charts
-from planner.show.tables import with_unit
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Plan:
     def label(self) -> str:
         """The methods that found it, its objective and its loss."""
         first = self.results[0]
-        value = with_unit(first.objective, first.unit)
+        value = f"{first.objective:.6g} {first.unit}".rstrip()
         methods = ", ".join(result.method for result in self.results)
         return f"{methods}: {value}" if first.loss is None else f"{methods}: {value}, {shown(first.loss, True)}"
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from formulations.breakdown import Passes
+from planner.show.headlines import headline, scaled
 from planner.show.page.chart import Chart, Row
 from planner.show.page.marks import said, stage_colour, stage_name, x_of
+from planner.show.palette import SHARES
 
-_ROW = 24
+#: Pixels of a row where there are few, and where there are more.
+_FEW, _ROW, _LOW = 12, 24, 16
 #: At most so high, and so many passes.
 _HIGHEST, _MOST = 720, 6000
 
 
 def passes(found: Passes) -> list[Chart]:
-    """A row for each stage: forward passes pale, backward passes full, with the numbers of their micro-batches."""
+    """A row for each stage: backward passes full, forward passes paler, with the numbers of their micro-batches."""
     tasks = sorted(found.tasks, key=lambda task: task.start)
     shown = tasks[:_MOST]
-    whole = max((task.end for task in shown), default=0.0) or 1.0
+    last = max((task.end for task in shown), default=0.0) or 1.0
+    factor, unit = scaled(found.unit, last)
+    whole = last / factor
     has_replicas = any(task.replica for task in shown)
     rows: list[Row] = [
         {
@@ -26,20 +31,20 @@ def passes(found: Passes) -> list[Chart]:
             "stage_name": stage_name(found.stages[task.stage]),
             "kind": {"F": "forward", "B": "backward"}.get(task.kind, task.kind),
             "microbatch": task.microbatch,
-            "start": task.start,
-            "end": task.end,
+            "start": task.start / factor,
+            "end": task.end / factor,
         }
         for task in shown
     ]
     order = sorted({row["row"] for row in rows}, key=lambda row: [int(part) for part in row.split(".")])
-    height = min(_ROW * max(1, len(order)), _HIGHEST)
+    height = min((_ROW if len(order) <= _FEW else _LOW) * max(1, len(order)), _HIGHEST)
     scale = {
         "domainMin": {"expr": "place / 100 * whole * (1 - 1 / zoom)"},
         "domainMax": {"expr": "place / 100 * whole * (1 - 1 / zoom) + whole / zoom"},
         "nice": False,
         "zero": False,
     }
-    x = x_of("start", title=f"time, {found.unit}", scale=scale)
+    x = x_of("start", title=f"time, {unit}", scale=scale)
     y = {
         "field": "row",
         "type": "nominal",
@@ -65,14 +70,14 @@ def passes(found: Passes) -> list[Chart]:
                     "x": x,
                     "x2": {"field": "end"},
                     "color": stage_colour(found.stages),
-                    "fillOpacity": {"condition": {"test": "datum.kind === 'forward'", "value": 0.45}, "value": 1},
+                    "fillOpacity": {"condition": {"test": "datum.kind === 'forward'", "value": SHARES[1]}, "value": 1},
                     "tooltip": said(
                         {
                             "stage_name": "stage",
                             "kind": "pass",
                             "microbatch": "micro-batch",
-                            "start": f"from, {found.unit}",
-                            "end": f"to, {found.unit}",
+                            "start": f"from, {unit}",
+                            "end": f"to, {unit}",
                         }
                     ),
                 },
@@ -91,15 +96,12 @@ def passes(found: Passes) -> list[Chart]:
                     },
                 }
                 for kind, colour in (
-                    ("forward", {"value": "@ink"}),
                     ("backward", stage_colour(found.stages, "@on_stages", "@ink")),
+                    ("forward", stage_colour(found.stages, "@on_pale_stages", "@ink")),
                 )
             ),
         ],
     }
-    waiting = f"stages wait {100 * found.bubble_share:.3g} % of the time"
     cut = "" if len(shown) == len(tasks) else f"; the first {_MOST:,} of {len(tasks):,} passes"
-    title = f"{found.title}: {waiting}{cut}"
-    return [
-        Chart(title, "forward passes are pale, backward passes full", spec, {"tasks": rows}, top=whole, unit=found.unit)
-    ]
+    title = f"{found.title}{cut} (forward passes are pale, backward passes full)"
+    return [Chart(title, headline(found), spec, {"tasks": rows}, top=whole, unit=unit)]

@@ -11,7 +11,7 @@ from planner.certificates import Certification, why_uncertified
 from planner.comparison import Report, optimum
 from planner.losses import shown
 from planner.result import Result
-from planner.show.tables import size, with_unit
+from planner.show.tables import size
 from solvers.outcome import Status
 
 #: More heuristics than this are counted.
@@ -29,13 +29,17 @@ def verdict(report: Report, best: Result | None) -> str:
         return "Proved: no plan is feasible."
     if best is None:
         return "No plan was found, and nothing was proved."
-    value = with_unit(best.objective, best.unit)
+    value = _amount(best.objective, best.unit)
     if optimum(report.results) is not None:
         return f"Proved optimal: {value}."
     bounds = [result.bound for result in report.results if result.bound is not None]
     if not bounds:
         return f"The best plan found takes {value}; no bound is known."
-    return f"The best plan found takes {value}; no plan takes less than {with_unit(max(bounds), best.unit)}."
+    return f"The best plan found takes {value}; no plan takes less than {_amount(max(bounds), best.unit)}."
+
+
+def _amount(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.6g} {unit}".rstrip()
 
 
 def _heuristics(report: Report) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
 from formulations.breakdown import Stack, Stage, Strip
+from planner.show.headlines import amount, headline, scaled
 from planner.show.page.chart import SVG_ROWS, Chart, Row
 from planner.show.page.marks import figures, pixels, said, short_name, stage_colour, stage_name, x_of
 from planner.show.palette import SHARES, patterns, text_on
@@ -17,7 +18,6 @@ from planner.show.palette import stage_colour as colour_of
 _ABOVE, _STRIP, _BARS = 22, 84, 200
 #: More stages than this have no outline and no label.
 _LABELLED = 80
-_BINARY = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("bytes", 1.0))
 
 
 def strip(found: Strip) -> list[Chart]:
@@ -26,6 +26,7 @@ def strip(found: Strip) -> list[Chart]:
     if not sum(sizes) > 0:
         sizes = [1.0] * len(sizes)
     ends = list(accumulate(sizes))
+    whole = ends[-1] if ends else 1.0
     tops = _tops(found.stages)
     hatches = patterns([item.pattern for item in found.items])
     texts, titles = figures([item.figures for item in found.items])
@@ -46,11 +47,13 @@ def strip(found: Strip) -> list[Chart]:
     ]
     shown = {"name": "layer", "stage_name": "stage", **({"pattern": "choice"} if len(hatches) > 1 else {}), **titles}
     stages = _spans(found.stages, items, tops) if len(found.stages) <= _LABELLED else []
-    x = x_of("start", title=found.measure, scale={"domain": [0, ends[-1] if ends else 1], "nice": False})
+    x = x_of("start", title=found.measure, scale={"domain": [0, "@top"], "nice": False})
     box = {"x": x, "x2": {"field": "end"}, "y": pixels("above"), "y2": {"datum": _ABOVE + _STRIP}}
+    is_marked = "datum.share > 0 && datum.is_bottleneck"
+    room = f"datum.share * {whole:g} / shown * width"
     spec: dict[str, Any] = {
         "height": _ABOVE + _STRIP,
-        "params": [{"name": "chosen", "value": -1}],
+        "params": [{"name": "chosen", "value": -1}, {"name": "shown", "value": "@top"}],
         "layer": [
             {
                 "data": {"name": "items"},
@@ -83,8 +86,11 @@ def strip(found: Strip) -> list[Chart]:
                     "y": pixels("above"),
                     "text": {
                         "condition": [
-                            {"test": "datum.share * width > 7 * datum.long.length", "field": "long"},
-                            {"test": "datum.share * width > 9 * datum.short.length", "field": "short"},
+                            {"test": f"{room} > 7 * datum.long.length", "field": "long"},
+                            {
+                                "test": f"{room} > 7.5 * datum.short.length || {is_marked}",
+                                "field": "short",
+                            },
                         ],
                         "value": "",
                     },
@@ -93,15 +99,16 @@ def strip(found: Strip) -> list[Chart]:
         ],
     }
     key = [(name, hatch) for name, hatch in hatches.items() if name] if len(hatches) > 2 else []
-    text = f"{len(found.items)} layers in {len(found.stages)} stages"
     return [
         Chart(
             found.title,
-            text,
+            headline(found),
             spec,
             {"items": items, "stages": stages},
-            details=("items", shown),
-            key=tuple((name, _place(hatches, hatch)) for name, hatch in key),
+            top=whole,
+            unit=found.measure,
+            details=("items", shown, "Layer"),
+            key=tuple((name, f"hatch-{_place(hatches, hatch)}" if hatch else "", 0.0) for name, hatch in key),
         )
     ]
 
@@ -162,114 +169,130 @@ def _spans(stages: Sequence[Stage], items: Sequence[Row], tops: Sequence[float])
 
 
 def stack(found: Stack) -> list[Chart]:
-    """A bar for each stage of what its time or memory is spent on, with its limit; what else happens is beside."""
+    """A bar for each stage of what its time or memory is spent on, with its limit, and what happens beside it."""
     limits = [each for each in found.limits or () if math.isfinite(each)]
     totals = [found.total(stage) for stage in range(len(found.stages))]
     highest = max([*totals, *limits], default=0.0)
-    unit, factor = (
-        next(((n, f) for n, f in _BINARY if highest >= f), _BINARY[-1]) if found.unit == "bytes" else (found.unit, 1.0)
-    )
-    parts = {name: values for name, values in found.parts.items() if any(values)}
-    rows: list[Row] = []
-    for place, stage in enumerate(found.stages):
-        start = 0.0
-        for name, values in parts.items():
-            value = values[place] / factor
-            rows.append(
-                {
-                    "stage": place,
-                    "label": stage_label(stage),
-                    "part": name,
-                    "column": "",
-                    "start": start,
-                    "end": start + value,
-                    "said": f"{value:.4g} {unit}",
-                    "whole": f"{totals[place] / factor:.4g} {unit}",
-                }
-            )
-            start += value
-        for name, values in found.beside.items():
-            value = values[place] / factor
-            own = {"part": name, "column": name, "start": 0.0, "end": value, "said": f"{value:.4g} {unit}"}
-            rows.append(
-                {"stage": place, "label": stage_label(stage), **own, "whole": f"{totals[place] / factor:.4g} {unit}"}
-            )
-    marks = [
+    factor, unit = scaled(found.unit, highest)
+    rows = [
         {
             "stage": place,
-            "label": stage_label(stage),
+            "label": stage.label,
+            "part": name,
+            "side": side,
+            "start": start / factor,
+            "end": end / factor,
+            "said": amount(end - start, found.unit),
+            "whole": amount(totals[place], found.unit),
+        }
+        for place, stage in enumerate(found.stages)
+        for name, side, start, end in _pieces(found, place)
+    ]
+    marks: list[Row] = [
+        {
+            "label": stage.label,
             "total": totals[place] / factor,
             "mark": short_name(stage) if stage.is_bottleneck else "",
             "limit": found.limits[place] / factor if found.limits is not None else None,
         }
         for place, stage in enumerate(found.stages)
     ]
-    spec = _bars_of(found.stages, [*parts, *found.beside], bool(found.beside), bool(limits))
-    spec["layer"][0]["encoding"]["y"]["title"] = f"{found.measure}, {unit}" if unit else found.measure
-    worst = max(range(len(totals)), key=totals.__getitem__, default=0)
-    text = f"the most is {totals[worst] / factor:.4g} {unit} of stage {worst}" if totals else "no stages"
+    measure = f"{found.measure}, {unit}" if unit else found.measure
+    spec = _stacked(found, measure, bool(limits))
     title = f"{found.title} (line: the limit)" if limits else found.title
-    shown = {"label": "stage", "part": "of it", "said": found.measure, "whole": "in all"}
-    spec["layer"][0]["encoding"]["tooltip"] = said(shown)
-    return [Chart(title, text, spec, {"parts": rows, "stages": marks}, top=1.08 * highest / factor or 1.0, unit=unit)]
+    shares = [(name, "", SHARES[place % len(SHARES)]) for place, name in enumerate(found.parts)]
+    key = [*shares, *((f"{name} (thin)", "", 1.0) for name in found.beside)]
+    return [
+        Chart(
+            title,
+            headline(found),
+            spec,
+            {"parts": rows, "stages": marks},
+            top=1.1 * highest / factor or 1.0,
+            unit=measure,
+            key=tuple(key) if len(key) > 1 else (),
+        )
+    ]
 
 
-def _bars_of(stages: Sequence[Stage], parts: Sequence[str], beside: bool, limited: bool) -> dict[str, Any]:
+def _pieces(found: Stack, place: int) -> Iterator[tuple[str, str, float, float]]:
+    """The parts of a stage's bar from the bottom up, and what stands beside it: name, which of both, from, to."""
+    start = 0.0
+    for name, values in found.parts.items():
+        yield name, "sum", start, start + values[place]
+        start += values[place]
+    for name, values in found.beside.items():
+        yield name, "beside", 0.0, values[place]
+
+
+def _stacked(found: Stack, measure: str, is_limited: bool) -> dict[str, Any]:
     """The specification of stacked bars of the fields start and end."""
-    band = {
+    outer = max(0.1, (8 - len(found.stages)) / 3)  # a few stages are no walls
+    axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "labelLimit": 60}
+    x = {
         "field": "label",
         "type": "nominal",
         "sort": None,
-        "title": None,
-        "axis": {"labelAngle": 0, "labelOverlap": True, "ticks": False, "labelLimit": 60},
+        "title": "stage",
+        "axis": axis,
+        "scale": {"paddingOuter": outer},
     }
     y = {
         "field": "start",
         "type": "quantitative",
+        "title": measure,
         "scale": {"domain": [0, "@top"], "nice": False},
         "axis": {"tickCount": 5},
     }
-    shares = {"domain": list(parts), "range": [SHARES[place % len(SHARES)] for place in range(len(parts))]}
-    legend = {"orient": "top", "symbolType": "square", "symbolFillColor": "@ink", "symbolStrokeWidth": 0}
-    bars: dict[str, Any] = {
-        "data": {"name": "parts"},
-        "mark": {"type": "bar", "stroke": "@paper", "strokeWidth": 0.5},
-        "encoding": {
-            "x": band,
-            "y": y,
-            "y2": {"field": "end"},
-            "color": stage_colour(stages),
-            "fillOpacity": {
-                "field": "part",
-                "type": "ordinal",
-                "title": None,
-                "scale": shares,
-                "legend": legend if len(parts) > 1 else None,
+    wide, aside = 0.62 if found.beside else 0.85, {"expr": "0.4 * bandwidth('x')"}
+    parts = list(found.parts)
+    shares = {"domain": parts, "range": [SHARES[place % len(SHARES)] for place in range(len(parts))]}
+    box = {"x": x, "y": y, "y2": {"field": "end"}}
+    hover = said({"label": "stage", "part": "of it", "said": found.measure, "whole": "in all"})
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"name": "parts"},
+            "transform": [{"filter": "datum.side === 'sum'"}],
+            "mark": {
+                "type": "bar",
+                "stroke": "@paper",
+                "strokeWidth": 0.5,
+                "width": {"band": wide},
+            },
+            "encoding": {
+                **box,
+                "color": stage_colour(found.stages),
+                "fillOpacity": {"field": "part", "type": "ordinal", "scale": shares, "legend": None},
+                "tooltip": hover,
             },
         },
-    }
-    if beside:
-        bars["encoding"]["xOffset"] = {"field": "column"}
-    layers = [
-        bars,
         {
             "data": {"name": "stages"},
-            "mark": {"type": "text", "dy": -8, "fontWeight": "bold"},
-            "encoding": {"x": band, "y": {**y, "field": "total"}, "text": {"field": "mark"}},
+            "mark": {"type": "text", "dy": -9, "fontWeight": "bold"},
+            "encoding": {"x": x, "y": {**y, "field": "total"}, "text": {"field": "mark"}},
         },
     ]
-    if limited:
+    if found.beside:
+        layers.append(
+            {
+                "data": {"name": "parts"},
+                "transform": [{"filter": "datum.side === 'beside'"}],
+                "mark": {
+                    "type": "bar",
+                    "color": "@quiet",
+                    "width": {"band": 0.12},
+                    "xOffset": aside,
+                },
+                "encoding": {**box, "tooltip": hover},
+            }
+        )
+    if is_limited:
         layers.append(
             {
                 "data": {"name": "stages"},
                 "transform": [{"filter": "isValid(datum.limit)"}],
                 "mark": {"type": "tick", "color": "@alarm", "thickness": 2, "width": {"band": 1}},
-                "encoding": {"x": band, "y": {**y, "field": "limit"}},
+                "encoding": {"x": x, "y": {**y, "field": "limit"}},
             }
         )
     return {"height": _BARS, "layer": layers}
-
-
-def stage_label(stage: Stage) -> str:
-    """A stage below its bar."""
-    return stage.label

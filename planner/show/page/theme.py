@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.show.palette import DARK, LIGHT, NO_STAGE, STAGES, Theme, line_colour, mixed, text_on
+from planner.show.palette import DARK, LIGHT, NO_STAGE, STAGES, Theme, line_colour, mixed, part_colour, text_on
 
 #: Patterns as paths in a square of 8, in the order of `planner.show.palette.PATTERNS` without the first, which is none.
 PATTERNS = (
@@ -35,8 +35,10 @@ def _colours(theme: Theme) -> dict[str, Any]:
         "line": line,
         "stages": STAGES,
         "on_stages": [text_on(colour) for colour in STAGES],
+        "on_pale_stages": [text_on(part_colour(colour, 1, theme)) for colour in STAGES],
         "no_stage": NO_STAGE,
-        "ramp": [*(mixed(line, theme.paper, share) for share in _RAMP), theme.faint],
+        **{f"ramp{place}": mixed(line, theme.paper, share) for place, share in enumerate(_RAMP)},
+        f"ramp{len(_RAMP)}": theme.faint,
     }
 
 
@@ -50,7 +52,7 @@ def _config(theme: Theme) -> dict[str, Any]:
         "autosize": {"type": "fit-x", "contains": "padding"},
         "padding": 4,
         "view": {"stroke": None},
-        "axis": {**words, **axis, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 150},
+        "axis": {**words, **axis, "labelFontSize": 12, "titleFontSize": 12, "labelLimit": 150, "labelSeparation": 8},
         "legend": {**words, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 150},
         "text": {"color": theme.ink, "font": _FONT, "fontSize": 12},
         "mark": {"tooltip": None},

@@ -1,0 +1,145 @@
+"""Graphs of operators or stages for the page, in layers from the input side on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formulations.breakdown import Graph
+from planner.show.headlines import amount, headline
+from planner.show.layers import Layout, layered
+from planner.show.page.chart import Chart, Row
+from planner.show.page.marks import figures, pixels_per, said, stage_colour, stage_name, x_of
+
+_ROW, _HIGHEST = 40, 600
+
+
+def graph(found: Graph) -> list[Chart]:
+    """Nodes in the colours of their stages, chains with their length; arcs between stages as wide as their bytes."""
+    if not found.nodes:
+        return []
+    layout = layered(found)
+    places, deep = layout.places, layout.depth + 1
+    across = [y for route in layout.routes for _, y in route] + [y for _, y in places.values()]
+    texts, titles = figures([node.figures for node in found.nodes])
+    nodes: list[Row] = [
+        {
+            "index": index,
+            "name": node.name,
+            "stage": node.stage,
+            "stage_name": "none" if node.stage is None else stage_name(found.stages[node.stage]),
+            "count": node.count,
+            "is_bottleneck": node.stage is not None and found.stages[node.stage].is_bottleneck,
+            "x": places[node.id][0],
+            "y": places[node.id][1],
+            **text,
+        }
+        for index, (node, text) in enumerate(zip(found.nodes, texts, strict=True))
+    ]
+    shown = {
+        "name": "node",
+        "stage_name": "stage",
+        **({"count": "operators"} if any(node.count > 1 for node in found.nodes) else {}),
+        **titles,
+    }
+    x = x_of("x", axis=None, scale={"domain": [-0.6, deep - 0.4], "nice": False})
+    span = max(across) - min(across) + 1
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "axis": None,
+        "scale": {"domain": [max(across) + 0.7, min(across) - 0.7], "nice": False},
+    }
+    room = pixels_per(deep)
+    spec: dict[str, Any] = {
+        "height": int(min(_HIGHEST, max(70, _ROW * (span + 0.4)))),
+        "params": [{"name": "chosen", "value": -1}],
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "data": {"name": "arcs"},
+                "mark": {"type": "line", "interpolate": "monotone", "strokeCap": "round"},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "detail": {"field": "arc"},
+                    "order": {"field": "place", "type": "quantitative"},
+                    "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
+                    "color": {"condition": {"test": "datum.is_cut", "value": "@ink"}, "value": "@quiet"},
+                    "tooltip": said({"said": "sends"}),
+                },
+            },
+            {
+                "data": {"name": "nodes"},
+                "mark": {
+                    "type": "circle",
+                    "opacity": 1,
+                    "cursor": "pointer",
+                    "size": {"expr": f"pow(clamp(0.6 * {room}, 5, 24), 2)"},
+                },
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": stage_colour(found.stages),
+                    "stroke": {
+                        "condition": [
+                            {"test": "datum.index === chosen", "value": "@alarm"},
+                            {"test": "datum.is_bottleneck", "value": "@ink"},
+                        ],
+                        "value": "@paper",
+                    },
+                    "strokeWidth": {"condition": {"test": "datum.index === chosen", "value": 4}, "value": 2},
+                    "tooltip": said(shown),
+                },
+            },
+            {
+                "data": {"name": "nodes"},
+                "transform": [{"filter": "datum.count > 1"}],
+                "mark": {"type": "text", "fontSize": 10, "tooltip": None},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                    "text": {"condition": {"test": f"{room} > 34", "field": "count"}, "value": ""},
+                },
+            },
+            *(
+                {
+                    "data": {"name": "nodes"},
+                    "mark": {
+                        "type": "text",
+                        "fontSize": 11,
+                        "dy": -19,
+                        "limit": {"expr": f"0.9 * {room}"},
+                        "tooltip": None,
+                        **halo,
+                    },
+                    "encoding": {
+                        "x": x,
+                        "y": y,
+                        "text": {"condition": {"test": f"{room} > 70", "field": "name"}, "value": ""},
+                    },
+                }
+                for halo in ({"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, {})
+            ),
+        ],
+    }
+    datasets = {"nodes": nodes, "arcs": _arcs(found, layout)}
+    return [Chart(found.title, headline(found), spec, datasets, details=("nodes", shown, "Node"))]
+
+
+def _arcs(found: Graph, layout: Layout) -> list[Row]:
+    """The points on the way of each arc."""
+    largest = max((arc.bytes for arc in found.arcs if arc.is_cut), default=0.0) or 1.0
+    return [
+        {
+            "arc": number,
+            "place": place,
+            "x": x,
+            "y": y,
+            "wide": 1.2 + 5 * arc.bytes / largest if arc.is_cut else 1,
+            "is_cut": arc.is_cut,
+            "said": amount(arc.bytes, "bytes"),
+        }
+        for number, (arc, route) in enumerate(zip(found.arcs, layout.routes, strict=True))
+        for place, (x, y) in enumerate(route)
+    ]

@@ -1,0 +1,268 @@
+"""Devices, links, bandwidths and tiles for the page; what is too large to be seen is folded or left out, as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from formulations.breakdown import Link, Matrix, Network, Tiles
+from planner.show.headlines import amount, headline
+from planner.show.page.chart import Chart, Row
+from planner.show.page.marks import pixels_per, said, short_name, stage_colour, stage_name, x_of
+
+#: The most links that are drawn, the slowest first, and rows or columns of a matrix.
+_LINKS, _BLOCKS = 1500, 48
+_HIGHEST = 560
+_GB = 1e9
+
+
+def network(found: Network) -> list[Chart]:
+    """Devices where they stand in the colours of their stages; the longer a load takes, the wider its link."""
+    xs, ys = [place.x for place in found.places] or [0.0], [place.y for place in found.places] or [0.0]
+    across, down = max(xs) - min(xs) + 1, max(ys) - min(ys) + 1
+    places: list[Row] = [
+        {
+            "device": place.device,
+            "x": place.x,
+            "y": place.y,
+            "machine": place.machine,
+            "stage": place.stage,
+            "replica": place.replica,
+            "stage_name": "none" if place.stage is None else stage_name(found.stages[place.stage]),
+        }
+        for place in found.places
+    ]
+    where = {place.device: place for place in found.places}
+    drawn = sorted(found.links, key=lambda link: (not link.is_slowest, -link.seconds))[:_LINKS]
+    longest = max((link.seconds for link in drawn), default=0.0) or 1.0
+    links: list[Row] = [
+        {
+            "x": where[link.a].x,
+            "y": where[link.a].y,
+            "x2": where[link.b].x,
+            "y2": where[link.b].y,
+            "wide": 1 + 6 * link.seconds / longest,
+            "is_slowest": link.is_slowest,
+            **_said_of(link),
+        }
+        for link in drawn
+    ]
+    quiet = {"axis": None, "scale": {"domain": [min(xs) - 0.6, max(xs) + 0.6], "nice": False}}
+    down_scale = {"domain": [max(ys) + 0.6, min(ys) - 0.6], "nice": False}
+    x, y = x_of("x", **quiet), {"field": "y", "type": "quantitative", "axis": None, "scale": down_scale}
+    room = pixels_per(across)
+    spec: dict[str, Any] = {
+        "height": min(_HIGHEST, max(90, 62 * down)),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "data": {"name": "links"},
+                "mark": {"type": "rule"},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "x2": {"field": "x2"},
+                    "y2": {"field": "y2"},
+                    "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
+                    "color": {"condition": {"test": "datum.is_slowest", "value": "@alarm"}, "value": "@quiet"},
+                    "tooltip": said({"ends": "devices", "load": "load", "speed": "bandwidth", "seconds": "takes"}),
+                },
+            },
+            {
+                "data": {"name": "places"},
+                "mark": {
+                    "type": "circle",
+                    "opacity": 1,
+                    "stroke": "@paper",
+                    "size": {"expr": f"pow(clamp(0.62 * {room}, 3, 30), 2)"},
+                },
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": stage_colour(found.stages),
+                    "tooltip": said(
+                        {"device": "device", "machine": "machine", "stage_name": "stage", "replica": "replica"}
+                    ),
+                },
+            },
+            {
+                "data": {"name": "places"},
+                "mark": {"type": "text", "fontSize": 10, "tooltip": None},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                    "text": {"condition": {"test": f"{room} > 34", "field": "device"}, "value": ""},
+                },
+            },
+        ],
+    }
+    left = f"; the {_LINKS:,} slowest of {len(found.links):,} links" if len(found.links) > _LINKS else ""
+    title = f"{found.title}{left}"
+    return [Chart(title, headline(found), spec, {"links": links, "places": places})]
+
+
+def _said_of(link: Link) -> dict[str, str]:
+    return {
+        "ends": f"{link.a} and {link.b}",
+        "load": amount(link.load_bytes, "bytes"),
+        "speed": f"{link.capacity_bytes_per_s / _GB:.4g} GB/s",
+        "seconds": amount(link.seconds, "s"),
+    }
+
+
+def matrix(found: Matrix) -> list[Chart]:
+    """Bandwidths between devices in the order of their stages; of many devices those of blocks, each at its least."""
+    order = [device for own in found.devices for device in own]
+    step = -(-len(order) // _BLOCKS) or 1
+    count = len(order) / step
+    cells = _cells(found.bandwidth_bytes_per_s, order, step)
+    speeds = sorted({row["speed"] for row in cells if row["speed"]})
+    band = -max(0.6, 0.04 * count)
+    x = {"type": "quantitative", "axis": None, "scale": {"domain": [band, count], "nice": False, "zero": False}}
+    y = {"type": "quantitative", "axis": None, "scale": {"domain": [count, band], "nice": False, "zero": False}}
+    kind = "log" if speeds and speeds[-1] > 20 * speeds[0] else "linear"
+    speed = {
+        "field": "speed",
+        "type": "quantitative",
+        "title": "bandwidth, GB/s",
+        "scale": {"type": kind, "range": ["@faint", "@line"], "interpolate": "rgb"},
+        "legend": {"orient": "top", "gradientLength": 160},
+    }
+    beside = (
+        {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "datum": band}, "y2": {"datum": 0}},
+        {"y": {**y, "field": "start"}, "y2": {"field": "end"}, "x": {**x, "datum": band}, "x2": {"datum": 0}},
+    )
+    spec: dict[str, Any] = {
+        "height": int(min(360, max(160, 24 * count))),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "data": {"name": "cells"},
+                "transform": [
+                    {"calculate": "datum.row + 1", "as": "below"},
+                    {"calculate": "datum.column + 1", "as": "right"},
+                ],
+                "mark": {"type": "rect"},
+                "encoding": {
+                    "x": {**x, "field": "column"},
+                    "x2": {"field": "right"},
+                    "y": {**y, "field": "row"},
+                    "y2": {"field": "below"},
+                    "color": speed,
+                    "tooltip": said({"from": "devices", "to": "and", "speed": "bandwidth, GB/s"}),
+                },
+            },
+            *(
+                {
+                    "data": {"name": "stages"},
+                    "mark": {"type": "rect", "stroke": "@paper"},
+                    "encoding": {**place, "color": stage_colour(found.stages), "tooltip": said({"name": "stage"})},
+                }
+                for place in beside
+            ),
+        ],
+    }
+    folded = f"; blocks of {step} devices, each at its least" if step > 1 else ""
+    return [Chart(f"{found.title}{folded}", headline(found), spec, {"cells": cells, "stages": _edges(found, step)})]
+
+
+def _cells(speeds: Sequence[Sequence[float]], order: Sequence[int], step: int) -> list[Row]:
+    """The least bandwidth between each two blocks of so many devices, in GB/s; of a device with itself none."""
+    import numpy
+
+    starts = list(range(0, len(order), step))
+    ordered = numpy.array(speeds, dtype=float)[numpy.ix_(order, order)] / _GB
+    numpy.fill_diagonal(ordered, numpy.inf)
+    least = numpy.minimum.reduceat(numpy.minimum.reduceat(ordered, starts, axis=0), starts, axis=1)
+    names = [_range(order[start : start + step]) for start in starts]
+    return [
+        {
+            "row": i,
+            "column": j,
+            "speed": float(speed) if numpy.isfinite(speed) else None,
+            "from": names[i],
+            "to": names[j],
+        }
+        for i, line in enumerate(least)
+        for j, speed in enumerate(line)
+    ]
+
+
+def _edges(found: Matrix, step: int) -> list[Row]:
+    """From where to where each stage's devices reach, in blocks."""
+    rows: list[Row] = []
+    end = 0.0
+    for place, (own, stage) in enumerate(zip(found.devices, found.stages, strict=True)):
+        start, end = end, end + len(own) / step
+        rows.append({"stage": place, "start": start, "end": end, "name": stage_name(stage)})
+    return rows
+
+
+def _range(devices: Sequence[int]) -> str:
+    return str(devices[0]) if len(devices) == 1 else f"{min(devices)} .. {max(devices)}"
+
+
+def tiles(found: Tiles) -> list[Chart]:
+    """Stages as rectangles on a mesh: a column is a machine."""
+    rows: list[Row] = [
+        {
+            "stage": tile.stage,
+            "row": tile.row,
+            "column": tile.column,
+            "below": tile.row + tile.rows,
+            "right": tile.column + tile.columns,
+            "middle": tile.column + tile.columns / 2,
+            "centre": tile.row + tile.rows / 2,
+            "label": short_name(found.stages[tile.stage]),
+            "name": stage_name(found.stages[tile.stage]),
+            "form": f"{tile.rows} x {tile.columns}",
+            "is_bottleneck": found.stages[tile.stage].is_bottleneck,
+        }
+        for tile in found.tiles
+    ]
+    axis = {"grid": False, "tickMinStep": 1, "format": "d"}
+    x = x_of("column", title="machine", axis=axis, scale={"domain": [0, found.columns], "nice": False})
+    y = {
+        "field": "row",
+        "type": "quantitative",
+        "title": "device of the machine",
+        "axis": axis,
+        "scale": {"domain": [found.rows, 0], "nice": False},
+    }
+    spec = {
+        "data": {"name": "tiles"},
+        "height": int(min(420, max(80, 44 * found.rows))),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "mark": {"type": "rect", "stroke": "@paper"},
+                "encoding": {
+                    "x": x,
+                    "x2": {"field": "right"},
+                    "y": y,
+                    "y2": {"field": "below"},
+                    "color": stage_colour(found.stages),
+                    "stroke": {"condition": {"test": "datum.is_bottleneck", "value": "@ink"}, "value": "@paper"},
+                    "strokeWidth": {"condition": {"test": "datum.is_bottleneck", "value": 3}, "value": 1},
+                    "tooltip": said({"name": "stage", "form": "devices x machines"}),
+                },
+            },
+            {
+                "mark": {"type": "text", "tooltip": None},
+                "encoding": {
+                    "x": {**x, "field": "middle"},
+                    "y": {**y, "field": "centre"},
+                    "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                    "text": {
+                        "condition": {
+                            "test": f"(datum.right - datum.column) * width / {found.columns} > 22",
+                            "field": "label",
+                        },
+                        "value": "",
+                    },
+                },
+            },
+        ],
+    }
+    return [Chart(found.title, headline(found), spec, {"tiles": rows})]

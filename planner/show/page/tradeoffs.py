@@ -1,0 +1,181 @@
+"""Time against memory, and sweeps over two settings, for the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formulations.breakdown import Heat, Tradeoff
+from planner.show.headlines import amount, headline, scaled
+from planner.show.page.chart import Chart, Row
+from planner.show.page.marks import said
+
+_HEIGHT = 260
+#: More nodes than this are not drawn one by one, except those for which the plans differ.
+_NODES = 200
+
+
+def tradeoff(found: Tradeoff) -> list[Chart]:
+    """Whole choices on the frontier of time and memory; then each node's options as a line, with the chosen ones."""
+    return [_totals(found), *_options(found)]
+
+
+def _totals(found: Tradeoff) -> Chart:
+    time = f"time, {found.unit}" if found.unit else "time"
+    factor, unit = scaled("bytes", found.capacity_bytes)
+    points: list[Row] = [
+        {
+            "name": total.name,
+            "memory": total.memory_bytes / factor,
+            "time": total.time,
+            "said": amount(total.memory_bytes, "bytes"),
+            "is_first": place == 0,
+        }
+        for place, total in enumerate(found.totals)
+    ]
+    frontier: list[Row] = [
+        {"memory": total.memory_bytes / factor, "time": total.time, "said": amount(total.memory_bytes, "bytes")}
+        for total in found.frontier
+    ]
+    x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}", "scale": {"zero": False, "padding": 30}}
+    y = {"field": "time", "type": "quantitative", "title": time, "scale": {"zero": False, "padding": 20}}
+    spec = {
+        "height": _HEIGHT,
+        "layer": [
+            {
+                "data": {"name": "frontier"},
+                "mark": {"type": "line", "color": "@line", "point": {"color": "@line", "size": 14}},
+                "encoding": {"x": x, "y": y, "tooltip": said({"said": "memory", "time": "time"})},
+            },
+            {
+                "mark": {"type": "rule", "color": "@alarm", "strokeWidth": 2},
+                "data": {"values": [{}]},
+                "encoding": {"x": {"datum": found.capacity_bytes / factor, "type": "quantitative"}},
+            },
+            {
+                "data": {"name": "totals"},
+                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1, "stroke": "@paper"},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": {"condition": {"test": "datum.is_first", "value": "@ink"}, "value": "@alarm"},
+                    "tooltip": said({"name": "choice", "said": "memory", "time": "time"}),
+                },
+            },
+            {
+                "data": {"name": "totals"},
+                "mark": {"type": "text", "align": "right", "dx": -9, "dy": -9, "limit": 160},
+                "encoding": {"x": x, "y": y, "text": {"field": "name"}},
+            },
+        ],
+    }
+    title = f"{found.title} (line: the capacity of {amount(found.capacity_bytes, 'bytes')})"
+    return Chart(title, headline(found), spec, {"totals": points, "frontier": frontier})
+
+
+def _options(found: Tradeoff) -> list[Chart]:
+    differing = [each for each in found.nodes if each.heuristic not in (None, each.chosen)]
+    shown = found.nodes if len(found.nodes) <= _NODES else differing[:_NODES]
+    if not shown:
+        return []
+    factor, unit = scaled("bytes", max(option.memory_bytes for each in shown for option in each.options))
+    rows: list[Row] = [
+        {
+            "node": each.node,
+            "option": option.id,
+            "memory": option.memory_bytes / factor,
+            "time": option.time,
+            "said": amount(option.memory_bytes, "bytes"),
+            "by": "both"
+            if each.chosen == place and each.heuristic in (None, place)
+            else "plan"
+            if each.chosen == place
+            else "heuristic"
+            if each.heuristic == place
+            else "none",
+        }
+        for each in shown
+        for place, option in sorted(enumerate(each.options), key=lambda pair: pair[1].memory_bytes)
+    ]
+    x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}", "scale": {"padding": 10}}
+    y = {"field": "time", "type": "quantitative", "title": f"time, {found.unit}" if found.unit else "time"}
+    hover = said({"node": "node", "option": "option", "time": "time", "said": "memory", "by": "chosen by"})
+    spec = {
+        "data": {"name": "options"},
+        "height": _HEIGHT,
+        "layer": [
+            {
+                "mark": {"type": "line", "color": "@quiet", "strokeWidth": 1, "opacity": 0.6},
+                "encoding": {"x": x, "y": y, "detail": {"field": "node"}},
+            },
+            {
+                "transform": [{"filter": "datum.by === 'none'"}],
+                "mark": {"type": "point", "filled": False, "color": "@quiet", "size": 20},
+                "encoding": {"x": x, "y": y, "tooltip": hover},
+            },
+            {
+                "transform": [{"filter": "datum.by !== 'none'"}],
+                "mark": {"type": "point", "filled": True, "opacity": 1, "size": 70, "stroke": "@paper"},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "shape": {
+                        "field": "by",
+                        "type": "nominal",
+                        "title": "chosen by",
+                        "scale": {
+                            "domain": ["both", "plan", "heuristic"],
+                            "range": ["circle", "square", "triangle-up"],
+                        },
+                        "legend": {"orient": "top"},
+                    },
+                    "color": {"condition": {"test": "datum.by === 'heuristic'", "value": "@alarm"}, "value": "@line"},
+                    "tooltip": hover,
+                },
+            },
+        ],
+    }
+    left = "" if len(shown) == len(found.nodes) else f" ({len(shown)} of {len(found.nodes)} nodes)"
+    count = f"{len(differing)} nodes differ between the plan and the heuristic"
+    return [Chart(f"Options of every node{left}: {count}", count, spec, {"options": rows})]
+
+
+def heat(found: Heat) -> list[Chart]:
+    """A cell for each pair of settings, the best one marked; cells without a plan are empty."""
+    rows: list[Row] = [
+        {
+            "x": x,
+            "y": y,
+            "value": found.values[row][column],
+            "said": "infeasible" if found.values[row][column] is None else f"{found.values[row][column]:.4g}",
+            "is_best": found.best == (row, column),
+        }
+        for row, y in enumerate(found.ys)
+        for column, x in enumerate(found.xs)
+    ]
+    x_axis = {"field": "x", "type": "ordinal", "title": found.xlabel, "axis": {"labelAngle": 0, "labelOverlap": True}}
+    y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": "descending"}
+    known = [row["value"] for row in rows if row["value"]]
+    kind = "log" if known and max(known) > 20 * min(known) else "linear"
+    spec: dict[str, Any] = {
+        "data": {"name": "cells"},
+        "height": int(min(420, max(80, 26 * len(found.ys)))),
+        "encoding": {"x": x_axis, "y": y_axis},
+        "layer": [
+            {
+                "mark": {"type": "rect"},
+                "encoding": {
+                    "color": {
+                        "field": "value",
+                        "type": "quantitative",
+                        "title": found.measure,
+                        "scale": {"type": kind, "range": ["@line", "@paper"], "zero": False, "interpolate": "rgb"},
+                        "legend": {"orient": "top", "gradientLength": 160},
+                    },
+                    "stroke": {"condition": {"test": "datum.is_best", "value": "@alarm"}, "value": "@paper"},
+                    "strokeWidth": {"condition": {"test": "datum.is_best", "value": 3}, "value": 0.5},
+                    "tooltip": said({"x": found.xlabel, "y": found.ylabel, "said": found.measure}),
+                },
+            }
+        ],
+    }
+    return [Chart(found.title, headline(found), spec, {"cells": rows})]

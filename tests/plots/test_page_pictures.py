@@ -1,0 +1,187 @@
+"""Every kind of picture is drawn for the page: the marks, numbers and names that its data have, and no others."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from formulations.breakdown import (
+    Arc,
+    Breakdown,
+    Graph,
+    Heat,
+    Item,
+    Link,
+    Matrix,
+    Network,
+    Node,
+    Option,
+    Options,
+    Passes,
+    Picture,
+    Place,
+    Stack,
+    Stage,
+    Strip,
+    Task,
+    Tile,
+    Tiles,
+    Total,
+    Tradeoff,
+)
+from planner.show.page import networks, schedules
+from planner.show.page.chart import Chart, Columns
+from planner.show.page.drawn import _DRAWN, charts
+from planner.show.page.theme import schemes
+from planner.show.palette import STAGES
+
+converter = pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+
+STAGE = (Stage("0", "dp 2", 2), Stage("1", "dp 4", 4, is_bottleneck=True))
+EXAMPLES: tuple[Picture, ...] = (
+    Strip(
+        "Strip",
+        [Item("a", 0, 1.0, "keep", {"time_s": 0.25}), Item("b", 0, 2.0), Item("c", 1, 3.0, "swap"), Item("d", None, 1)],
+        STAGE,
+        "time, ms",
+    ),
+    Stack(
+        "Memory", STAGE, {"weights": [2.0**30, 2.0**31], "activations": [0.0, 2.0**30]}, "memory", "bytes", [4e9, 4e9]
+    ),
+    Passes(
+        "Schedule",
+        [Task(0, "F", 7, 0, 1), Task(1, "F", 7, 1, 3), Task(1, "B", 7, 3, 5), Task(0, "B", 7, 5, 6)],
+        STAGE,
+        0.25,
+    ),
+    Graph(
+        "Graph",
+        [Node(4, "in", 0), Node(9, "mid", 1, count=5), Node(7, "out", None)],
+        [Arc(4, 9, 2e6, True), Arc(9, 7), Arc(4, 7, 1e6, True)],
+        STAGE,
+    ),
+    Network(
+        "Network",
+        [Place(0, 0, 0, 0, 0), Place(1, 1, 0, 0, 1), Place(2, 0, 1, 1, None)],
+        [Link(0, 1, 1e9, 1e9), Link(1, 2, 1e9, 1e8, True)],
+        STAGE,
+    ),
+    Matrix("Matrix", [[2, 0], [1]], [[0, 1e9, 8e9], [1e9, 0, 1e9], [8e9, 1e9, 0]], STAGE),
+    Tiles("Tiles", 2, 3, [Tile(0, 0, 0, 2, 1), Tile(1, 0, 1, 2, 2)], STAGE),
+    Tradeoff(
+        "Tradeoff",
+        [Options("n", [Option("x", 1.0, 2.0**20), Option("y", 2.0, 2.0**19)], 0, 1)],
+        [Total("optimum", 1.0, 2.0**20), Total("heuristic", 2.0, 2.0**19)],
+        [Total("", 2.0, 2.0**19), Total("", 1.0, 2.0**20)],
+        2.0**20,
+        "s",
+    ),
+    Heat("Heat", [1, 2], [4, 8], [[1.0, None], [0.5, 0.25]], "devices", "memory", "time", (1, 1)),
+)
+
+
+def drawn(chart: Chart) -> str:
+    """The chart as the page's script has it drawn, as SVG."""
+    columns = Columns()
+    content = columns.of(chart)
+    scheme = schemes()["light"]
+    values = {**scheme["colours"], "top": chart.top}
+
+    def meant(part: Any) -> Any:
+        if isinstance(part, str):
+            return values[part[1:]] if part[:1] == "@" and part[1:] in values else part
+        if isinstance(part, dict):
+            return {key: meant(each) for key, each in part.items()}
+        return [meant(each) for each in part] if isinstance(part, list | tuple) else part
+
+    def column(place: int) -> Any:
+        kept: Any = columns.kept[place]
+        return [kept["of"][at] for at in kept["at"]] if isinstance(kept, dict) else kept
+
+    def rows(own: dict[str, int]) -> list[dict[str, Any]]:
+        return [dict(zip(own, row, strict=True)) for row in zip(*map(column, own.values()), strict=True)]
+
+    spec = {
+        "width": 500,
+        **meant(content["spec"]),
+        "datasets": {name: rows(own) for name, own in content["data"].items()},
+    }
+    text: str = converter.vegalite_to_svg(spec, config=scheme["config"])
+    return text
+
+
+def texts(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_every_kind_has_an_example() -> None:
+    assert {type(picture) for picture in EXAMPLES} == set(_DRAWN)
+
+
+@pytest.mark.parametrize("picture", EXAMPLES, ids=lambda picture: type(picture).__name__)
+def test_a_picture_can_be_drawn(picture: Picture) -> None:
+    found = list(charts(Breakdown(draw=lambda: (picture,))))
+    assert found and found[0].title.startswith(picture.title)
+    for chart in found:
+        light = drawn(chart)
+        assert light.count("<path") > 2 and not any(word in light for word in ('"@', "undefined", "NaN"))
+        if type(picture) not in (Tradeoff, Heat):
+            assert STAGES[0] in light and STAGES[1] in light and STAGES[2] not in light
+
+
+def only(picture: Picture) -> Chart:
+    [chart] = charts(Breakdown(draw=lambda: (picture,)))
+    return chart
+
+
+def test_a_strip_has_its_layers_side_by_side_and_its_stages_named() -> None:
+    chart = only(EXAMPLES[0])
+    items = chart.datasets["items"]
+    assert [(item["start"], item["end"]) for item in items] == [(0, 1), (1, 3), (3, 6), (6, 7)]
+    assert [item["hatch"] for item in items] == ["transparent", "transparent", "url(#hatch-1-000000)", "transparent"]
+    assert [name for name, _, _ in chart.key] == ["keep", "swap"] and chart.top == 7
+    assert {"0 dp 2", "▼ 1 dp 4"} <= set(texts(drawn(chart)))
+    assert (
+        chart.details is not None and items[0][next(c for c, t in chart.details[1].items() if t == "time, s")] == "0.25"
+    )
+    assert items[0]["above"] > items[2]["above"]  # more replicas: higher
+
+
+def test_a_stack_ends_at_its_sum_and_what_is_beside_it_begins_at_zero() -> None:
+    picture = Stack(
+        "Time", STAGE, {"compute": [1.0, 2.0], "send": [1.0, 1.0]}, "time", "s", beside={"ring": [1.0, 4.0]}
+    )
+    parts = only(picture).datasets["parts"]
+    assert [(each["part"], each["start"], each["end"]) for each in parts if each["stage"] == 1] == [
+        ("compute", 0, 2),
+        ("send", 2, 3),
+        ("ring", 0, 4),
+    ]
+    assert {each["whole"] for each in parts} == {"2 s", "4 s"}
+
+
+def test_what_is_too_large_is_folded_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = [[1e9 * (1 + abs(a - b)) for b in range(10)] for a in range(10)]
+    monkeypatch.setattr(networks, "_BLOCKS", 4)
+    chart = only(Matrix("Matrix", [[*range(9, 4, -1)], [*range(5)]], speeds, STAGE))
+    cells = {(cell["from"], cell["to"]): cell["speed"] for cell in chart.datasets["cells"]}
+    assert "blocks of 3 devices" in chart.title and len(cells) == 16
+    assert cells["7 .. 9", "7 .. 9"] == 2 and cells["7 .. 9", "4"] == 4 and cells["4", "4"] is None
+
+    monkeypatch.setattr(networks, "_LINKS", 1)
+    chart = only(EXAMPLES[4])
+    assert "the 1 slowest of 2 links" in chart.title
+    assert [row["is_slowest"] for row in chart.datasets["links"]] == [True]
+
+    monkeypatch.setattr(schedules, "_MOST", 3)
+    chart = only(EXAMPLES[2])
+    assert "the first 3 of 4 passes" in chart.title and len(chart.datasets["tasks"]) == 3
+
+
+def test_a_column_is_kept_once_for_all_charts() -> None:
+    columns = Columns()
+    first, second = (columns.of(only(EXAMPLES[0])) for _ in range(2))
+    assert first["data"] == second["data"]
+    assert columns.kept[first["data"]["items"]["name"]] == ("a", "b", "c", "d")
