@@ -10,26 +10,22 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from formulations.device_mapping.arrays import Arrays, Floats, plan_of
 from formulations.device_mapping.bounds.combinatorial import Domains, rings_fit
+from formulations.device_mapping.models.classes import FEW_LEVELS, Places, TooManyError, devices_as_places
 from formulations.device_mapping.models.cycles import LONGEST, CycleModel, TooManyCyclesError
 from formulations.device_mapping.models.flow import Budgets, FlowModel
-from formulations.device_mapping.models.level import LevelModel, Places, TooManyError, devices_as_places
+from formulations.device_mapping.models.level import LevelModel
 from formulations.device_mapping.models.links import LinkModel, num_links
 from formulations.device_mapping.models.symmetry import orbits
-from formulations.device_mapping.targets import Decide, Gap, Verdict
+from formulations.device_mapping.targets import Decide, Gap, Verdict, thread_clock
 from solvers import cpsat
 from solvers.outcome import Limits, Run
 
-#: The level model takes so many distinct bandwidths as they are.
-FEW_LEVELS = 24
 #: Otherwise they are rounded up to so many.
 _ROUNDED = 12
 #: Models with more variables than this are not built.
@@ -163,7 +159,7 @@ class TargetModels:
 
     def _run(self, model: cpsat.Runnable, target: float, seconds: float) -> Run:
         """Run one model for some seconds of computing; a better plan from elsewhere ends it."""
-        computed = _thread_clock()
+        computed = thread_clock()
         end = computed() + seconds
         part = self.gap.watch.part(obsolete=lambda: self._is_decided(target) or computed() >= end)
         run = model.run(replace(self.limits, threads=1, gap=0.0), part)
@@ -175,14 +171,6 @@ class TargetModels:
     def _is_decided(self, target: float) -> bool:
         """Whether a target was met or refuted meanwhile."""
         return self.gap.upper <= target or self.gap.lower >= target
-
-
-def _thread_clock() -> Callable[[], float]:
-    """Seconds that this thread has computed, wherever it is read: on a busy machine all else waits as well."""
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return time.perf_counter
-    clock = time.pthread_getcpuclockid(threading.get_ident())
-    return lambda: time.clock_gettime(clock)
 
 
 def rounded_up(arrays: Arrays, count: int = _ROUNDED) -> Arrays:

@@ -14,7 +14,7 @@ from solvers.outcome import Limits
 _PROVED_DEVICES = 32
 
 #: A larger MILP takes too long to build.
-_MILP_ARCS = 30_000
+_MILP_ARCS = 100_000
 
 
 def choose(instance: Instance, _limits: Limits, exact: bool) -> tuple[str, str]:
@@ -129,7 +129,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
     Method(
         name="milp",
         claim=Claim.EXACT,
-        source="links as flows of one unit, Pyomo and HiGHS",
+        source="targets over few bandwidths, else links as flows of one unit, Pyomo and HiGHS",
         solve=lazy("formulations.device_mapping.milp:solve"),
         build=lazy("formulations.device_mapping.milp:build"),
         honours=names(VOCABULARY),

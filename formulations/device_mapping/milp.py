@@ -6,7 +6,9 @@ A vertex of G' is a node here: stage s, replica r. A link is an edge of the stag
 neighbours of a ring, where a ring's order may be a choice of its own. The arcs of a link are a flow of one unit between
 where its ends are, so 1 / B(p(s), p(s')) is linear in them.
 
-Source: the problem is Parmesan's (section 5), the model is reconstructed. Small instances only: the relaxation is weak.
+The relaxation is weak: where bandwidths are few the method decides targets instead (`milp_targets`).
+
+Source: the problem is Parmesan's (section 5), the model is reconstructed.
 """
 
 # mypy: disallow_untyped_calls=False
@@ -19,6 +21,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from formulations.device_mapping import milp_targets
 from formulations.device_mapping.arrays import Arrays, arrays, plan_of
 from formulations.device_mapping.first_plan import ceiling, first_plan
 from formulations.device_mapping.problem import Mapping as Plan
@@ -219,14 +222,19 @@ def _links(given: Arrays, ring_kind: str) -> tuple[list[tuple[Node, Node]], list
 
 
 def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Plan]:
-    """The best plan, with a bound as tight as HiGHS's tolerances allow."""
+    """The best plan; by targets where bandwidths are few, else with a bound as tight as HiGHS's tolerances allow."""
     if watch.stopped():
         return Answer(stop=watch.why())
+    first = first_plan(instance, limits)
+    given = arrays(instance)
+    if not instance.requirements and milp_targets.has_few_values(given):
+        known = first.report(instance, evaluate, violations, watch)
+        by_targets = milp_targets.search(given, limits, watch)
+        return replace(by_targets, stats={**by_targets.stats, **first.origin(known, watch)})
 
     def model() -> Model:
         return build(instance, watch)
 
-    first = first_plan(instance, limits)
     reason = "no mapping meets the requirements"
     found = prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)
     if found.stop is Stop.COMPLETED and not found.reason and limits.gap <= OPTIMAL_GAP:

@@ -7,6 +7,8 @@ with more, once there is nothing easier on either side of it. Source: reconstruc
 
 from __future__ import annotations
 
+import threading
+import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
@@ -49,6 +51,14 @@ class Verdict(Enum):
 
 #: ``decide(target, seconds)``; a plan that meets the target has been offered before MET is returned.
 Decide = Callable[[float, float], Verdict]
+
+
+def thread_clock() -> Callable[[], float]:
+    """Seconds that this thread has computed, wherever it is read: on a busy machine all else waits as well."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.perf_counter
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
 
 
 def objective_values(arrays: Arrays) -> Floats | None:

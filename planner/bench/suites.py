@@ -106,7 +106,11 @@ def models_suite(_inputs: str | None) -> list[Case]:
         Case("layers", {"layers": 100, "stages": 16}, ("cpsat", "milp")),
         Case("layers", {"layers": 400, "stages": 64}, ("cpsat", "milp")),
         *(Case(name, {"devices": 8}, ("cpsat", "milp-columns")) for name in ("mmt", "dlrm", "candle-uno")),
-        *(Case(name, {"stages": 4, "replicas": r}, ("milp",)) for name in ("dgx1", "torus2d") for r in (2, 4)),
+        *(
+            Case(name, {"stages": 4, "replicas": r, "objective": "full"}, ("cpsat", "milp"))
+            for name, replicas in (("dgx1", (2, 4, 8)), ("torus2d", (2, 4)))
+            for r in replicas
+        ),
         *(Case("chain8-flushed", {"devices": k}, ("cpsat",)) for k in (4, 8)),
         Case("chain8-machines", {}, ("cpsat",)),
         Case("placement", {}, ("joint", "milp")),

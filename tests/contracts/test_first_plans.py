@@ -123,6 +123,8 @@ def test_a_plan_near_the_best(case: Case) -> None:
 def test_a_hint_is_the_first_plan(monkeypatch: pytest.MonkeyPatch, name: str, method: str) -> None:
     """With its values fixed the model is feasible, and what it decodes to is as good as the first plan."""
     family = warmed(name)
+    if name == "device_mapping":  # targets begin with no hint
+        monkeypatch.setattr("formulations.device_mapping.milp_targets.has_few_values", lambda _: False)
     hinted: list[float] = []
     pinned: dict[Any, Callable[[Any, Any], Run]] = {cpsat: pinned_cpsat, milp: pinned_milp}
     for backend, pin in pinned.items():

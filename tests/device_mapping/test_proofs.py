@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles.device_mapping import least_seconds, random_magnitudes, random_mapping
+from oracles.device_mapping import least_seconds, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, all_bounds, cpsat, exact, milp
+from formulations.device_mapping import FAMILY, all_bounds, cpsat, exact
 from formulations.device_mapping.annealing import far
 from formulations.device_mapping.arrays import arrays
 from formulations.device_mapping.baselines import stage_major
@@ -89,78 +89,6 @@ def test_models_prove_alone_and_exact_says_whose_proof_it_is() -> None:
     assert (bounded.status, bounded.proved_by, bounded.solver) == (Status.OPTIMAL, "bounds", "")
     published = planner.solve(instance, method="parmesan-no-timeout")
     assert (published.status, published.proved_by, published.solver) == (Status.OPTIMAL, "bounds", "")
-
-
-def test_milp_is_optimal(cases: int) -> None:
-    for instance in small(27, cases // 3):
-        answer, optimum = milp.solve(instance, Limits(), Watch()), least_seconds(instance)
-        assert FAMILY.violations(instance, answer.plan) == ()
-        assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6, abs=1e-9)
-        assert answer.bound == pytest.approx(optimum, rel=2e-6, abs=1e-9) and answer.bound <= optimum * (1 + 1e-9)
-
-
-def check_milp(instance: DeviceMapping, seed: int = 0) -> None:
-    """The optimum and its proof, unless HiGHS failed twice or its proofs leave a gap: then what it knows, and why."""
-    answer, optimum = milp.solve(instance, Limits(seed=seed), Watch()), least_seconds(instance)
-    assert FAMILY.violations(instance, answer.plan) == () and not answer.infeasible
-    assert answer.bound <= optimum * (1 + 1e-9), instance
-    if answer.stop is Stop.PROVED:
-        assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6, abs=1e-12), instance
-    else:
-        assert answer.reason.startswith(("HiGHS failed", "the search has ended")), instance
-
-
-#: Two instances that HiGHS 1.12 ended with "Solve error": its solution was a rounding error outside its tolerances.
-FAILING = (
-    DeviceMapping(
-        "distances",
-        tuple(MappingStage(*each) for each in ((2.0, 0.0), (0.0, 5 * 1e-6), (4.0, 0.0), (0.0, 8e-6), (5.0, 3e-6))),
-        tuple(
-            MappingEdge(source, target, volume * 1e-6)
-            for source, target, volume in (
-                *((2, 1, 7), (2, 0, 9), (2, 4, 0), (2, 3, 2), (1, 0, 0)),
-                *((1, 4, 5), (1, 3, 0), (0, 4, 2), (0, 3, 4), (4, 3, 5)),
-            )
-        ),
-        1,
-        tuple(tuple(10 * 1e-6 / abs(a - b) if a != b else 0.0 for b in range(5)) for a in range(5)),
-        "full",
-        "free",
-    ),
-    DeviceMapping(
-        "magnitudes",
-        (MappingStage(0.0, 3140923834.0505185), MappingStage(4.2438471038971155, 8544263590.069035)),
-        (MappingEdge(0, 1, 3550438446.7238097),),
-        2,
-        (
-            (0.0, 2202121378.7724676, 3583732.1868018163, 8588137609.3942375),
-            (2202121378.7724676, 0.0, 616111403024403.2, 27816361.298292827),
-            (3583732.1868018163, 616111403024403.2, 0.0, 448749.99773164775),
-            (8588137609.3942375, 27816361.298292827, 448749.99773164775, 0.0),
-        ),
-        "p2p",
-        "free",
-    ),
-)
-
-
-@pytest.mark.parametrize("instance", FAILING, ids=lambda instance: instance.name)
-def test_milp_is_optimal_where_it_failed(instance: DeviceMapping) -> None:
-    assert_proved(instance, milp.solve, least_seconds(instance))
-
-
-def test_milp_at_many_magnitudes(cases: int) -> None:
-    for case in (69, 142, 216, *range(cases // 2)):  # the first plans of these three take a thousand times the optimum
-        check_milp(random_magnitudes(random.Random(f"magnitudes {case}")))
-    check_milp(
-        random_magnitudes(random.Random("magnitudes 100091")), seed=2
-    )  # a gap of a millionth, which has a reason
-
-
-@pytest.mark.slow
-def test_milp_at_many_magnitudes_on_thousands(cases: int) -> None:
-    for case in range(100_000, 100_000 + cases):
-        check_milp(random_magnitudes(random.Random(f"magnitudes {case}")), seed=case % 3)
 
 
 def test_seconds_of_any_size_are_proved(cases: int) -> None:

@@ -16,55 +16,21 @@ is the position model. Source: reconstructed.
 
 from __future__ import annotations
 
-import bisect
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.arrays import Arrays, Floats, Mask, loosened
+from formulations.device_mapping.arrays import Arrays, Mask
+from formulations.device_mapping.models.classes import Cuts, Places, TooManyError
 from solvers import cpsat
 
-#: More forbidden combinations at one stage than this are not modelled.
-MAX_COMBINATIONS = 4000
-#: So many are tried, and so many literals are written in clauses that support each other.
-_MAX_CHOICES, _MAX_SUPPORTS = 50_000, 20_000_000
+#: So many literals are written in clauses that support each other.
+_MAX_SUPPORTS = 20_000_000
 
 Literal = Any
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where nodes can be.
-
-    ``capacity[p]`` nodes fit at place p. ``speed[p, q]`` is the best bandwidth between a device of p and one of q; on
-    the diagonal between two of p (0 where there is one). ``ring_speed[p]`` is the fastest a ring of R devices of p can
-    be (infinite: not known). ``orbit[p]`` is the least place that a symmetry can exchange p with.
-    """
-
-    capacity: tuple[int, ...]
-    speed: Floats
-    ring_speed: Floats
-    orbit: tuple[int, ...]
-    interchangeable: bool = False
-
-    @property
-    def single(self) -> bool:
-        """Whether each place is one device."""
-        return max(self.capacity) == 1
-
-
-def devices_as_places(arrays: Arrays, orbit: Sequence[int] | None = None) -> Places:
-    """Every device a place."""
-    count = arrays.num_devices
-    return Places((1,) * count, arrays.speed, np.full(count, np.inf), tuple(orbit or range(count)))
-
-
-class TooManyError(Exception):
-    """A model would have more constraints than can be built."""
 
 
 class LevelModel(cpsat.Runnable):
@@ -73,11 +39,8 @@ class LevelModel(cpsat.Runnable):
     def __init__(self, arrays: Arrays, places: Places, target: float, allowed: Mask | None = None) -> None:
         self.arrays, self.places = arrays, places
         self.model = cp_model.CpModel()
-        self.levels = np.unique(places.speed[places.speed > 0])[::-1]
-        capped = places.ring_speed[np.isfinite(places.ring_speed) & (places.ring_speed > 0)]
-        if arrays.has_rings:
-            self.levels = np.unique(np.concatenate([self.levels, capped]))[::-1]
-        self._cuts = _Cuts(arrays, self.levels, target)
+        self.levels = places.speeds(arrays)
+        self._cuts = Cuts(arrays, self.levels, target)
         self.impossible = any(self._cuts.impossible)
         if self.impossible:
             self.model.add_bool_or([]).with_name("no_class_is_fast_enough")
@@ -141,7 +104,7 @@ class LevelModel(cpsat.Runnable):
                     self.model.add(node[place] == 0).with_name(f"{name}[{stage},{slot},{place}]")
 
     def _links(self) -> None:
-        """The classes of all links, and the target: each stage's clauses of `_Cuts`, in each replica."""
+        """The classes of all links, and the target: each stage's clauses of `Cuts`, in each replica."""
         arrays, replicas = self.arrays, self.arrays.replicas
         edge_literals = [
             [self._ladder(self._cuts.edge_classes[number], f"edge_class[{number},{r},") for r in range(replicas)]
@@ -200,11 +163,9 @@ class LevelModel(cpsat.Runnable):
                 self.model.add_bool_or(clause).with_name(f"{name},{place},{end}]")
 
     def _reached(self, level: int) -> list[list[int]]:
-        """Places that links of a class or faster ones lead to, from each place; none if they lead everywhere."""
+        """Where links of a class or faster ones lead to, from each place; none if they lead everywhere."""
         if level not in self._reached_at:
-            near = self.places.speed >= self.levels[level]
-            everywhere = near.sum() >= len(near) * (len(near) - 1) and self.places.single
-            self._reached_at[level] = [] if everywhere else [np.nonzero(row)[0].tolist() for row in near]
+            self._reached_at[level] = self.places.reached(float(self.levels[level]))
         return self._reached_at[level]
 
     def _symmetries(self) -> None:
@@ -277,56 +238,3 @@ class LevelModel(cpsat.Runnable):
             return devices, None
         passed = read(self.ring_at)
         return devices, [[row.index(place) for place in ring] for row, ring in zip(devices, passed, strict=True)]
-
-
-class _Cuts:
-    """The least forbidden combinations of classes at each stage, and the classes that they speak of.
-
-    A clause is a list of (part, k): one of these parts has class k or faster. Parts are edges' numbers, and -1 the
-    ring.
-    """
-
-    def __init__(self, arrays: Arrays, levels: Floats, target: float) -> None:
-        self.clauses: list[list[list[tuple[int, int]]]] = []
-        self.impossible: list[bool] = []
-        self._last = len(levels) - 1
-        for stage in range(arrays.num_stages):
-            parts = [(-1, float(arrays.ring[stage]))] if arrays.ring[stage] > 0 else []
-            parts += [(number, volume) for number, volume in arrays.incident[stage]]
-            costs = [[volume / level for level in levels] for _, volume in parts]
-            left = loosened(target) - float(arrays.compute[stage])
-            if len(levels) ** max(0, len(parts) - 1) > _MAX_CHOICES:
-                raise TooManyError(f"stage {stage} has more than {_MAX_CHOICES} combinations of bandwidths")
-            found = list(itertools.islice(_least_violating(costs, left), MAX_COMBINATIONS + 1))
-            if len(found) > MAX_COMBINATIONS:
-                raise TooManyError(f"stage {stage} forbids more than {MAX_COMBINATIONS} combinations of bandwidths")
-            self.impossible.append(any(not any(combination) for combination in found))
-            self.clauses.append(
-                [[(part, k - 1) for (part, _), k in zip(parts, each, strict=True) if k] for each in found if any(each)]
-            )
-        spoken = [{(part, level) for clause in clauses for part, level in clause} for clauses in self.clauses]
-        self.ring_classes = [tuple(sorted(level for part, level in each if part < 0)) for each in spoken]
-        self.edge_classes = [
-            tuple(sorted({level for each in spoken for part, level in each if part == number}))
-            for number in range(len(arrays.edges))
-        ]
-
-
-def _least_violating(costs: Sequence[Sequence[float]], left: float) -> Iterator[tuple[int, ...]]:
-    """All componentwise least choices of one cost of each (ascending) list whose sum exceeds ``left``."""
-    if not costs:
-        if left < 0:
-            yield ()
-        return
-    *heads, tail = costs
-
-    def exceeding(spent: float) -> int:
-        return bisect.bisect_right(tail, left - spent)
-
-    for choice in itertools.product(*(range(len(head)) for head in heads)):
-        spent = sum(head[k] for head, k in zip(heads, choice, strict=True))
-        last = exceeding(spent)
-        if last == len(tail):
-            continue
-        if all(exceeding(spent - head[k] + head[k - 1]) > last for head, k in zip(heads, choice, strict=True) if k):
-            yield (*choice, last)

@@ -15,7 +15,7 @@ import numpy as np
 
 from formulations.device_mapping.arrays import Arrays, Floats, Mask
 from formulations.device_mapping.bounds.combinatorial import components
-from formulations.device_mapping.models.level import Places
+from formulations.device_mapping.models.classes import Places
 
 #: Best cycles are searched for in groups up to this size.
 _SEARCHED = 10
