@@ -316,12 +316,13 @@ class Breakdown:
 
     ``rows`` has one entry for each stage (or node, or tile), all with the same names; ``figures`` are of the whole
     plan. Names end in their unit (``_s``, ``_bytes``, ``_share``), or say that the instance's own time unit is meant.
-    ``draw`` makes the pictures.
+    ``draw`` makes the pictures, and ``strip`` the strip of layers alone, for families whose plans have one.
     """
 
     rows: tuple[Mapping[str, Any], ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[], tuple[Picture, ...]] = tuple
+    strip: Callable[[], Strip] | None = None
 
     @cached_property
     def pictures(self) -> tuple[Picture, ...]:

@@ -45,6 +45,7 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
             "bubble_share": 1 - steps[bottleneck] / total if total > 0 else 0.0,
         },
         lambda: _pictures(instance, plan, steps, rings),
+        lambda: strip(instance.flat, plan, shown_stages(plan, steps)),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from formulations.breakdown import Breakdown, Picture, Stack, slowest
+from formulations.breakdown import Breakdown, Picture, Stack, Stage, slowest
 from formulations.hierarchical_partitioning.problem import (
     HierarchicalPlan,
     flattened,
@@ -17,7 +18,7 @@ from formulations.hierarchical_partitioning.problem import (
 from formulations.passes import forward_and_backward, steady
 from formulations.simulate import PipelineStage
 from formulations.stage_partitioning.breakdown import memory_rows, memory_stack, shown_stages, strip
-from formulations.stage_partitioning.problem import suffix_sums, time_terms
+from formulations.stage_partitioning.problem import StagePlan, suffix_sums, time_terms
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 
 
@@ -34,12 +35,12 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
         ),
         {"bottleneck": f"superstage {slowest(times)}", **fullest},
         lambda: _pictures(instance, plan),
+        lambda: strip(instance.flat, flattened(plan), _times(instance, plan).stages),
     )
 
 
-def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Picture, ...]:
+def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
     """The stages inside the superstages, each with the link of its machines beside its own time."""
-    flat, unit = flattened(plan), instance.flat.time_unit
     inside = [(i, j, outer, stage) for i, outer in enumerate(plan.stages) for j, stage in enumerate(outer.inner)]
     terms = [time_terms(instance.inner, stage) for _, _, _, stage in inside]
     parts = {
@@ -48,26 +49,42 @@ def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[P
     }
     parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
     links = {"link between machines": [link_time(instance, outer) for _, _, outer, _ in inside]}
-    bare = Stack("", (), parts, "", unit, beside=links)
-    times = [bare.total(stage) for stage in range(len(inside))]
+    title, unit = "Time per sample of each stage", instance.flat.time_unit
+    bare = Stack(title, (), parts, "time per sample", unit, beside=links)
     stages = [
         replace(
             stage,
             label=f"{i}.{j}",
-            degrees=f"{outer.dp_degree} machines x dp {own.dp_degree} x tp {own.tp_degree}",
+            degrees=f"{'1 machine' if outer.dp_degree == 1 else f'{outer.dp_degree} machines'} x "
+            f"dp {own.dp_degree} x tp {own.tp_degree}",
         )
-        for stage, (i, j, outer, own) in zip(shown_stages(flat, times), inside, strict=True)
+        for stage, (i, j, outer, own) in zip(
+            shown_stages(flattened(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
+        )
     ]
+    return replace(bare, stages=stages)
+
+
+def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Picture, ...]:
+    flat, stack = flattened(plan), _times(instance, plan)
+    stages, times = stack.stages, [stack.total(stage) for stage in range(len(stack.stages))]
     pipeline = []
     for stage, time, s in zip(flat.stages, times, suffix_sums(flat), strict=True):
         forward, backward = forward_and_backward(time * stage.dp_degree)
         pipeline.append(PipelineStage(stage.dp_degree, forward, backward, -(-s // stage.dp_degree)))
-    sums = [most_in_flight(instance)] * len(inside) if instance.memory_model is MemoryModel.CRUDE else None
-    inner = replace(flat, stages=tuple(stage for *_, stage in inside)) if sums else flat
-    memory = memory_stack(memory_rows(instance.flat, inner, sums), stages, instance.flat.memory_bytes)
     return (
         strip(instance.flat, flat, stages),
-        replace(bare, title="Time per sample of each stage", stages=stages, measure="time per sample"),
-        *(() if instance.memory_model is MemoryModel.NONE else (memory,)),
-        steady(pipeline, stages, max(times), unit),
+        stack,
+        *_memory(instance, plan, stages),
+        steady(pipeline, stages, max(times), stack.unit),
     )
+
+
+def _memory(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Stack]:
+    """What devices hold as the memory model counts it; nothing where it does not."""
+    flat, sums = flattened(plan), None
+    if instance.memory_model is MemoryModel.CRUDE:
+        flat = StagePlan(tuple(stage for outer in plan.stages for stage in outer.inner))
+        sums = [most_in_flight(instance)] * len(stages)
+    if instance.memory_model is not MemoryModel.NONE:
+        yield memory_stack(memory_rows(instance.flat, flat, sums), stages, instance.flat.memory_bytes)

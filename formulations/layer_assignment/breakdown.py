@@ -44,6 +44,7 @@ def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str =
             _step(times, sending, rings, found, stages),
             one_f_one_b(_schedule(instance, times, sending), stages),
         ),
+        lambda: _strip(instance, plan, stages),
     )
 
 

@@ -34,6 +34,7 @@ def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
             "devices_used": sum(devices),
         },
         lambda: _pictures(instance, plan, times, rows),
+        lambda: strip(instance, plan, shown_stages(plan, times)),
     )
 
 

@@ -26,15 +26,16 @@ def diff_command(
     from planner.show.differences import panels, show_difference
     from planner.show.plots.files import require, save
     from planner.show.tables import print_json
-    from planner.studies.difference import diff
+    from planner.studies.difference import diff, plan_within
 
     refuse_outputs({"--plot": picture}, instance)
     if picture is not None:
         require(picture)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
-    found = diff(read_plan(first), read_plan(second), loaded, where=(first, second))
-    drawn = [] if picture is None else panels(found)
+    one, other = read_plan(first), read_plan(second)
+    found = diff(one, other, loaded, where=(first, second))
+    drawn = [] if picture is None else panels(found, loaded, [plan_within(one), plan_within(other)])
     print_json(found.to_json()) if json else show_difference(found)
     if picture is not None:
         save(drawn, picture)

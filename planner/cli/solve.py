@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -152,7 +152,7 @@ def solve_command(
             certified = certify(loaded, result, limits=limits, notice=run["notice"])
             result, proof = certified.result, _certificate_writes(certificate, certified, quiet)
         log.end(result)
-        _show(result, loaded, rows, others, found, json)
+        _show(result, loaded, rows, others, found, log.events, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
     write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet), *proof)
     code = exit_code(result, exact, limits)
@@ -218,7 +218,13 @@ def with_reproducer(error: CrosscheckError, folder: str, json: bool) -> Crossche
 
 
 def _show(
-    result: Result, loaded: Any, rows: list[Any], others: list[Result], more: nearby.Found | None, json: bool
+    result: Result,
+    loaded: Any,
+    rows: list[Any],
+    others: list[Result],
+    more: nearby.Found | None,
+    events: Sequence[Any],
+    json: bool,
 ) -> None:
     from planner.inputs.loading import family_of
     from planner.losses import any_optimal
@@ -237,7 +243,8 @@ def _show(
     plan = None if result.plan is None else family.plan_from_json(loaded, result.plan)
     found = None if plan is None or family.breakdown is None else family.breakdown(loaded, plan)
     is_proved = any_optimal(each.loss for each in (result, *others))
-    show_result(result, family.describe(loaded), found, {} if plan is None else names_of_nodes(loaded), is_proved)
+    names = {} if plan is None else names_of_nodes(loaded)
+    show_result(result, family.describe(loaded), found, names, is_proved, events)
     if others:
         show_results([result, *others])
     if more is not None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count, groupby
 from typing import Any
 
+from formulations.breakdown import Stack
 from planner.errors import UsageError
+from planner.inputs.loading import family_of
+from planner.show.headlines import amount, headline
+from planner.show.palette import stage_colour, text_on
+from planner.show.plots.marks import TEXT, pixels, quiet_frame, theme_of, width_of
 from planner.show.plots.panel import Panel
+from planner.show.plots.stages import stack
 from planner.show.tables import brief, percent, with_unit
 from planner.show.terminal import printable
 from planner.studies.difference import Decision, Difference, Row
 
 _NONE = "-"
-#: A box that is narrower than this part of the picture has no room for its number.
-_WIDE = 0.02
 
 
 def show_difference(found: Difference) -> None:
@@ -51,8 +57,15 @@ def _words(row: Row, decided: Decision | None) -> str:
     return ", ".join(f"{name} {brief(decided.get(name, _NONE))}" for name in row.differs)
 
 
-def panels(found: Difference) -> list[Panel]:
-    """Both plans as strips, a box for each node or layer in the colour of its stage; what differs is marked between.
+def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -> list[Panel]:
+    """Both plans as strips, a box for each node or layer; what differs is marked between; then what their stages cost.
+
+    Stages of the second plan have the colour of the stage of the first that they share most with.
+
+    Parameters
+    ----------
+    instance, plans
+        The two plans in their JSON form, for the bars; without them there are none.
 
     Raises
     ------
@@ -63,29 +76,89 @@ def panels(found: Difference) -> list[Panel]:
     if not rows:
         raise UsageError.at("--plot", found.problem, "a problem whose plans put nodes or layers into stages")
     strips = [[_stage(row.first) for row in rows], [_stage(row.second) for row in rows]]
-    stages = list(dict.fromkeys(stage for strip in strips for stage in strip if stage is not None))
+    changed = [place for place, row in enumerate(rows) if row.differs]
+    says = f"{len(changed)} of {len(rows)} nodes differ" + (
+        f"; the second is {_loss(found.loss)}" if found.loss else ""
+    )
+    strip = Panel(f"{found.instance}: two plans", lambda axes: _strips(axes, strips, changed), says, True, 2.0)
+    return [strip, *_bars(found, instance, plans)]
 
-    def draw(axes: Any) -> None:
-        import matplotlib
 
-        colours = matplotlib.colormaps["tab20"](range(20))
-        for height, strip in zip((1.0, 0.0), strips, strict=True):
-            for stage, run in groupby(range(len(strip)), key=strip.__getitem__):
-                places = list(run)
-                if stage is None:
-                    continue
-                colour = colours[stages.index(stage) % len(colours)]
-                axes.barh(height, len(places), 0.6, places[0], align="center", color=colour, edgecolor="black", lw=0.5)
-                if len(places) >= _WIDE * len(rows):
-                    axes.text(places[0] + len(places) / 2, height, stage, ha="center", va="center", fontsize=7)
-        changed = [place + 0.5 for place, row in enumerate(rows) if row.differs]
-        axes.plot(changed, [0.5] * len(changed), linestyle="none", marker="x", color="black", markersize=5)
-        axes.set_yticks([1.0, 0.5, 0.0], ["first", "differs", "second"])
-        axes.set_ylim(-0.5, 1.5)
-        axes.set_xlim(0, len(rows))
-        axes.set_xlabel("nodes or layers, in the order of the first plan; numbers are stages")
+def _loss(loss: float) -> str:
+    return f"{percent(abs(loss))} {'slower' if loss > 0 else 'faster'}"
 
-    return [Panel(f"{found.instance}: two plans", draw)]
+
+def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence[int]) -> None:
+    theme, count = theme_of(axes), len(strips[0])
+    colours = matched(*strips)
+    per_node = pixels(axes)[0] / count
+    for height, strip, look in zip((0.72, 0.0), strips, colours, strict=True):
+        for stage, run in groupby(range(count), key=strip.__getitem__):
+            places = list(run)
+            if stage is None:
+                continue
+            colour = stage_colour(look[stage])
+            axes.bar(places[0], 0.5, len(places), height, align="edge", color=colour, edgecolor=theme.paper, lw=1.2)
+            if len(places) * per_node > width_of(axes, stage) + 4:
+                middle = places[0] + len(places) / 2
+                axes.text(
+                    middle,
+                    height + 0.25,
+                    printable(stage),
+                    ha="center",
+                    va="center",
+                    fontsize=TEXT,
+                    color=text_on(colour),
+                )
+    axes.bar(changed, 0.06, 1.0, 0.58, align="edge", color=theme.alarm, linewidth=0)
+    axes.set_yticks([0.97, 0.61, 0.25], ["first", "differs", "second"])
+    axes.tick_params(length=0)
+    axes.set_xlim(0, count)
+    axes.set_ylim(-0.05, 1.3)
+    axes.set_xticks([])
+    axes.set_xlabel("nodes or layers in the order of the first plan; numbers are stages", loc="left", color=theme.quiet)
+    quiet_frame(axes)
+
+
+def matched(first: Sequence[str | None], second: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]]:
+    """A colour's number for each stage of both plans: the first's in their order, the second's by what they share.
+
+    >>> matched(["0", "0", "1", "1"], ["0", "1", "1", "2"])
+    ({'0': 0, '1': 1}, {'0': 0, '1': 1, '2': 2})
+    """
+    own = {stage: number for number, stage in enumerate(dict.fromkeys(each for each in first if each is not None))}
+    shared = Counter((b, a) for a, b in zip(first, second, strict=True) if a is not None and b is not None)
+    found: dict[str, int] = {}
+    for (b, a), _ in sorted(shared.items(), key=lambda each: (-each[1], own[each[0][1]] != _as_number(each[0][0]))):
+        if b not in found and own[a] not in found.values():
+            found[b] = own[a]
+    free = (number for number in count() if number not in found.values() and number >= len(own))
+    for stage in dict.fromkeys(each for each in second if each is not None):
+        if stage not in found:
+            found[stage] = next(free)
+    return own, found
+
+
+def _as_number(stage: str) -> int:
+    return int(stage) if stage.isdecimal() else -1
+
+
+def _bars(found: Difference, instance: Any, plans: Sequence[Any]) -> Iterator[Panel]:
+    """What the stages of both plans cost, on one scale."""
+    if instance is None:
+        return
+    family = family_of(instance)
+    stacks: list[Stack] = []
+    for plan in plans:
+        breakdown = family.breakdown(instance, family.plan_from_json(instance, plan)) if family.breakdown else None
+        stacks += [each for each in (breakdown.pictures if breakdown else ()) if isinstance(each, Stack)][:1]
+    if len(stacks) < len(plans):
+        return
+    most = max(each.total(stage) for each in stacks for stage in range(len(each.stages)))
+    verdicts = (found.first, found.second)
+    for name, each, verdict in zip(("first", "second"), stacks, verdicts, strict=True):
+        said = "breaks a rule" if verdict.objective is None else amount(verdict.objective, found.unit)
+        yield Panel(f"{name}: {said}", partial(stack, picture=each, top=most), headline(each), False, 3.0)
 
 
 def _stage(decided: Decision | None) -> str | None:

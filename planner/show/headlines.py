@@ -146,7 +146,7 @@ def _heat(picture: Heat) -> str:
     said = f"{len(cells) - infeasible} of {len(cells)} cells feasible"
     if picture.best is not None:
         row, column = picture.best
-        said += f", best {picture.values[row][column]:.3g}"
+        said += f", best {picture.values[row][column]:.3g} at {picture.ys[row]:g} by {picture.xs[column]:g}"
     return said
 
 

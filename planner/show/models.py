@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.show.plots.charts import bars, gap_over_time
+from planner.show.plots.charts import LINES_SAY, bars, gap_over_time
 from planner.show.plots.files import save
 from planner.show.plots.panel import Panel
 from planner.show.tables import number, percent, with_unit
@@ -71,7 +71,7 @@ def _short(value: float | None) -> str:
 def draw_formulations(path: str, found: Formulations) -> None:
     """Write the share of the optimum that each root bound has, and gaps over time, to a file."""
     shares = {row.method: 100 * row.root_share for row in found.rows if row.root_share is not None}
-    panels = [Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, found.events, found.unit))]
+    panels = [Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, found.events, found.unit), LINES_SAY)]
     if shares:
         ylabel = "bound of the relaxation, % of the optimum"
 

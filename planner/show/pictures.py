@@ -13,10 +13,12 @@ from planner.errors import UsageError
 from planner.events import Event
 from planner.inputs.files import write_atomically
 from planner.inputs.loading import family_of
-from planner.show.plots.charts import gap_over_time, losses
+from planner.show.headlines import percent
+from planner.show.plots.charts import LINES_SAY, gap_over_time, losses
 from planner.show.plots.files import require, save
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
+from solvers.outcome import OPTIMAL_GAP
 
 
 def refuse_undrawable(instance: Any, path: str) -> None:
@@ -42,7 +44,7 @@ def draw(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
 def draw_comparison(path: str, instance: Any, report: Report, events: Sequence[Event]) -> None:
     """Write the losses of the methods, and gap over time, a line for each method, to a file."""
     unit = family_of(instance).unit(instance)
-    over_time = Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, events, unit))
+    over_time = Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, events, unit), LINES_SAY)
     save([losses_of(report), over_time], path, instance.name)
 
 
@@ -50,7 +52,14 @@ def losses_of(report: Report) -> Panel:
     """The losses of the methods, as a picture."""
     found = [(result.method, result.loss) for result in report.results]
     reference = "best bound" if report.optimum is None else "optimum"
-    return Panel(f"Loss of every method to the proved {reference}", lambda axes: losses(axes, found, reference))
+    known = [loss for _, loss in found if loss is not None]
+    best = sum(1 for loss in known if loss <= OPTIMAL_GAP)
+    says = f"{best} of {len(found)} methods find the {reference}" + (
+        f"; the worst loses {percent(max(known))}" if known and max(known) > OPTIMAL_GAP else ""
+    )
+    title = f"Loss of every method to the proved {reference}"
+    height = max(1.6, 0.7 + 0.28 * len(found))
+    return Panel(title, lambda axes: losses(axes, found, reference), says, False, height)
 
 
 def _own_picture(instance: Any, path: str) -> bool:

@@ -16,6 +16,7 @@ from formulations.breakdown import Breakdown
 from planner.certificates import Verification
 from planner.checking import Verdict
 from planner.comparison import Report, is_proved
+from planner.events import Event
 from planner.inputs.files import plain
 from planner.losses import any_optimal, shown
 from planner.result import Result
@@ -37,6 +38,8 @@ _SHOWN_NODES = 6
 _COMPARED = ("instance", "method", "loss", "own gap", "objective", "bound", "status", "stop", "seconds", "proved by")
 _GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "own gap")
 _ENDLESS = 10_000
+#: Columns of a strip of layers at most.
+_STRIP = 120
 
 
 def as_json(value: Any) -> str:
@@ -63,10 +66,11 @@ def show_result(
     found: Breakdown | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
     is_proved: bool = True,
+    events: Sequence[Event] = (),
 ) -> None:
     """Print one result: what holds, why, the plan with the ``names`` of its nodes, and ``found``: its figures.
 
-    ``is_proved``: whether the result's loss, if it has one, is to a proved optimum.
+    ``is_proved``: whether the result's loss, if it has one, is to a proved optimum. ``events`` are those of its run.
     """
     from rich.table import Table
 
@@ -78,6 +82,8 @@ def show_result(
     table.add_row("objective", with_unit(result.objective, result.unit))
     table.add_row("bound", with_unit(result.bound, result.unit))
     table.add_row("gap", percent(result.gap))
+    if closed := _closed(events):
+        table.add_row("over time", closed)
     if result.loss is not None:
         table.add_row("loss", shown(result.loss, is_proved))
     if result.certificate is not None:
@@ -97,6 +103,15 @@ def show_result(
     _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
 
 
+def _closed(events: Sequence[Event]) -> str:
+    """How the gap of the last method's run closed."""
+    from planner.show.strips import sparkline
+
+    own = [event for event in events if event.method == events[-1].method]
+    line = sparkline(own)
+    return f"{line} gap in {own[-1].seconds:.3g} s" if line else ""
+
+
 def show_breakdown(found: Breakdown) -> None:
     """The figures of a plan: a table by stage, equal neighbours in one line, and a line for the whole."""
     from rich.table import Table
@@ -111,6 +126,11 @@ def show_breakdown(found: Breakdown) -> None:
         out.print(table)
     if found.figures:
         out.print(facts(found.figures))
+    if found.strip is not None:
+        from planner.show.strips import strip_lines
+
+        for line in strip_lines(found.strip(), min(out.width, _STRIP)):
+            out.print(line, no_wrap=True, crop=True)
 
 
 def together(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:

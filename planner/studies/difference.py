@@ -12,7 +12,7 @@ from planner.show.names import names_of_nodes
 from planner.types import Instance, Json, JsonObject
 
 #: What a plan file says beside the plan.
-_LABELS = ("problem", "instance", "schema_version")
+_LABELS = ("problem", "instance", "schema_version", "options")
 
 #: What a plan says of one thing that it decides about: ``{"stage": 2, "tmpc": "keep"}``.
 Decision = dict[str, Json]
@@ -87,7 +87,7 @@ def diff(
     instance = admitted(instance)
     family, names = family_of(instance), names_of_nodes(instance)
     verdicts = [check(instance, plan, where=name) for plan, name in zip((first, second), where, strict=True)]
-    plans: list[Any] = [plan["plan"] if "plan" in plan and "status" in plan else plan for plan in (first, second)]
+    plans: list[Any] = [plan_within(plan) for plan in (first, second)]
     bare = [{name: part for name, part in plan.items() if name not in _LABELS} for plan in plans]
     ones, others = (dict(decisions(plan)) for plan in bare)
     rows = [
@@ -111,6 +111,11 @@ def diff(
         decisions=rows,
         stages=list(_stages(plans[0], plans[1])),
     )
+
+
+def plan_within(plan: JsonObject) -> Any:
+    """The plan in its JSON form, of a result that holds it."""
+    return plan["plan"] if "plan" in plan and "status" in plan else plan
 
 
 def decisions(plan: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Decision]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from formulations.breakdown import Heat
 from formulations.compilation import compiling
 from formulations.family import no_preparation
 from formulations.size import SizeError
@@ -144,6 +145,7 @@ def writes(found: Frontier, out: str | None, picture: str | None) -> Iterator[Ca
     from planner.show.plots.charts import frontier as chart
     from planner.show.plots.files import save
     from planner.show.plots.panel import Panel
+    from planner.show.plots.panels import panels_of
 
     times = found.times
     if times is None:
@@ -151,8 +153,36 @@ def writes(found: Frontier, out: str | None, picture: str | None) -> Iterator[Ca
     if out is not None:
         yield lambda: write_atomically(out, found.to_csv())
     if picture is not None:
-        panel = Panel("Least time per sample", lambda axes: chart(axes, times, found.unit))
-        yield lambda: save([panel], picture, found.instance)
+        lines = Panel("Least time per sample", lambda axes: chart(axes, times, found.unit), _bought(found))
+        yield lambda: save([*panels_of(heat_of(found)), lines], picture, found.instance)
+
+
+def heat_of(found: Frontier) -> Heat:
+    """The table as a heat map; its best entry is the first of the quickest."""
+    times = found.times or []
+    best = min(
+        ((time, row, column) for row, line in enumerate(times) for column, time in enumerate(line) if time is not None),
+        default=None,
+    )
+    return Heat(
+        "Time per sample by devices and degrees",
+        range(1, len(times[0]) + 1 if times else 1),
+        range(1, len(times) + 1),
+        times,
+        "sum of degrees, at most",
+        "devices, at most",
+        f"time per sample, {found.unit}",
+        None if best is None else best[1:],
+    )
+
+
+def _bought(found: Frontier) -> str:
+    """What the second half of the devices buys."""
+    best = found.best
+    half = best[len(best) // 2 - 1] if len(best) > 1 else None
+    if half is None or best[-1] is None or best[-1] <= 0:
+        return ""
+    return f"{len(best)} devices are {half / best[-1]:.3g} times as fast as {len(best) // 2}"
 
 
 def _shown(most: int) -> list[int]:

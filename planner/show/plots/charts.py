@@ -9,9 +9,11 @@ from typing import Any
 from planner.events import Event
 from planner.show.headlines import percent
 from planner.show.palette import dashes, line_colour
-from planner.show.plots.marks import SMALL, apart, label_of, pixels, quiet_frame, theme_of, width_of
+from planner.show.plots.marks import SMALL, apart, label_of, pixels, plain_log, quiet_frame, theme_of, width_of
 from solvers.outcome import OPTIMAL_GAP
 
+#: What the lines of `gap_over_time` are.
+LINES_SAY = "whole: incumbents; dashed: bounds"
 #: More bars than this are labelled at every few.
 _LABELLED = 24
 
@@ -53,7 +55,7 @@ def gap_over_time(axes: Any, events: Sequence[Event], unit: str = "s") -> Any:
 
     Each line bears the name of its method at its end.
     """
-    theme, methods = theme_of(axes), list(dict.fromkeys(event.method for event in events))
+    methods = list(dict.fromkeys(event.method for event in events))
     last = max((event.seconds for event in events), default=0.0) or 1e-3
     ends: list[tuple[float, str, str]] = []
     for index, method in enumerate(methods):
@@ -72,16 +74,6 @@ def gap_over_time(axes: Any, events: Sequence[Event], unit: str = "s") -> Any:
     axes.set_xlim(0, last)
     _name_lines(axes, ends)
     axes.set(xlabel="seconds of the method", ylabel=f"incumbent and bound, {unit}" if unit else "incumbent and bound")
-    axes.text(
-        0.99,
-        0.01,
-        "whole: incumbents; dashed: bounds",
-        transform=axes.transAxes,
-        ha="right",
-        va="bottom",
-        fontsize=SMALL,
-        color=theme.quiet,
-    )
     quiet_frame(axes, "left", "bottom")
     return axes
 
@@ -169,6 +161,7 @@ def frontier(axes: Any, times: Sequence[Sequence[float | None]], unit: str) -> A
         if not math.isnan(line[-1]):
             ends.append((line[-1], f"sum <= {s}", colour))
     axes.set(xscale="log", yscale="log", xlabel="devices", ylabel=f"time per sample, {unit}")
+    plain_log(axes)
     axes.set_xlim(1, max(2, len(times)))
     if ends:
         levels = apart([math.log(end[0]) for end in ends], _log_step(axes))

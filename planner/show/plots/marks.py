@@ -101,6 +101,22 @@ def quiet_frame(axes: Any, *sides: str) -> None:
         spine.set_color(theme_of(axes).quiet)
 
 
+def plain_log(axes: Any) -> None:
+    """Numbers on logarithmic axes as they are read: 1, 2, 5, 10."""
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_numbers(axis, is_log=True)
+
+
+def plain_numbers(axis: Any, *, is_log: bool) -> None:
+    """The numbers of one axis without powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if is_log:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def apart(wanted: Sequence[float], least: float) -> list[float]:
     """Places as near to the wanted ones as a least distance between them allows, in the same order.
 

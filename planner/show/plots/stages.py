@@ -164,29 +164,32 @@ def _key(axes: Any, look: dict[str, str]) -> None:
     )
 
 
-def stack(axes: Any, picture: Stack) -> Any:
-    """A bar for each stage, its parts one above the other, with the largest sum's line, or the limit and slack."""
+def stack(axes: Any, picture: Stack, top: float = 0.0) -> Any:
+    """A bar for each stage, its parts one above the other, with the largest sum's line, or the limit and slack.
+
+    ``top`` is shown at least, in the picture's unit: so that two pictures have one scale.
+    """
     theme, count = theme_of(axes), len(picture.stages)
     totals = [picture.total(stage) for stage in range(count)]
     limits = [limit for limit in picture.limits or () if math.isfinite(limit)]
-    factor, unit = scaled(picture.unit, max([*totals, *limits], default=0.0))
+    factor, unit = scaled(picture.unit, max([*totals, *limits, top], default=0.0))
     _bars(axes, picture, factor)
     if picture.limits is not None:
         _limits(axes, picture, totals, factor)
     elif totals and max(totals) > 0:
-        top = max(totals)
-        axes.axhline(top / factor, color=theme.ink, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+        most = max(totals)
+        axes.axhline(most / factor, color=theme.ink, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         axes.text(
             count - 0.4,
-            top / factor,
-            f"{amount(top, picture.unit)} ",
+            most / factor,
+            f"{amount(most, picture.unit)} ",
             ha="right",
             va="bottom",
             fontsize=SMALL,
             color=theme.ink,
         )
     axes.set_xlim(-0.6, count - 0.4)
-    axes.set_ylim(0, 1.14 * max([*totals, *limits, 0.0]) / factor or 1.0)
+    axes.set_ylim(0, 1.14 * max([*totals, *limits, top]) / factor or 1.0)
     stage_ticks(axes, picture.stages, with_degrees=True)
     axes.set_xlabel("stage")
     axes.set_ylabel(f"{label_of(picture.measure)}, {unit}" if unit else label_of(picture.measure))

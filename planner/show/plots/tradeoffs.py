@@ -10,7 +10,7 @@ from typing import Any
 from formulations.breakdown import Heat, Options, Tradeoff
 from planner.show.headlines import amount, scaled
 from planner.show.palette import line_colour, mixed, text_on
-from planner.show.plots.marks import SMALL, apart, label_of, pixels, quiet_frame, theme_of, width_of
+from planner.show.plots.marks import SMALL, apart, label_of, pixels, plain_numbers, quiet_frame, theme_of, width_of
 
 #: More kinds of nodes than this are drawn without labels.
 _LABELLED = 8
@@ -134,10 +134,11 @@ def heat(axes: Any, picture: Heat) -> Any:
     if known and wide > max(width_of(axes, text) for text in texts) + 4 and tall > 1.6 * SMALL * axes.figure.dpi / 72:
         _cells(axes, image, values)
     elif known:
-        axes.figure.colorbar(image, ax=axes, label=label_of(picture.measure))
-        if len(known) == rows * columns and min(rows, columns) > 3 and max(known) > min(known):
-            lines = axes.contour(values, levels=5, colors=theme.paper, linewidths=0.8)
-            axes.clabel(lines, fontsize=SMALL, fmt="%.3g")
+        bar = axes.figure.colorbar(image, ax=axes, label=label_of(picture.measure))
+        bar.outline.set_visible(False)
+        plain_numbers(bar.ax.yaxis, is_log=spread)
+        if min(rows, columns) > 3 and max(known) > min(known):
+            _isolines(axes, values, min(known), max(known))
     if picture.best is not None:
         from matplotlib.patches import Rectangle
 
@@ -152,6 +153,14 @@ def heat(axes: Any, picture: Heat) -> Any:
     axes.set(xlabel=label_of(picture.xlabel), ylabel=label_of(picture.ylabel))
     quiet_frame(axes)
     return axes
+
+
+def _isolines(axes: Any, values: Sequence[Sequence[float]], least: float, most: float) -> None:
+    """Lines of equal values, with their values: 1.1, 1.5, 2 and 4 times the least."""
+    levels = [factor * least for factor in (1.1, 1.5, 2.0, 4.0) if least < factor * least < most]
+    if levels:
+        lines = axes.contour(values, levels=levels, colors=theme_of(axes).paper, linewidths=0.8)
+        axes.clabel(lines, fontsize=SMALL, fmt="%.3g")
 
 
 def _cells(axes: Any, image: Any, values: Sequence[Sequence[float]]) -> None:
