@@ -39,7 +39,7 @@ def write(instance: StageGraph, plan: Mapping[str, Any] | None, bound: float, wa
     try:
         exact = checker.Instance(to_json(instance))
         objective = None if plan is None else checker.plan_time(exact, plan)
-        certified = _certified(checker.Lattice(exact), bound, objective, watch)
+        certified = _certified(checker.lattice_of(exact), bound, objective, watch)
     except checker.RejectedError as error:
         raise UncertifiedError(f"the checker refuses: {error}") from None
     return {

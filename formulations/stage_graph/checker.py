@@ -11,26 +11,47 @@ nothing else: the checker looks for a plan within T by itself, as below.
 
 **Theorem.** If it finds none for any size b that plans may use, every plan takes more than T.
 
-**The search at a size b.** D devices; V are the operators. A *downset* U holds all successors of its operators. w(v) is
-the least r (fw + bw) / b of an operator over all r <= min(D, b), fw and bw for the n samples at r, w(U) its sum over U,
-and rest(U) = ceil(w(V - U) / T). Labels of U are [k, depths]: devices, and for every operator outside U with an edge
-into U the most stages on a path from one of those edges on, but no more than B/b. The empty set has the label [0]. From
-every label of U and for every larger U' a stage leads to U' that holds U' - U. Its depth is 1 more than the largest of
-the depths of its operators (1 if there are none), but no more than B/b, and its r the least r <= b with TPS <= T and,
-with depth micro-batches in flight, memory of at most M+. U' has the label [k + r, depths] then, if k + r + rest(U') <=
-D. A label that another one of U' is nowhere larger than is dropped.
+**The search at a size b.** D devices; V are the operators. A *downset* U holds all successors of its operators. w is
+the least of r (fw + bw) / b of an operator, and of r times what an edge adds to the TPS of a stage at each of its ends,
+over all r <= min(D, b) with fw, bw and edges for the n samples at r. rest(U) is ceil(w / T), w summed over the
+operators outside U and the edges from there into U. Labels of U are [k, depths]: devices, and for every operator
+outside U with an edge into U the most stages on a path from one of those edges on, but no more than B/b. The empty set
+has the label [0]. From every label of U and for every larger U' a stage leads to U' that holds U' - U. Its depth is 1
+more than the largest of the depths of its operators (1 if there are none), but no more than B/b, and its r the least r
+<= b with TPS <= T and, with depth micro-batches in flight, memory of at most M+. U' has the label [k + r, depths] then,
+if k + r + rest(U') <= D. A label that another one of U' is nowhere larger than is dropped.
 
 *Proof.* Assume a plan of size b within T. Its stages, in an order in which no edge between two of them runs backwards
 (there is one, as they form no cycle), from the last one on, lead from the empty set to V through downsets. A stage of r
-devices has r TPS >= the sum of w over its operators, as its other terms are not negative: any operators take at least
-ceil(w / T) devices. A stage with d stages on its longest path (edges of the plan that no tensor needs only make it
-longer) keeps at least min(d, B/b) micro-batches in flight: each stage one more than those behind it, up to B samples.
+devices has r TPS >= the sum of w over its operators and edges, as its other terms are not negative: all stages that
+hold V - U take at least rest(U) devices, those that hold U at least as many as w over U and the edges that enter U says
+(downsets for which both together are over D are left out), and one that holds U' - U at least ceil(w / T) with w of it.
+A stage with d stages on its longest path (edges of the plan that no tensor needs only make it longer) keeps at least
+min(d, B/b) micro-batches in flight: each stage one more than those behind it, up to B samples.
 
 *If the stages that hold U take k* devices and have depths*, U has a label that is nowhere larger.* It holds for the
 empty set. Assume it for U, and let the next stage, of r devices, lead to U'. From the label its depth is no larger, so
 it needs no more memory, and r is possible: a least r' <= r was found. So a label that is nowhere larger than the plan's
 arises at U'. It is not dropped for its devices, as k* + r + rest(U') <= D; if another label is nowhere larger, that one
 serves. For U = V it is a label of V. If there is none, there was no plan.
+
+**Equal chains.** Where there are too many downsets, those that differ by an exchange of equal chains are searched as
+one. A *chain* has operators c1, c2, ..., each with its only edge out to the one before it, whose only edge in it is.
+Chains of a *class* have equal operators and edges; c1 has edges to the same operators outside (the targets), and so has
+the last one from there; no class borders on another. In a downset U a chain has c1 up to some c_l, and l is its height.
+The search takes only downsets whose heights fall along each class. At a pair of them U, U' it counts, of the n edges
+from a follower to its c_l in the chains of a class that enter U, and the n' that enter U', max(0, n' - n) as entering
+the stage, and max(0, n - n') as leaving it. A class that is not all in U has one depth, that of its edges to its
+targets; it counts for a stage that any operator of the class is in.
+
+*Proof.* Sort the heights of each class in all downsets of a plan. What comes out is searched, and nested: if l <= l'
+for each chain, so it is for the sorted heights. The stage between two has equally many operators of every kind as the
+plan's, so equal work and weights; so are its edges without an end in a class, and those between a class and what is
+outside, of which there is one for each c1, or each last operator, in the stage. Of the edges from followers to c_l at
+least max(0, n' - n) enter the plan's stage, as those that enter U' and not U do, and at least max(0, n - n') leave it.
+So its time and memory are no less than what is counted. Nor is its depth: a chain that goes on in the plan's stage has
+an edge to a target in a stage behind, or to a lower operator of its own in one, from which the chain leads to all
+targets. That stage is at least as deep as the edges to the targets say. So labels stay nowhere larger than the plan's.
 
 Times at r are integers, multiples of one unit for each r; so are amounts of memory.
 """
@@ -47,13 +68,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import le
 from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
-MAX_DOWNSETS, MAX_BITS = 10_000, 2**28  # of a graph, and of all its downsets together
+MAX_DOWNSETS, MAX_BITS = 25_000, 2**28  # of a graph, and of all its downsets together
 MAX_SUMS = 2_000_000  # of times of downsets at all degrees
 MAX_STEPS = 20_000_000  # of pairs of nested downsets, of all sizes together
 MAX_KEPT = 100_000  # of what is kept between pairs
@@ -181,19 +202,55 @@ def bits(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
-class Lattice:
-    """The downsets of an instance from smaller to larger ones."""
+def equal_chains(instance: Instance) -> list[list[list[int]]]:
+    """The classes of equal chains; operators behind come first in a chain."""
+    ends, n = instance.ends, len(instance.passes)
+    out = [[e for e, (u, _) in enumerate(ends) if u == v] for v in range(n)]
+    into = [[e for e, (_, u) in enumerate(ends) if u == v] for v in range(n)]
+    link = {v: u for u, v in ends if len(out[u]) == len(into[v]) == 1}
+    found: dict[Any, list[list[int]]] = {}
+    for first in set(range(n)) - set(link.values()):
+        chain = [first]
+        while chain[-1] in link:
+            chain.append(link[chain[-1]])
+        own = [(instance.passes[v], instance.weights[v], instance.kept[v]) for v in chain]
+        inner = [instance.sent[out[v][0]] for v in chain[1:]]
+        targets = sorted((ends[e][1], instance.sent[e]) for e in out[first])
+        sources = sorted((ends[e][0], instance.sent[e]) for e in into[chain[-1]])
+        found.setdefault(str([own, inner, targets, sources]), []).append(chain)
+    classes: list[list[list[int]]] = []
+    for chains in found.values():
+        near = {v for e in (*out[chains[0][0]], *into[chains[0][-1]]) for v in ends[e]}
+        if len(chains) > 1 and not any(near & set(chain) for others in classes for chain in others):
+            classes.append(chains)
+    return classes
 
-    def __init__(self, instance: Instance) -> None:
+
+class Lattice:
+    """The downsets of an instance from smaller to larger ones, with classes only those whose heights fall."""
+
+    def __init__(self, instance: Instance, classes: Iterable[list[list[int]]] = ()) -> None:
         n, ends = len(instance.passes), instance.ends
         self.instance, self.steps = instance, 0
-        self.after = after = [sum(1 << v for u, v in ends if u == w) for w in range(n)]
-        before = [[u for u, v in ends if v == w] for w in range(n)]
+        #: The operators behind each by which its depth is known, and those that have this depth: of a class the last.
+        self.after, self.stands = [sum(1 << v for u, v in ends if u == w) for w in range(n)], [1 << v for v in range(n)]
+        first, kinds = list(self.after), list[list[int]]()  # what is taken before an operator; equal edges
+        for chains in classes:
+            for chain, later in pairwise(chains):
+                for u, v in zip(chain, later, strict=True):
+                    first[v] |= 1 << u
+            for front, back in pairwise(zip(*chains, strict=True)):
+                kinds.append([1 << ends.index(pair) for pair in zip(back, front, strict=True)])
+            members, last, targets = [v for chain in chains for v in chain], chains[-1][-1], self.after[chains[0][0]]
+            for v in members:
+                self.after[v] = self.stands[v] = 0
+            self.after[last], self.stands[last] = targets, sum(1 << v for v in members)
+        before = [[u for u in range(n) if first[u] >> w & 1] for w in range(n)]
         entering = [sum(1 << e for e, (_, v) in enumerate(ends) if v == w) for w in range(n)]
         leaving = [sum(1 << e for e, (u, _) in enumerate(ends) if u == w) for w in range(n)]
         self.masks, self.crossing, known = [0], [0], {0}  # the edges that enter a downset
         self.origins: list[tuple[int, int]] = []  # a smaller downset, and the operator that it lacks
-        ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
+        ready, limit = [sum(1 << v for v in range(n) if not first[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
         for i, mask in enumerate(self.masks):  # which grows meanwhile
             for v in bits(ready[i]):
                 new = mask | 1 << v
@@ -204,10 +261,13 @@ class Lattice:
                 self.masks.append(new)
                 self.origins.append((i, v))
                 self.crossing.append(self.crossing[i] & ~leaving[v] | entering[v])
-                ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in before[v] if not after[u] & ~new))
+                ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in before[v] if not first[u] & ~new))
         need(self.masks[-1] == (1 << n) - 1, "a graph without cycles")
+        for kind in kinds:  # as many of them, but always the first ones
+            every, least = sum(kind), [0, *accumulate(kind)]
+            self.crossing = [edges & ~every | least[(edges & every).bit_count()] for edges in self.crossing]
         #: The operators outside a downset that have an edge into it.
-        self.front = [sorted({ends[e][0] for e in bits(edges)}) for edges in self.crossing]
+        self.front = [[v for v in range(n) if self.after[v] & mask and not mask >> v & 1] for mask in self.masks]
         self.weights, self.kept = self.sums(instance.weights), self.sums(instance.kept)
 
     def sums(self, amounts: list[int]) -> list[int]:
@@ -216,6 +276,14 @@ class Lattice:
         for i, v in self.origins:
             found.append(found[i] + amounts[v])
         return found
+
+
+def lattice_of(instance: Instance) -> Lattice:
+    """All downsets, or if they are too many those that no exchange of equal chains makes equal."""
+    try:
+        return Lattice(instance)
+    except RejectedError:
+        return Lattice(instance, equal_chains(instance))
 
 
 class Degree:
@@ -240,14 +308,18 @@ class Search:
         largest, last = min(instance.D, b), len(lattice.masks) - 1
         reject(largest * (last + 1) > MAX_SUMS, f"size: over {MAX_SUMS} times of downsets at all degrees")
         self.degrees = [Degree(lattice, b, r, bound) for r in range(1, largest + 1)]
+        costs = [(r, instance.costs(b, r)[1]) for r in range(1, largest + 1)]
         least = [
             min(r * instance.seconds(v, -(-b // r)) / b for r in range(1, largest + 1))
             for v in range(len(instance.passes))
         ]
-        unit = math.lcm(*(w.denominator for w in least))
+        cross = [min(r * each[e] for r, each in costs) for e in range(len(instance.ends))]
+        unit = math.lcm(*(w.denominator for w in (*least, *cross)))
         self.limit = None if bound is None else bound * unit  # work of a device
-        works = lattice.sums([int(w * unit) for w in least])
-        rest, front = [self._devices(works[-1] - work) for work in works], [self._devices(work) for work in works]
+        works, sent = lattice.sums([int(w * unit) for w in least]), [int(w * unit) for w in cross]
+        paid = [sum(sent[e] for e in bits(edges)) for edges in lattice.crossing]
+        rest = [self._devices(works[-1] - work + more) for work, more in zip(works, paid, strict=True)]
+        front = [self._devices(work + more) for work, more in zip(works, paid, strict=True)]
         usable = [i for i in range(last + 1) if front[i] + rest[i] <= instance.D]
         self.order = sorted(usable, key=lambda i: (works[i], i))  # what holds a downset comes after it
         self.works, self.rest = [works[i] for i in self.order], rest
@@ -269,8 +341,9 @@ class Search:
                 for at in range(place + 1, bisect_right(self.works, most)):
                     j = self.order[at]
                     if masks[j] & masks[i] == masks[i]:
-                        work = self.works[at] - self.works[place]
-                        self._extend(i, j, labels, range(max(1, self._devices(work)), free - self.rest[j] + 1))
+                        fewest = max(1, self._devices(self.works[at] - self.works[place]))
+                        if fewest + self.rest[j] <= free:
+                            self._extend(i, j, labels, range(fewest, free - self.rest[j] + 1))
 
     def _extend(self, i: int, j: int, labels: list[Label], degrees: range) -> None:
         """What labels of downset i lead to at downset j, with some of these degrees."""
@@ -282,7 +355,7 @@ class Search:
             return
         stage = lattice.masks[j] & ~lattice.masks[i]
         at_i = {v: at for at, v in enumerate(front[i], start=1)}
-        behind = [at for v, at in at_i.items() if stage >> v & 1]
+        behind = [at for v, at in at_i.items() if lattice.stands[v] & stage]
         kept = [(at_i.get(v, 0), bool(lattice.after[v] & stage)) for v in front[j]]
         for label in labels:
             depth = min(self.most, 1 + max((label[at] for at in behind), default=0))
@@ -320,7 +393,7 @@ def undominated(labels: Iterable[Label]) -> list[Label]:
 
 def prove(instance: Instance, bound: Fraction | None) -> None:
     """`RejectedError` if a plan within the bound may exist."""
-    lattice = Lattice(instance)
+    lattice = lattice_of(instance)
     for b in instance.sizes:
         search = Search(lattice, b, bound)
         for _ in search.run():

@@ -76,8 +76,14 @@ def test_checkers_import_the_standard_library_alone(name: str) -> None:
 
 
 #: Their sets of operators are too many for the labels of a checker in pure Python.
-_TOO_LARGE = {"semantic-fpn", "candle-uno", "candle-uno-8", "dlrm", "dlrm-8", "mmt"}
-_SMALL = sorted(name for name, each in CATALOG.items() if each.family in _NAMES and name not in _TOO_LARGE)
+_TOO_LARGE = {"semantic-fpn"}
+#: Seconds, or half a minute.
+_SLOW = {"candle-uno-8", "dlrm", "dlrm-8", "mmt"}
+_SMALL = [
+    pytest.param(name, marks=pytest.mark.slow if name in _SLOW else ())
+    for name, each in sorted(CATALOG.items())
+    if each.family in _NAMES and name not in _TOO_LARGE
+]
 
 
 @pytest.mark.parametrize("entry", _SMALL)

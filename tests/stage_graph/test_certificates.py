@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from branching_cases import depths, partitions, random_graph, shares, uneven_graph
+from branching_cases import prices, random_graph, uneven_graph
 from certificate_cases import Spoiling, certified, check_commands, claimed, parsed, proves
 from small_instances import random_case
 
@@ -42,55 +42,6 @@ def small(number: int) -> StageGraph:
     return replace(
         found, operators=tuple(made), bandwidth_bytes_per_s=rng.choice([1.0, 3.0]), latency_s=rng.choice([0, 1]), **tier
     )
-
-
-def seconds(time: AffineTime | TableTime, n: int) -> Fraction:
-    if isinstance(time, AffineTime):
-        return Fraction(time.fixed_s) + Fraction(time.per_sample_s) * n
-    points = [(m, Fraction(t)) for m, t in zip(time.samples, time.seconds, strict=True)]
-    below, above = [p for p in points if p[0] <= n], [p for p in points if p[0] >= n]
-    if not below:
-        return points[0][1]
-    if not above:
-        return points[-1][1] * n / points[-1][0]
-    (low, early), (high, late) = below[-1], above[0]
-    return early if low == high else early + (late - early) * Fraction(n - low, high - low)
-
-
-def stage(instance: StageGraph, part: list[int], size: int, r: int, depth: int) -> Fraction | None:
-    """The exact TPS of a stage; ``None`` if it does not fit or a replica has no sample."""
-    n, inside = math.ceil(size / r), set(part)
-    crossing = [e for e in instance.edges if (e.source in inside) is not (e.target in inside)]
-    kept = sum(Fraction(e.bytes_per_sample) for e in crossing if e.target in inside)
-    kept += sum(Fraction(instance.operators[v].activation_bytes) for v in part)
-    weights = sum(Fraction(instance.operators[v].weight_bytes) for v in part)
-    held = n * min(depth, instance.minibatch // size)
-    if r > size or Fraction(instance.weight_copies) * weights + held * kept > Fraction(instance.memory_bytes):
-        return None
-    B, latency = Fraction(instance.bandwidth_bytes_per_s), Fraction(instance.latency_s)
-    step = sum(seconds(instance.operators[v].forward, n) + seconds(instance.operators[v].backward, n) for v in part)
-    step += 2 * sum(latency + Fraction(e.bytes_per_sample) * n / B for e in crossing)
-    near = instance.inner_bandwidth_bytes_per_s is not None and r <= (instance.devices_per_node or 0)
-    ring = Fraction(instance.inner_bandwidth_bytes_per_s or 1) if near else B
-    reduce = 2 * Fraction(r - 1, r) * weights / ring + 2 * r * latency if r > 1 else 0
-    return step / size + Fraction(reduce) / instance.minibatch
-
-
-def prices(instance: StageGraph) -> list[Fraction]:
-    """Those of all plans, rising."""
-    found = set()
-    for parts in partitions(list(range(instance.num_operators))):
-        place = {node: number for number, part in enumerate(parts) for node in part}
-        ends = {(place[edge.source], place[edge.target]) for edge in instance.edges}
-        deep = depths(len(parts), {(u, v) for u, v in ends if u != v})
-        if deep is None or len(parts) > instance.num_devices:
-            continue
-        for size in instance.microbatch_sizes:
-            for devices in shares(len(parts), instance.num_devices):
-                times = [stage(instance, *own) for own in zip(parts, [size] * len(parts), devices, deep, strict=True)]
-                if None not in times:
-                    found.add(max(time for time in times if time is not None))
-    return sorted(found)
 
 
 def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
@@ -278,11 +229,6 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(checker, "MAX_SUMS", 0)
     with pytest.raises(UncertifiedError, match="size: over 0 times"):
         write(two_operators(), None, 4.0, Watch())
-
-
-def test_many_downsets_are_refused() -> None:
-    found = planner.certify(planner.load("dlrm"))
-    assert found.content is None and "uncertified: the checker refuses: size: a graph of over" in found.result.reason
 
 
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
