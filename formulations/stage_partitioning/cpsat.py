@@ -21,8 +21,10 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.modelled import go_on, require
+from formulations.stage_partitioning.models.by_refuting import Search, searchable
 from formulations.stage_partitioning.models.first_plan import known_plan
 from formulations.stage_partitioning.models.solving import prove, too_large
+from formulations.stage_partitioning.models.target_cpsat import TargetModel
 from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, suffix_sums
 from formulations.stage_partitioning.vocabulary import VOCABULARY
@@ -321,9 +323,16 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     Source
     ------
-    This project; see the module.
+    This project; see the module, and `models.target_cpsat`.
     """
-    return prove(instance, lambda: build(instance, watch), limits, watch, to_scale=True)
+
+    def model() -> Model | Search[TargetModel]:
+        if not searchable(instance, limits, watch):
+            return build(instance, watch)
+        watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
+        return Search(Terms(instance), TargetModel)
+
+    return prove(instance, model, limits, watch, to_scale=True)
 
 
 def _columns(terms: list[tuple[Any, int]]) -> tuple[list[Any], list[int]]:

@@ -29,9 +29,11 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.modelled import go_on, require
+from formulations.stage_partitioning.models.by_refuting import Search, searchable
 from formulations.stage_partitioning.models.direct_quantities import DirectQuantities
 from formulations.stage_partitioning.models.first_plan import known_plan
 from formulations.stage_partitioning.models.solving import prove, too_large
+from formulations.stage_partitioning.models.target_milp import TargetModel
 from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
 from formulations.stage_partitioning.vocabulary import VOCABULARY
@@ -405,6 +407,13 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
 
     Source
     ------
-    This project; see the module.
+    This project; see the module, and `models.target_milp`.
     """
-    return prove(instance, lambda: build(instance, watch), limits, watch, to_scale=True)
+
+    def model() -> Model | Search[TargetModel]:
+        if not searchable(instance, limits, watch):
+            return build(instance, watch)
+        watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
+        return Search(Terms(instance), TargetModel, TargetModel.is_refuted_by_relaxation)
+
+    return prove(instance, model, limits, watch, to_scale=True)

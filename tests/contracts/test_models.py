@@ -18,7 +18,7 @@ from small_instances import random_case
 from formulations import FAMILIES
 from formulations.family import Claim
 from planner.run import run
-from solvers import cpsat, milp
+from solvers import cpsat, milp, repeated
 
 #: Instances of a family that its models are built for.
 LOOKED_AT = 8
@@ -67,7 +67,8 @@ def test_everything_has_a_name(monkeypatch: pytest.MonkeyPatch, name: str, metho
     family = warmed(name)
     found: list[str] = []
     seen: list[Any] = []
-    for backend, name_of, unnamed in ((cpsat, "run", unnamed_cpsat), (milp, "translate", unnamed_pyomo)):
+    reached = (cpsat, "run", unnamed_cpsat), (milp, "translate", unnamed_pyomo), (repeated, "translate", unnamed_pyomo)
+    for backend, name_of, unnamed in reached:
         given_to = getattr(backend, name_of)
 
         def looked_at(model: Any, *given: Any, run: Any = given_to, unnamed: Any = unnamed, **options: Any) -> Any:

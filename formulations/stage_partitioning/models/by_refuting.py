@@ -1,0 +1,163 @@
+"""The direct models' search: a known plan is the best one if no plan is faster, which is a model with the time given.
+
+Each target is a model of its own (`within_target`): its numbers are parts of the target, and what exceeds it is not in
+it. A target that cannot be met is a bound; a plan that meets one is the next to be beaten.
+
+Source: this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from formulations.modelled import Stopped, WithoutSizes
+from formulations.stage_partitioning.models.solving import too_large
+from formulations.stage_partitioning.models.terms import Chosen, Terms
+from formulations.stage_partitioning.models.within_target import MAX_CHOICES, WithinTarget, num_choices
+from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, stage_time
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch
+
+#: A plan faster by less than this part is none that is looked for; and this part of a refuted target is given up, as
+#: solvers' tolerances may have refuted a plan that just meets it.
+_CLOSE, _GIVEN_UP = 5e-7, 3e-7
+
+#: How often the interval is halved in which the least target is that relaxations do not refute.
+_HALVINGS = 5
+
+
+class TargetModel(Protocol):
+    """A solver's model of all plans within a target."""
+
+    def decide(self, limits: Limits, watch: Watch) -> tuple[Run, tuple[Chosen, ...] | None]:
+        """Look for a plan; ``infeasible`` is a proof that there is none. The second is a plan that was found."""
+
+    def forbid(self, stage: Chosen, in_flight: int) -> None:
+        """Forbid these TMPCs in a stage with these degrees and so many micro-batches in flight or more."""
+
+
+Built = TypeVar("Built", bound=TargetModel)
+
+
+@dataclass
+class Search(WithoutSizes, Generic[Built]):
+    """A search from the best plan that the watch knows; its values are plans, in the instance's unit of time.
+
+    ``build`` makes the model of a target. ``refute`` says what its relaxation proves: whether that alone refutes the
+    target; ``None`` if it is not looked at.
+    """
+
+    terms: Terms
+    build: Callable[[WithinTarget], Built]
+    refute: Callable[[Built, Limits, Watch], bool] | None = None
+    stats: dict[str, float | int | str] = field(default_factory=dict)
+
+    def decode(self, plan: StagePlan) -> StagePlan:
+        """The plan itself."""
+        return plan
+
+    def lower_bound(self, bound: float) -> float:
+        """The bound itself."""
+        return bound
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[StagePlan], None],
+        on_bound: Callable[[float], None],
+    ) -> Run:
+        """Refute ever larger targets, the last of them just below the best plan; arguments as of a model's ``run``."""
+        close = max(_CLOSE, 0.999 * limits.gap if limits.gap > OPTIMAL_GAP else 0.0)
+        low, solver, reason, decided = 0.0, "", "", 0
+        try:
+            low = self._relaxed(limits, watch, on_bound)
+            while not watch.stopped() and low < (best := _best(watch)) * (1 - close - _GIVEN_UP) * (1 - 1e-12):
+                target = best * (1 - close)
+                if low == 0.0:  # a bound halfway is soon proved, and something to hold where the proof takes too long
+                    target = min(target, (self.terms.lower_bound + best) / 2)
+                run, plan = self._decide(target, limits, watch)
+                decided, solver, reason = decided + 1, run.solver, run.reason
+                self.stats |= {name: run.stats[name] for name in ("variables", "constraints") if name in run.stats}
+                if plan is not None:
+                    on_solution(plan)
+                elif not run.infeasible:
+                    break
+                else:
+                    low = max(low, target * (1 - _GIVEN_UP))
+                    on_bound(low)
+        except Stopped:
+            pass
+        is_proved = low >= _best(watch) * (1 - close - 2 * _GIVEN_UP)
+        return Run(
+            stop=Stop.PROVED if is_proved else watch.why(),
+            values=watch.best_plan,
+            objective=watch.best_objective,
+            bound=low or None,
+            solver=solver,
+            reason=reason,
+            stats={**self.stats, "targets": decided},
+        )
+
+    def _relaxed(self, limits: Limits, watch: Watch, on_bound: Callable[[float], None]) -> float:
+        """What relaxations refute, reported as ``root_bound``; 0 where they are not looked at, or refute nothing.
+
+        The terms' own lower bound says where to begin, and proves nothing here.
+        """
+        if self.refute is None:
+            return 0.0
+        found, high = 0.0, _best(watch)
+        low = self.terms.lower_bound
+        for _ in range(_HALVINGS):
+            target = (low + high) / 2
+            if watch.stopped() or not low < target < high:
+                break
+            if self.refute(self.build(WithinTarget(self.terms, target, watch)), limits, watch):
+                low, found = target, target * (1 - _GIVEN_UP)
+                on_bound(found)
+            else:
+                high = target
+        self.stats["root_bound"] = found
+        return found
+
+    def _decide(self, target: float, limits: Limits, watch: Watch) -> tuple[Run, StagePlan | None]:
+        """A plan within a target that the definition accepts, or a proof that there is none.
+
+        Solvers' tolerances, a millionth of everything, admit the best plan itself where the target is just below it.
+        """
+        instance, best = self.terms.instance, _best(watch)
+        model = self.build(WithinTarget(self.terms, target, watch))
+        wrong = list(self._too_slow(watch.best_plan, target))
+        while True:
+            for stage, in_flight in wrong:
+                model.forbid(self.terms.chosen(StagePlan((stage,)))[0], in_flight)
+            run, chosen = model.decide(limits, watch)
+            if chosen is None:
+                return run, None
+            plan = self.terms.plan(chosen)
+            wrong = list(too_large(instance, plan))
+            if evaluate(instance, plan) >= best:
+                wrong += self._too_slow(plan, target)
+            if not wrong:
+                return run, plan
+
+    def _too_slow(self, plan: StagePlan, target: float) -> Iterator[tuple[Stage, int]]:
+        """The stages beyond a target, and the least number of micro-batches in flight."""
+        return ((stage, 1) for stage in plan.stages if stage_time(self.terms.instance, stage) > target)
+
+
+def _best(watch: Watch) -> float:
+    found = watch.best_objective
+    return float("inf") if found is None else found
+
+
+def searchable(instance: StageInstance, limits: Limits, watch: Watch) -> bool:
+    """Whether a direct model of an instance is searched, rather than run as it is.
+
+    Not where requirements speak of what the blocks do not say, nor for another solver, nor without a plan to beat, nor
+    where there are too many blocks.
+    """
+    plain = not instance.requirements and limits.solver == DEFAULT_SOLVER
+    return plain and watch.best_plan is not None and num_choices(Terms(instance)) <= MAX_CHOICES

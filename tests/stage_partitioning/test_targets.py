@@ -1,0 +1,156 @@
+"""The direct models with the time given: a target is met exactly if brute force has a plan that meets it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from model_checks import check_stopped_builds, hair_too_large, knowing, long_chain, random_plan
+from oracles.stage_partitioning import brute_force
+from strategies import random_stage_instance, with_magnitudes
+
+import planner
+from formulations.stage_partitioning import cpsat, milp
+from formulations.stage_partitioning.models import target_cpsat, target_milp
+from formulations.stage_partitioning.models.by_refuting import MAX_CHOICES, Search, searchable
+from formulations.stage_partitioning.models.terms import Terms
+from formulations.stage_partitioning.models.within_target import WithinTarget, num_choices
+from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums, violations
+from instances.stage_partitioning import StageInstance
+from solvers.outcome import Limits, Stop, Watch
+
+MODELS = [target_cpsat.TargetModel, target_milp.TargetModel]
+BOTH = pytest.mark.parametrize("model", MODELS, ids=["cpsat", "milp"])
+
+
+def decided(model: Any, instance: StageInstance, target: float) -> tuple[bool, StagePlan | None]:
+    terms = Terms(instance)
+    run, chosen = model(WithinTarget(terms, target, Watch())).decide(Limits(), Watch())
+    return run.infeasible, None if chosen is None else terms.plan(chosen)
+
+
+@BOTH
+def test_a_target_is_met_at_the_optimum_and_not_below(model: Any, cases: int) -> None:
+    met = 0
+    count = cases if model is target_cpsat.TargetModel else cases // 3
+    for seed in range(count):
+        instance = random_stage_instance(seed)
+        best = brute_force(instance)
+        if best is None or best.time == 0:
+            continue
+        met += 1
+        infeasible, plan = decided(model, instance, best.time * (1 + 1e-5))
+        assert plan is not None and not infeasible, seed
+        assert not [each for each in violations(instance, plan) if each.rule != "memory"], seed
+        assert evaluate(instance, plan) <= best.time * (1 + 3e-5), seed
+        assert decided(model, instance, best.time * (1 - 1e-5))[0], seed
+    assert met > count // 4
+
+
+@BOTH
+def test_every_plan_is_a_path_of_blocks_at_its_own_time(model: Any, cases: int) -> None:
+    """No plan within the target is lost: not the best ones alone."""
+    seen = 0
+    count = 4 * cases if model is target_cpsat.TargetModel else cases
+    for seed in range(count):
+        rng = random.Random(seed)
+        instance = random_stage_instance(seed, memory=rng.choice(["planted", "ample"]))
+        stages = min(len(instance.layers), instance.num_devices, instance.num_microbatches)
+        plan = random_plan(rng, instance, rng.randint(1, stages)) if instance.tp_degrees else None
+        if plan is None or violations(instance, plan) or evaluate(instance, plan) == 0:
+            continue
+        seen += 1
+        built = model(WithinTarget(Terms(instance), evaluate(instance, plan) * (1 + 1e-5), Watch()))
+        pairs = dict(zip(suffix_sums(plan), plan.stages, strict=True))
+        blocks = {block.s: b for b, block in enumerate(built.blocks) if _is_of(block, pairs.get(block.s))}
+        assert blocks.keys() == pairs.keys(), seed
+        _keep_only(built, set(blocks.values()))
+        assert not built.decide(Limits(), Watch())[0].infeasible, seed
+    assert seen > count // 16
+
+
+def _is_of(block: Any, stage: Any) -> bool:
+    return stage is not None and (block.tp_degree, block.dp_degree) == (stage.tp_degree, stage.dp_degree)
+
+
+def _keep_only(built: Any, kept: set[int]) -> None:
+    """Fix which blocks are taken."""
+    for b in range(len(built.blocks)):
+        if isinstance(built, target_cpsat.TargetModel):
+            built.model.add(built.taken[b] == int(b in kept))
+        else:
+            built.model.taken[b].fix(int(b in kept))
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_the_search_goes_from_any_plan_to_the_optimum(room: Any, cases: int) -> None:
+    tried = 0
+    count = 2 * cases if room is cpsat else cases // 4
+    for seed in range(count):
+        instance = random_stage_instance(seed, memory="ample")
+        rng = random.Random(seed)
+        plan = random_plan(rng, instance, 1) if instance.tp_degrees else None
+        best = brute_force(instance)
+        if plan is None or best is None or violations(instance, plan) or evaluate(instance, plan) <= best.time:
+            continue
+        tried += 1
+        watch = knowing(instance, plan)
+        answer = room.solve(instance, Limits(), watch)
+        assert answer.stop is Stop.PROVED or best.time == 0, seed
+        assert evaluate(instance, answer.plan) == pytest.approx(best.time, rel=1e-6, abs=1e-12), seed
+        assert answer.bound <= best.time * (1 + 1e-12), seed
+    assert tried > count // 8
+
+
+@BOTH
+@pytest.mark.slow
+def test_a_target_is_met_at_the_optimum_and_not_below_on_more(model: Any, cases: int) -> None:
+    for seed in range(300_000, 300_000 + cases):
+        instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
+        if seed % 3 == 0:
+            instance = with_magnitudes(instance, random.Random(seed))
+        best = brute_force(instance)
+        if best is not None and best.time > 0:
+            assert not decided(model, instance, best.time * (1 + 1e-5))[0], seed
+            assert decided(model, instance, best.time * (1 - 1e-5))[0], seed
+
+
+def test_what_is_searched() -> None:
+    instance = planner.load("chain8", first=4)
+    plan = cpsat.solve(instance, Limits(), Watch()).plan
+    assert searchable(instance, Limits(), knowing(instance, plan))
+    assert not searchable(instance, Limits(), Watch())
+    assert not searchable(instance, Limits(solver="scip"), knowing(instance, plan))
+    assert num_choices(Terms(replace(planner.load("bert32"), num_devices=64))) > MAX_CHOICES
+
+
+def test_stages_that_rounding_admits_are_cut_off() -> None:
+    instance = hair_too_large()
+    for room in (cpsat, milp):
+        answer = room.solve(instance, Limits(), Watch())
+        assert answer.stop is Stop.PROVED and violations(instance, answer.plan) == ()
+
+
+def test_relaxations_alone_refute_half_of_the_optimum() -> None:
+    instance = planner.load("chain8", memory="40MB")
+    answer = milp.solve(instance, Limits(), Watch())
+    root = answer.stats["root_bound"]
+    assert 0.5 * evaluate(instance, answer.plan) < root <= answer.bound
+
+
+def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    instance = long_chain(4, 4)
+    check_stopped_builds(
+        lambda watch: target_milp.TargetModel(WithinTarget(Terms(instance), Terms(instance).largest_time, watch)),
+        caplog,
+    )
+
+
+def test_a_search_reports_bounds_that_rise() -> None:
+    instance = planner.load("chain8", memory="40MB")
+    plan = cpsat.solve(instance, Limits(), Watch()).plan
+    watch, bounds = knowing(instance, plan), list[float]()
+    found = Search(Terms(instance), target_cpsat.TargetModel).run(Limits(), watch, lambda _: None, bounds.append)
+    assert found.stop is Stop.PROVED and bounds == sorted(bounds) and bounds[-1] == found.bound
