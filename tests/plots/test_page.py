@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import planner
 from planner.cli.app import main
+from planner.show.page.material import Material
+from planner.show.page.plans import distinct
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
@@ -121,3 +125,15 @@ def test_several_instances_are_one_page_with_an_index(tmp_path: Path, capsys: An
     assert links[:2] == ["#i0", "#i1"] and {"i0", "i1"} <= {each.get("id") for each in page.all("h1")}
     assert main(["report", "chain8", "schedule", "--plan", "mine=plan.json", *given]) == 2
     assert "--plan is 'mine=plan.json'; expected one instance on the page" in capsys.readouterr().err
+
+
+def test_figures_are_of_the_plan_that_is_shown_as_the_best() -> None:
+    """Of two plans that take equally long it is the one that was found sooner, whichever method comes first."""
+    instance = planner.load("chain8", memory="40MB")
+    report = planner.crosscheck(instance, methods=["piper", "exact"])
+    piper, exact = report.results
+    assert exact.plan is not None
+    other = {"stages": [dict(stage, nodes=stage["nodes"][::-1]) for stage in exact.plan["stages"]]}
+    results = [replace(piper, plan=other, objective=exact.objective, seconds=2.0), replace(exact, seconds=1.0)]
+    found = Material(instance, replace(report, results=results), [], [], None, [], [])
+    assert found.best is results[1] and distinct(instance, found.report)[0].results[0] is results[1]
