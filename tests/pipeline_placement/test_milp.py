@@ -32,9 +32,9 @@ def test_equals_brute_force(cases: int) -> None:
 
 
 def diamond(objective: str, replicas: int = 2) -> PlacementInstance:
-    """An operator whose output goes to two stages, and links of three speeds."""
-    operators = tuple(Operator(v, 1.0 + v, 4.0 * (3 - v)) for v in range(3))
-    tensors = (Tensor(0, (1, 2), 8.0), Tensor(1, (2,), 2.0))
+    """Four operators, of which the first feeds all others, for three stages, and links of three speeds."""
+    operators = tuple(Operator(v, 1.0 + v, 4.0 * (4 - v)) for v in range(4))
+    tensors = (Tensor(0, (1, 2, 3), 8.0), Tensor(1, (2,), 2.0), Tensor(2, (3,), 4.0))
     graph = OperatorInstance("diamond", operators, tensors, num_stages=3, replicas=replicas)
     count = 3 * replicas
     matrix = tuple(tuple(0.0 if d == e else 8.0 / (1 + (d + e) % 3) for e in range(count)) for d in range(count))
@@ -45,13 +45,13 @@ def diamond(objective: str, replicas: int = 2) -> PlacementInstance:
 def test_the_model_prices_a_plan_as_the_definition_does(objective: str) -> None:
     """With both phases fixed, the least that the model allows is what the plan costs: neither less nor more."""
     instance, rng = diamond(objective), random.Random(5)
-    for _ in range(2):
+    for home in ((0, 0, 1, 2), (0, 1, 1, 2)):
         built = milp.build(instance, complete=True)
         devices = rng.sample(range(6), 6)
         for (s, r, d), variable in built.model.at.items():
             variable.fix(int(devices[2 * s + r] == d))
         for (v, s), variable in built.model.holds.items():
-            variable.fix(int(v == s))
+            variable.fix(int(home[v] == s))
         found = run(built.model, Limits(), Watch())
         assert found.values is not None and found.objective is not None
         plan = built.decode(found.values)
