@@ -19,6 +19,14 @@ from planner.show.tables import as_json
 
 #: How Piper's published inputs are declared where its released program is compared.
 RELEASED = {"cost_model": "released", "bandwidth": "25GiB/s"}
+#: Machines of two networks, for hierarchical partitioning.
+MACHINES = {
+    "problem": "hierarchical_partitioning",
+    "devices_per_machine": 8,
+    "num_machines": 8,
+    "inner_bandwidth": "300GB/s",
+    "outer_bandwidth": "25GB/s",
+}
 #: Stands for every method that supports the instance and whose predicted effort is within bounds.
 EVERY = "*"
 
@@ -113,7 +121,8 @@ def models_suite(_inputs: str | None) -> list[Case]:
             for r in replicas
         ),
         *(Case("chain8-flushed", {"devices": k}, ("cpsat",)) for k in (4, 8)),
-        Case("chain8-machines", {}, ("cpsat",)),
+        Case("chain8-machines", {}, ("cpsat", "cpsat-columns", "milp-columns")),
+        *(Case("bert32", {**bert, **MACHINES, "first": n}, ("cpsat-columns", "milp-columns")) for n in (16, 32)),
         Case("placement", {}, ("joint", "milp")),
         Case("mesh", {}, ("cpsat", "milp")),
         Case("mesh", {"rows": 8, "columns": 8, "tp_degree": 4, "ordered": True}, ("cpsat", "milp")),

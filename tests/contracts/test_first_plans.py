@@ -35,7 +35,7 @@ HINTED = {
     "microbatch_schedule": ("cpsat", "milp"),
     "device_mapping": ("milp",),
     "flushed_partitioning": ("cpsat",),
-    "hierarchical_partitioning": ("cpsat",),
+    "hierarchical_partitioning": ("cpsat", "cpsat-columns", "milp-columns"),
     "pipeline_placement": ("joint", "milp"),
     "tmpc_knapsack": ("cpsat", "milp"),
 }

@@ -27,7 +27,7 @@ LOOKED_AT = 8
 SPEAKING = re.compile(r"[a-z][a-z_]*(\[[^\[\]]+\])?")
 
 #: Methods that must show a model.
-MODELS = ("cpsat", "milp", "milp-columns", "joint")
+MODELS = ("cpsat", "milp", "milp-columns", "cpsat-columns", "joint")
 
 
 def unnamed_cpsat(model: cp_model.CpModel) -> Iterator[str]:

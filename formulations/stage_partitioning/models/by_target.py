@@ -8,15 +8,15 @@ Source: reconstructed; the states are those of Piper's dynamic program, section 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyomo.environ as pyo
 
 from formulations.paths import is_path, on_paths
-from formulations.stage_partitioning.models.reach import SAME, Arc
+from formulations.stage_partitioning.models.prices import SAME
 from solvers import milp
 from solvers.outcome import Limits, Run, Stop, Watch
 from solvers.repeated import Repeated
@@ -25,20 +25,42 @@ from solvers.repeated import Repeated
 _PART_OF_A_DEVICE = 1e-3
 
 
+class Column(Protocol):
+    """An arc from a state (downset, sum) to a later one, on some devices (or machines), for some time."""
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """The state it leaves."""
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """The state it enters."""
+
+    @property
+    def devices(self) -> int:
+        """What a path has so many of."""
+
+    @property
+    def time(self) -> float:
+        """What the slowest arc of a path has least of."""
+
+
 @dataclass(frozen=True)
 class Paths:
     """A column model: Pyomo's, whose ``flow[a]`` takes arc a, and what its paths are about.
 
     They lead to states of the downset ``last``, on at most ``num_devices``; plans slower than ``target`` are not in
-    the model, whose times are in parts of ``unit``.
+    the model, whose times are in parts of ``unit``. ``exchanged`` are its objective and its rows of time and devices,
+    which are not of the search.
     """
 
     model: Any
-    arcs: list[Arc]
+    arcs: Sequence[Column]
     last: int
     num_devices: int
     target: float
     unit: float
+    exchanged: tuple[Any, ...]
 
 
 def run(
@@ -94,12 +116,11 @@ def run(
 def _fewest_devices(paths: Paths, limits: Limits, watch: Watch) -> Repeated:
     """The path of the model on the fewest devices, instead of the fastest one on K."""
     m = paths.model
-    exchanged = m.stage_time, m.devices, m.objective
-    for component in exchanged:
+    for component in paths.exchanged:
         component.deactivate()
     m.fewest = pyo.Objective(expr=milp.weighted_sum((arc.devices, m.flow[a]) for a, arc in enumerate(paths.arcs)))
     found = Repeated(m, limits, watch)
     m.del_component(m.fewest)
-    for component in exchanged:
+    for component in paths.exchanged:
         component.activate()
     return found

@@ -177,10 +177,11 @@ class Model(FlowQuantities, WithoutSizes):
         if not self.searches or limits.solver != DEFAULT_SOLVER or on_solution is None or on_bound is None:
             run = super().run(limits, watch, on_solution, on_bound)
         else:
-            reach = self.reach
+            reach, m = self.reach, self.model
             paths = by_target.Paths(
-                self.model, self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit
-            )
+                m, self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit,
+                (m.stage_time, m.devices, m.objective),
+            )  # fmt: skip
             run = by_target.run(paths, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
 

@@ -24,6 +24,9 @@ from solvers.outcome import Watch
 #: Sums taken in another order may differ by this part of themselves; nothing that close to a limit is dropped.
 NOISE = 1e-12
 
+#: Times that differ by this part of themselves are the same: the sums of one stage in two orders.
+SAME = 1e-9
+
 #: A TMPC in a stage, as time, weights and bytes: (X.p and what only this TMPC pays at the boundary, X.w, X.a, X.b).
 Row = tuple[float, float, float, float]
 
@@ -176,6 +179,30 @@ class Prices:
             return None
         options = (self._options[v, t][pick] for v, pick in zip(shape.nodes, found[1], strict=True))
         return (found[0] + shape.boundary) / d, Chosen(t, d, tuple(options))
+
+    def times(self, block: Block, t: int, d: int, most: int, limit: float) -> list[float]:
+        """Times for 1, 2, ... at most ``most`` micro-batches in flight, as far as the limit on time allows.
+
+        They never decrease, so equal ends have nothing else between them.
+        """
+
+        def time(in_flight: int) -> float:
+            found = self.price(block, t, d, in_flight, limit)
+            return math.inf if found is None or found[0] > most_s else found[0]
+
+        most_s = limit * (1 + SAME)  # prices are searched with room for the rounding of far larger sums
+        times = [0.0] * (most + 1)
+        times[1], times[most] = time(1), time(most)
+        ranges = [(1, most)]
+        while ranges:
+            low, high = ranges.pop()
+            if times[low] == times[high]:
+                times[low:high] = [times[low]] * (high - low)
+            elif high - low > 1:
+                middle = (low + high) // 2
+                times[middle] = time(middle)
+                ranges += [(low, middle), (middle, high)]
+        return [found for found in times[1:] if math.isfinite(found)]
 
     def _shape(self, block: Block, t: int) -> Shape | None:
         """``None`` if a node has no TMPC at t."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.modelled import begin_with, go_on
+from formulations.stage_partitioning.models.prices import SAME as SAME
 from formulations.stage_partitioning.models.prices import Block, Prices
 from formulations.stage_partitioning.models.terms import Chosen
 from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
@@ -22,9 +23,6 @@ _LARGEST_STEP = 0.3
 
 #: Stages slower than the first plan by this part of it stay in the model, so that its solver has something to decide.
 WIDER = 0.02
-
-#: Times that differ by this part of themselves are the same: the sums of one stage in two orders.
-SAME = 1e-9
 
 #: More devices than any instance has: a state that is not reached.
 UNREACHED = 2**40
@@ -110,36 +108,12 @@ class Reach:
         here = self.forward[block.inner]
         reached = np.flatnonzero(here + t * d <= spare)
         largest = min(int(reached[-1]), self.prices.terms.max_s - d)
-        times = self._times(block, t, d, 1 + -(-largest // d)) if largest >= 0 else []
+        times = self.prices.times(block, t, d, 1 + -(-largest // d), self.target) if largest >= 0 else []
         if times:
             end = min((len(times) - 1) * d, largest) + 1  # s of the states before which it is still fast enough
             found = np.where(here[:end] + t * d <= spare, here[:end] + t * d, UNREACHED)
             np.minimum(self.forward[block.outer, d : d + end], found, out=self.forward[block.outer, d : d + end])
             self.stages.append((block, t, d, times))
-
-    def _times(self, block: Block, t: int, d: int, most: int) -> list[float]:
-        """Times for 1, 2, ... at most ``most`` micro-batches in flight, as far as the target allows.
-
-        They never decrease, so equal ends have nothing else between them.
-        """
-
-        def time(in_flight: int) -> float:
-            found = self.prices.price(block, t, d, in_flight, self.target)
-            return math.inf if found is None or found[0] > most_s else found[0]
-
-        most_s = self.target * (1 + SAME)  # prices are searched with room for the rounding of far larger sums
-        times = [0.0] * (most + 1)
-        times[1], times[most] = time(1), time(most)
-        ranges = [(1, most)]
-        while ranges:
-            low, high = ranges.pop()
-            if times[low] == times[high]:
-                times[low:high] = [times[low]] * (high - low)
-            elif high - low > 1:
-                middle = (low + high) // 2
-                times[middle] = time(middle)
-                ranges += [(low, middle), (middle, high)]
-        return [found for found in times[1:] if math.isfinite(found)]
 
     def _go_backward(self) -> None:
         ends = slice(self.instance.num_microbatches, None) if self.instance.exactly else slice(None)

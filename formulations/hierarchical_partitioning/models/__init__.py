@@ -1,0 +1,1 @@
+"""Models whose columns are superstages, priced beforehand."""
