@@ -21,7 +21,8 @@ from formulations.hierarchical_partitioning.problem import (
     superstage_time,
     violations,
 )
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Prover, Watch
 
 COLUMNS = ("milp-columns", "cpsat-columns")
@@ -57,6 +58,20 @@ def test_the_model_finds_the_optimum_by_itself(room: object, cases: int) -> None
         if best is not None:
             assert evaluate(instance, model.decode(run.values)) == pytest.approx(best, rel=1e-6), seed
             assert watch.best_objective >= best * (1 - 1e-9)
+            assert model.lower_bound(run.bound) <= best * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("room", [columns_milp, columns_cpsat], ids=COLUMNS)
+def test_the_machines_of_a_path_are_counted_together(room: object) -> None:
+    """Of two layers each alone may have two of three machines, where the other one replicates inside its machine."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", 4.0, 3.0, 0.0, 0.0),)}) for v in range(2))
+    instance = on_machines(StageInstance("two", layers, (), 6, 1.0, 1.0, 4), 2, 3, 0.1, 2.0)
+    best = BruteForce(instance).solve()
+    assert best is not None and best > 2.5  # on four machines it would be 2
+    model = room.build(instance, complete=True)  # type: ignore[attr-defined]
+    run = model.run(Limits(), Watch())
+    plan = model.decode(run.values)
+    assert violations(instance, plan) == () and evaluate(instance, plan) == pytest.approx(best)
 
 
 def test_the_search_by_targets_begins_anywhere() -> None:
@@ -130,6 +145,18 @@ def test_a_better_plan_that_requirements_exclude_narrows_nothing() -> None:
         if results[0].objective is not None:
             for each in results[1:]:
                 assert each.objective == pytest.approx(results[0].objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("room", [columns_milp, columns_cpsat], ids=COLUMNS)
+def test_what_is_known_with_requirements_is_not_improved_without(room: object) -> None:
+    """Of two layers on two machines the best plan has two superstages; with one required, a far slower one is best."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", 4.0, 40.0, 0.0, 0.0),)}) for v in range(2))
+    flat = StageInstance("two", layers, (), 2, 1.0, 1.0, 2)
+    instance = replace(on_machines(flat, 1, 2, 1.0, 1.0), requirements=("num_superstages <= 1",))
+    watch = Watch()
+    watch.plan("slower still", 20.0)
+    model = room.build(instance, watch)  # type: ignore[attr-defined]
+    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == 8.0
 
 
 def test_a_wider_target_has_no_fewer_superstages() -> None:
