@@ -69,6 +69,7 @@ def strip(instance: StageInstance, plan: StagePlan, stages: Sequence[shown.Stage
             layer = instance.layers[instance.index[node]]
             x = chosen(layer, stage)
             figures = {
+                "id": layer.id,
                 "time": x.time,
                 "weight_bytes": x.weight_bytes,
                 "activation_bytes": x.activation_bytes,

@@ -40,6 +40,7 @@ async function draw(box, chart, top, then = () => {}) {
   spec.datasets = Object.fromEntries(Object.entries(chart.data).map(([name, columns]) => [name, rows(columns)]));
   const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: {...config, axisY: {labelLimit: Math.max(70, 0.28 * box.clientWidth)}}};
   drawn.get(box)?.finalize?.();
+  if (!box.isConnected) return;  // another plan was chosen meanwhile
   const found = await vegaEmbed(box, spec, options);
   box.querySelector("svg")?.setAttribute("aria-hidden", "true");  // the box says what the picture shows
   drawn.set(box, {again: () => draw(box, chart, top, then), finalize: found.finalize});
@@ -65,19 +66,21 @@ function later(box, ...how) {
   waiting.set(box, () => draw(box, ...how));
   observer.observe(box);
 }
-const idle = () => new Promise(then => (window.requestIdleCallback || setTimeout)(then));
+const idle = () => new Promise(then => (window.requestIdleCallback ? requestIdleCallback(then, {timeout: 100}) : setTimeout(then)));
 let resting = false;
 async function rest() {
   delete document.body.dataset.drawn;
   if (resting) return;
   resting = true;
-  await idle();
-  while (waiting.size || drawing) {
-    const [box] = waiting.keys();
-    if (box) await now(box);
-    await idle();
+  try {
+    do {
+      await idle();
+      const [box] = waiting.keys();
+      if (box) await now(box);
+    } while (waiting.size || drawing);
+  } finally {
+    resting = false;
   }
-  resting = false;
   document.body.dataset.drawn = "all";
 }
 
@@ -172,38 +175,61 @@ function explorer(box, plans) {
   };
   const [first, second] = [choice(plans), choice([none, ...plans])];
   const chosen = () => [plans[first.value], [none, ...plans][second.value]];
-  const views = new Set();
+  const views = new Map();
   const layer = made("input", "", {type: "number", min: 0, value: 0});
   const about = made("div", "", {className: "wide", tabIndex: 0});
   about.setAttribute("role", "region");
   about.setAttribute("aria-label", "What was chosen");
   about.setAttribute("aria-live", "polite");
   const detailed = plan => plan.charts.find(chart => chart.details);
-  const cell = (chart, name) => column(chart.data[chart.details[0]][name])[layer.value];
+  const texts = (chart, name) => column(chart.data[chart.details[0]][name]);
+  const named = (chart, title) => Object.keys(chart.details[1]).find(name => chart.details[1][name] === title);
+  let picked = {at: 0, index: 0};  // in which of the two plans, and which of its layers or nodes
 
+  // The same layer in the other plan, by its id or name; -1 where there is none, or several.
+  function counterpart(from, to) {
+    const title = named(from, "id") && named(to, "id") ? "id" : from.details[1].name;
+    const value = texts(from, named(from, title))[picked.index];
+    const there = texts(to, named(to, title));
+    const first = there.indexOf(value);
+    return first === there.lastIndexOf(value) ? first : -1;
+  }
   function describe() {
-    const charts = chosen().map(detailed).filter(Boolean);
+    const charts = chosen().map(detailed);
+    const at = charts.map((chart, slot) => chart && (slot === picked.at ? picked.index : counterpart(charts[picked.at], chart)));
     const table = made("table", "", {className: "plan"});
-    const names = new Map(charts.flatMap(chart => Object.entries(chart.details[1])));
-    for (const [name, title] of names) {
+    const titles = new Set(charts.flatMap(chart => (chart ? Object.values(chart.details[1]) : [])));
+    const says = (chart, slot, title) => {
+      if (at[slot] < 0) return title === chart.details[1].name ? "not a part of its own here" : "";
+      return named(chart, title) ? String(texts(chart, named(chart, title))[at[slot]] ?? "") : "";
+    };
+    for (const title of titles) {
       const row = table.insertRow();
       const head = made("th", title);
       head.scope = "row";
-      row.append(head, ...charts.map(chart => made("td", name in chart.data[chart.details[0]] ? String(cell(chart, name) ?? "") : "")));
+      row.append(head, ...charts.flatMap((chart, slot) => (chart ? [made("td", says(chart, slot, title))] : [])));
+    }
+    if (charts[1]) {
+      const row = table.createTHead().insertRow();
+      row.append(made("td"), ...chosen().map(plan => made("th", plan.label, {scope: "col"})));
     }
     about.replaceChildren(table);
-    for (const view of views) view.signal("chosen", Number(layer.value)).runAsync();
+    for (const [view, slot] of views) view.signal("chosen", at[slot] ?? -1).runAsync();
   }
-  function choose(index) {
-    layer.value = Math.min(Math.max(0, index || 0), layer.max);
+  function choose(index, slot = 0) {
+    const chart = detailed(chosen()[slot]);
+    const last = texts(chart, Object.keys(chart.details[1])[0]).length - 1;
+    picked = {at: slot, index: Math.min(Math.max(0, index || 0), last)};
+    if (slot === 0) Object.assign(layer, {max: last, value: picked.index});
     describe();
   }
-  function picked(view) {
-    views.add(view);
-    view.signal("chosen", Number(layer.value)).runAsync();
+  function pickable(view, slot) {
+    for (const [old, own] of views) if (own === slot) views.delete(old);
+    views.set(view, slot);
     view.addEventListener("click", (_, item) => {
-      if (item?.datum && "index" in item.datum) choose(item.datum.index);
+      if (item?.datum && "index" in item.datum) choose(item.datum.index, slot);
     });
+    describe();
   }
   const both = made("div", "", {className: "plans"});
   function show() {
@@ -225,7 +251,7 @@ function explorer(box, plans) {
           return;
         }
         const top = same ? Math.max(...beside.map(each => each.top ?? 0)) : chart.top;
-        const then = chart === detailed(found[at]) ? picked : undefined;
+        const then = chart === detailed(found[at]) ? view => pickable(view, at) : undefined;
         both.append(figure(chart, top, then, true, found[1].charts.length ? found[at].label : ""));
       });
     }
@@ -233,7 +259,6 @@ function explorer(box, plans) {
     picking.hidden = !main;
     if (main) {
       noun.textContent = main.details[2];
-      layer.max = column(Object.values(main.data[main.details[0]])[0]).length - 1;
       choose(Number(layer.value));
     }
     rest();

@@ -58,13 +58,10 @@ def test_the_page_works_and_names_do_no_harm(browser: Any, path: Path) -> None:
         assert page.locator(".plans figure").count() >= 8  # of each plan a strip, two stacks, a schedule
         layer = page.locator(".chosen input")
         layer.fill("5")
-        about = page.locator(".chosen table")
-        assert (
-            about.locator("td").first.inner_text() == f"{MARKUP} 5"
-            and about.locator("tr").first.locator("td").count() == 2
-        )
+        about = page.locator(".chosen tbody tr").first.locator("td")
+        assert about.all_inner_texts() == 2 * [f"{MARKUP} 5"]
         page.locator(".plans figure svg .layer_0_marks path").nth(2).click()
-        assert layer.input_value() == "2" and about.locator("td").first.inner_text() == f"{MARKUP} 2"
+        assert layer.input_value() == "2" and about.all_inner_texts() == 2 * [f"{MARKUP} 2"]
         page.locator("#vg-tooltip-element").wait_for()
         assert f"{MARKUP} 2" in page.locator("#vg-tooltip-element").inner_text()
         page.locator(".command button").first.click()
@@ -121,3 +118,18 @@ def test_the_policy_lets_no_other_script_run_and_no_network_be_used(browser: Any
         assert seen.page.title() != "run" and any("Content Security Policy" in each for each in seen.complaints)
         refused = seen.page.evaluate("fetch('http://localhost:9/').then(() => 'loaded', error => String(error))")
         assert "Failed to fetch" in refused and any("connect-src" in each for each in seen.complaints)
+
+
+@pytest.mark.slow
+def test_a_layer_is_found_in_a_plan_that_has_another_order(browser: Any, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    given = ["--layers", "6", "--hidden-size", "512", "--devices", "8", "--memory", "2GiB", "--quiet"]
+    assert main(["report", "bert", *given, "--methods", "exact,equi-no-tp", "--out", str(target)]) == 0
+    with opened(browser, target, 1200) as seen:
+        beside(seen.page, 1)
+        shown = []
+        for layer in range(9):
+            seen.page.locator(".chosen input").fill(str(layer))
+            rows = seen.page.locator(".chosen tbody tr", has=seen.page.locator("th", has_text="id"))
+            shown.append(rows.first.locator("td").all_inner_texts())
+        assert all(first == second for first, second in shown) and len({first for first, _ in shown}) == 9

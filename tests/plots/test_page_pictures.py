@@ -33,7 +33,7 @@ from formulations.breakdown import (
 )
 from planner.show.page import networks, schedules
 from planner.show.page.chart import Chart, Columns
-from planner.show.page.drawn import _DRAWN, charts
+from planner.show.page.drawn import _DRAWN, _SCALED, charts, highest
 from planner.show.page.theme import schemes
 from planner.show.palette import STAGES
 
@@ -117,7 +117,7 @@ def texts(svg: str) -> list[str]:
 
 
 def test_every_kind_has_an_example() -> None:
-    assert {type(picture) for picture in EXAMPLES} == set(_DRAWN)
+    assert {type(picture) for picture in EXAMPLES} == {*_DRAWN, *_SCALED}
 
 
 @pytest.mark.parametrize("picture", EXAMPLES, ids=lambda picture: type(picture).__name__)
@@ -185,3 +185,11 @@ def test_a_column_is_kept_once_for_all_charts() -> None:
     first, second = (columns.of(only(EXAMPLES[0])) for _ in range(2))
     assert first["data"] == second["data"]
     assert columns.kept[first["data"]["items"]["name"]] == ("a", "b", "c", "d")
+
+
+def test_plans_side_by_side_have_one_unit() -> None:
+    pictures = [Stack("Time", STAGE, {"": [each, 0.0]}, "time", "s") for each in (0.5, 2.0)]
+    small, large = (Breakdown(draw=lambda own=own: (own,)) for own in pictures)
+    most = highest([small, large])
+    [alone], [beside] = charts(small), charts(small, most)
+    assert most == {"Time": 2.0} and (alone.unit, beside.unit) == ("time, ms", "time, s") and beside.top == 0.55

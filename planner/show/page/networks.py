@@ -34,6 +34,7 @@ def network(found: Network) -> list[Chart]:
     ]
     where = {place.device: place for place in found.places}
     drawn = sorted(found.links, key=lambda link: (not link.is_slowest, -link.seconds))[:_LINKS]
+    widest = min(7.0, max(1.2, 96 / across))
     longest = max((link.seconds for link in drawn), default=0.0) or 1.0
     links: list[Row] = [
         {
@@ -41,7 +42,7 @@ def network(found: Network) -> list[Chart]:
             "y": where[link.a].y,
             "x2": where[link.b].x,
             "y2": where[link.b].y,
-            "wide": 1 + 6 * link.seconds / longest,
+            "wide": widest * (0.15 + 0.85 * link.seconds / longest),
             "is_slowest": link.is_slowest,
             **_said_of(link),
         }

@@ -14,7 +14,7 @@ from planner.inputs.loading import family_of
 from planner.losses import shown
 from planner.result import Result
 from planner.show.page.chart import Columns
-from planner.show.page.drawn import charts
+from planner.show.page.drawn import charts, highest
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ def _figures(instance: Any, result: Result) -> Breakdown | None:
 
 def explored(found: list[Plan], columns: Columns) -> Iterator[dict[str, Any]]:
     """The plans as the page's script reads them."""
+    most = highest([plan.figures for plan in found if plan.figures is not None])
     for plan in found:
-        if plan.figures is not None and (drawn := list(charts(plan.figures))):
+        if plan.figures is not None and (drawn := list(charts(plan.figures, most))):
             yield {"label": plan.label, "charts": [columns.of(chart) for chart in drawn]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.breakdown import Passes
+from formulations.breakdown import Passes, Task
 from planner.show.headlines import headline, scaled
 from planner.show.page.chart import Chart, Row
 from planner.show.page.marks import said, stage_colour, stage_name, x_of
@@ -13,15 +13,23 @@ from planner.show.palette import SHARES
 #: Pixels of a row where there are few, and where there are more.
 _FEW, _ROW, _LOW = 12, 24, 16
 #: At most so high, and so many passes.
-_HIGHEST, _MOST = 720, 6000
+_HIGHEST, _MOST = 560, 6000
 
 
-def passes(found: Passes) -> list[Chart]:
+def end(found: Passes) -> float:
+    """When the last pass that is drawn ends."""
+    return max((task.end for task in _first(found)), default=0.0) or 1.0
+
+
+def _first(found: Passes) -> list[Task]:
+    """The passes that are drawn."""
+    return sorted(found.tasks, key=lambda task: task.start)[:_MOST]
+
+
+def passes(found: Passes, most: float = 0.0) -> list[Chart]:
     """A row for each stage: backward passes full, forward passes paler, with the numbers of their micro-batches."""
-    tasks = sorted(found.tasks, key=lambda task: task.start)
-    shown = tasks[:_MOST]
-    last = max((task.end for task in shown), default=0.0) or 1.0
-    factor, unit = scaled(found.unit, last)
+    shown, last = _first(found), end(found)
+    factor, unit = scaled(found.unit, max(most, last))
     whole = last / factor
     has_replicas = any(task.replica for task in shown)
     rows: list[Row] = [
@@ -102,6 +110,6 @@ def passes(found: Passes) -> list[Chart]:
             ),
         ],
     }
-    cut = "" if len(shown) == len(tasks) else f"; the first {_MOST:,} of {len(tasks):,} passes"
+    cut = "" if len(shown) == len(found.tasks) else f"; the first {_MOST:,} of {len(found.tasks):,} passes"
     title = f"{found.title}{cut} (forward passes are pale, backward passes full)"
     return [Chart(title, headline(found), spec, {"tasks": rows}, top=whole, unit=unit)]

@@ -168,12 +168,16 @@ def _spans(stages: Sequence[Stage], items: Sequence[Row], tops: Sequence[float])
     ]
 
 
-def stack(found: Stack) -> list[Chart]:
-    """A bar for each stage of what its time or memory is spent on, with its limit, and what happens beside it."""
+def top(found: Stack) -> float:
+    """The highest number of the picture: a sum or a limit."""
     limits = [each for each in found.limits or () if math.isfinite(each)]
-    totals = [found.total(stage) for stage in range(len(found.stages))]
-    highest = max([*totals, *limits], default=0.0)
-    factor, unit = scaled(found.unit, highest)
+    return max([*(found.total(stage) for stage in range(len(found.stages))), *limits], default=0.0)
+
+
+def stack(found: Stack, most: float = 0.0) -> list[Chart]:
+    """A bar for each stage of what its time or memory is spent on, with its limit, and what happens beside it."""
+    totals, highest = [found.total(stage) for stage in range(len(found.stages))], top(found)
+    factor, unit = scaled(found.unit, max(most, highest))
     rows = [
         {
             "stage": place,
@@ -193,13 +197,14 @@ def stack(found: Stack) -> list[Chart]:
             "label": stage.label,
             "total": totals[place] / factor,
             "mark": short_name(stage) if stage.is_bottleneck else "",
-            "limit": found.limits[place] / factor if found.limits is not None else None,
+            "limit": None if found.limits is None else found.limits[place] / factor,
         }
         for place, stage in enumerate(found.stages)
     ]
     measure = f"{found.measure}, {unit}" if unit else found.measure
-    spec = _stacked(found, measure, bool(limits))
-    title = f"{found.title} (line: the limit)" if limits else found.title
+    is_limited = found.limits is not None and any(map(math.isfinite, found.limits))
+    spec = _stacked(found, measure, is_limited)
+    title = f"{found.title} (line: the limit)" if is_limited else found.title
     shares = [(name, "", SHARES[place % len(SHARES)]) for place, name in enumerate(found.parts)]
     key = [*shares, *((f"{name} (thin)", "", 1.0) for name in found.beside)]
     return [
