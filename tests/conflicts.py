@@ -5,11 +5,12 @@ Written from docs/explaining.md and the definitions: no relaxed instance of the 
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from itertools import combinations, pairwise, permutations, product
+from itertools import combinations, islice, pairwise, permutations, product
 from typing import Any
 
 from branching_cases import depths, partitions, stage_bytes
@@ -42,8 +43,8 @@ def kept_requirements(instance: Any, texts: Collection[int | str]) -> list[Requi
 def layers_plan(instance: Any, dropped: Left) -> bool:
     """Layer assignment: any number of stages if the rule is left out."""
     L, wanted = instance.num_layers, kept_requirements(instance, dropped[1])
-    for count in range(1, L + 1) if "stages" in dropped[0] else [instance.num_stages]:
-        for cuts in combinations(range(1, L), count - 1):
+    for stages in range(1, L + 1) if "stages" in dropped[0] else [instance.num_stages]:
+        for cuts in combinations(range(1, L), stages - 1):
             ends = [0, *cuts, L]
             home = [stage for stage, (a, b) in enumerate(pairwise(ends)) for _ in range(a, b)]
             if all(each.holds(_of_layers(home, each)) for each in wanted):
@@ -286,19 +287,19 @@ HAS_PLAN: dict[str, Callable[[Any, Left], bool]] = {
 NOTHING: Left = (set(), set(), set())
 
 
-def infeasible(name: str, cases: int) -> Iterator[tuple[int, Any]]:
-    """So many small instances without a plan, with their numbers."""
-    found = 0
-    for number in range(200 * cases):
+def small(name: str) -> Iterator[tuple[int, Any]]:
+    """Small instances, with or without a plan, with their numbers."""
+    for number in itertools.count():
         rng = random.Random(f"conflict {name} {number}")
         instance = _short(name, random_case(name, 37, number), rng)
-        if instance is None or HAS_PLAN[name](instance, NOTHING):
-            continue
-        yield number, instance
-        found += 1
-        if found == cases:
-            return
-    raise AssertionError(f"{found} of {cases} instances of {name} have no plan")
+        if instance is not None:
+            yield number, instance
+
+
+def infeasible(name: str, cases: int) -> Iterator[tuple[int, Any]]:
+    """So many small instances without a plan, with their numbers."""
+    without = ((number, each) for number, each in small(name) if not HAS_PLAN[name](each, NOTHING))
+    return islice(without, cases)
 
 
 def _short(name: str, instance: Any, rng: random.Random) -> Any:
@@ -337,9 +338,9 @@ def _short(name: str, instance: Any, rng: random.Random) -> Any:
         return replace(instance, requirements=tuple(dict.fromkeys(map(str, made))))
     if name in ("flushed_partitioning", "hierarchical_partitioning"):
         flat = instance.flat
-        memory = flat.memory_bytes * rng.choice([0.3, 0.6, 1.0])
-        flat = replace(flat, num_microbatches=min(flat.num_microbatches, rng.randint(1, 3)), memory_bytes=memory)
-        return replace(instance, flat=flat) if len(flat.layers) <= 3 else None
+        memory = flat.memory_bytes * rng.choice([0.6, 1.0, 1.5])
+        flat = replace(flat, num_microbatches=min(flat.num_microbatches, rng.randint(1, 4)), memory_bytes=memory)
+        return replace(instance, flat=flat) if len(flat.layers) <= 2 else None
     if math.prod(len(node.options) for node in instance.nodes) > 300 or not instance.nodes:
         return None
     instance = replace(instance, capacity_bytes=instance.capacity_bytes * rng.choice([0.1, 0.5, 1.0]))
