@@ -5,7 +5,8 @@ What an edit cannot do it refuses with ``ValueError``, saying what it expects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from instances import graph
 from instances.errors import closest
 from instances.published import BERT32, fingerprint
 from instances.rules import NodeId
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.stage_partitioning import CostModel, Edge, Layer, SharedTensor, StageInstance, Tmpc
 
 #: More transformer layers than any model has; keeps a mistyped number from filling the memory.
 MAX_LAYERS = 4096
@@ -76,8 +77,17 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
     layers = [replace(layer, tmpcs=_each(layer, cut)) for layer in kept]
     edges = tuple(edge for edge in instance.edges if edge.source in nodes and edge.target in nodes)
     tied = (replace(each, layers=tuple(node for node in each.layers if node in nodes)) for each in instance.tied)
+    shared = (
+        replace(each, targets=tuple(node for node in each.targets if node in nodes))
+        for each in instance.shared
+        if each.source in nodes
+    )
     return replace(
-        instance, layers=tuple(layers), edges=edges, tied=tuple(each for each in tied if len(each.layers) > 1)
+        instance,
+        layers=tuple(layers),
+        edges=edges,
+        tied=tuple(each for each in tied if len(each.layers) > 1),
+        shared=tuple(each for each in shared if len(each.targets) > 1),
     )
 
 
@@ -115,6 +125,60 @@ def linearised(instance: StageInstance, order: str) -> StageInstance:
     present = {(edge.source, edge.target) for edge in instance.edges}
     new = [Edge(*pair, 0.0) for pair in pairwise(nodes) if pair not in present]
     return replace(instance, edges=(*instance.edges, *new))
+
+
+def as_run(instance: StageInstance) -> StageInstance:
+    """The instance with the cost model ``runtime``: what a run sends whose tensors go on from stage to stage.
+
+    A tensor that several layers take passes every boundary between the stage that makes it and the last one that takes
+    it once. On a chain of layers that is what edges between neighbours cost: the edge from a layer to the next one
+    has the bytes of all tensors that layers up to it make and layers behind it take. Runs split no tensors: TMPCs of
+    tensor-parallel degree 1 alone are kept, without their synchronisation.
+
+    Raises
+    ------
+    ValueError
+        If the layers have more than one topological order, or a layer has no TMPC of degree 1.
+    """
+    if instance.cost_model is CostModel.RUNTIME:
+        return instance
+    nodes = [instance.layers[position].id for position in _topological(instance, "id")]
+    joined = {(edge.source, edge.target) for edge in instance.edges}
+    if any(pair not in joined for pair in pairwise(nodes)):
+        raise ValueError("a cost model for layers with more than one order, or --linearize as well")
+    passed = relayed_bytes(
+        {node: place for place, node in enumerate(nodes)},
+        {(edge.source, edge.target): edge.bytes for edge in instance.edges},
+        instance.shared,
+    )
+    edges = tuple(Edge(*pair, size) for pair, size in zip(pairwise(nodes), passed, strict=True))
+    if 1 not in {t for layer in instance.layers for t, found in layer.tmpcs.items() if found}:
+        raise ValueError("a cost model for layers with TMPCs of degree 1: runs split no tensors")
+    kept = with_degrees(replace(instance, edges=edges, shared=(), cost_model=CostModel.RUNTIME), {1})
+
+    def plain(x: Tmpc) -> Tmpc:
+        return replace(x, sync_forward_bytes={}, sync_backward_bytes={})
+
+    return replace(kept, layers=tuple(replace(layer, tmpcs=_each(layer, plain)) for layer in kept.layers))
+
+
+def relayed_bytes(
+    place: Mapping[NodeId, int], edges: Mapping[tuple[NodeId, NodeId], float], shared: Iterable[SharedTensor]
+) -> list[float]:
+    """Bytes that pass from each place to the next one, where each tensor goes on to the last layer that takes it."""
+    tensors: list[tuple[NodeId, NodeId, float]] = []
+    counted: dict[tuple[NodeId, NodeId], list[float]] = {}
+    for each in shared:
+        tensors.append((each.source, max(each.targets, key=place.__getitem__), each.bytes))
+        for target in each.targets:
+            counted.setdefault((each.source, target), []).append(each.bytes)
+    for pair, size in edges.items():
+        tensors.append((*pair, max(0.0, size - math.fsum(counted.get(pair, [])))))
+    passing: list[list[float]] = [[] for _ in range(len(place) - 1)]
+    for source, last, size in tensors:
+        for at in range(place[source], place[last]):
+            passing[at].append(size)
+    return [math.fsum(found) for found in passing]
 
 
 def _topological(instance: StageInstance, order: str) -> list[int]:

@@ -32,10 +32,15 @@ from instances.rules import (
 
 
 class CostModel(StrEnum):
-    """Which of Piper's two cost models an instance declares (formulations/stage_partitioning/README.md)."""
+    """Piper's two cost models, and that of runs (formulations/stage_partitioning/README.md).
+
+    ``RUNTIME`` is ``RELEASED`` on a chain whose edges have the bytes of all tensors that pass from one side to the
+    other, each once: tensors go on from stage to stage.
+    """
 
     PAPER = "paper"
     RELEASED = "released"
+    RUNTIME = "runtime"
 
 
 @dataclass(frozen=True)
@@ -94,13 +99,26 @@ class TiedWeights:
 
 
 @dataclass(frozen=True)
+class SharedTensor:
+    """A tensor that several layers take, counted by the edge to each of them: who makes it, who takes it, its bytes.
+
+    A note like ``Layer.module``, of which the cost model ``runtime`` is made.
+    """
+
+    source: NodeId
+    targets: tuple[NodeId, ...]
+    bytes: Amount
+
+
+@dataclass(frozen=True)
 class StageInstance:
     """A layer graph with its TMPCs, and the cluster and budgets it is planned for.
 
     ``num_devices`` is K, ``memory_bytes`` is M, ``bandwidth`` is B in bytes per ``time_unit``, ``num_microbatches`` is
     N. ``exactly`` requires a sum of data-parallel degrees of exactly N instead of at most N; ``max_dp_degree`` bounds
     every stage's data-parallel degree (``None``: no bound). ``options`` records how the instance was made
-    (overrides, unit fixes) for the result, ``origin`` where it arose (free fields); ``tied`` are notes.
+    (overrides, unit fixes) for the result, ``origin`` where it arose (free fields); ``tied`` and ``shared``
+    are notes.
     """
 
     name: Identifier
@@ -118,6 +136,7 @@ class StageInstance:
     warnings: tuple[Text, ...] = ()
     requirements: Requirements = ()
     tied: tuple[TiedWeights, ...] = ()
+    shared: tuple[SharedTensor, ...] = ()
     origin: Facts = field(default_factory=dict)
 
     @cached_property
@@ -145,7 +164,8 @@ def check(instance: StageInstance, where: str, names: Mapping[str, str] | None =
     ------
     InstanceError
         No layer, duplicate ids or edges, edges to nowhere, self-loops, cycles, layers without any TMPC, sync volumes
-        for edges that do not exist, tied weights of fewer than two layers or of one that does not exist.
+        for edges that do not exist, tied weights of fewer than two layers or of one that does not exist, shared tensors
+        along other edges or larger than these; edges of the cost model ``runtime`` that leave out a layer.
     """
     expect(bool(instance.layers), where, path(("layers",), names), [], "at least one node")
     expect_unique([layer.id for layer in instance.layers], where, "layers", names=names)
@@ -154,6 +174,7 @@ def check(instance: StageInstance, where: str, names: Mapping[str, str] | None =
         known = len(set(tied.layers)) == len(tied.layers) > 1 and set(tied.layers) <= instance.index.keys()
         rule = "the ids of at least two nodes, each once"
         expect(known, where, path(("tied", number, "layers"), names), list(tied.layers), rule)
+    _check_shared(instance, where, names)
     before: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
     after: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
     for edge in instance.edges:
@@ -175,6 +196,31 @@ def check(instance: StageInstance, where: str, names: Mapping[str, str] | None =
                     raise _no_neighbour(x, "sync_backward_bytes", after[layer.id], where, at, names)
     ids = [str(layer.id) for layer in instance.layers]
     expect_acyclic(len(ids), instance.edge_indices, where, ids, path(("edges",), names))
+    if instance.cost_model is CostModel.RUNTIME:
+        rule = "edges from each layer to the next one alone, as --cost-model runtime makes them"
+        expect(_is_chain(instance), where, path(("edges",), names), f"{len(instance.edges)} edges", rule)
+
+
+def _is_chain(instance: StageInstance) -> bool:
+    """Whether the edges, which have no cycle, are one path through all layers."""
+    ends = instance.edge_indices
+    return len({u for u, _ in ends}) == len({v for _, v in ends}) == len(ends) == len(instance.layers) - 1
+
+
+def _check_shared(instance: StageInstance, where: str, names: Mapping[str, str] | None) -> None:
+    left = {(edge.source, edge.target): edge.bytes for edge in instance.edges}
+    size = dict(left)
+    for number, each in enumerate(instance.shared):
+        known = len(set(each.targets)) == len(each.targets) > 1 and all((each.source, v) in left for v in each.targets)
+        rule = f"at least two nodes, each once, that edges from {each.source} lead to"
+        expect(known, where, path(("shared", number, "targets"), names), list(each.targets), rule)
+        for v in each.targets:
+            left[each.source, v] -= each.bytes
+            fits = left[each.source, v] >= -1e-9 * size[each.source, v]
+            rule = (
+                f"no more than edge {each.source} -> {v} has, {size[each.source, v]:g}, with the other shared tensors"
+            )
+            expect(fits, where, path(("shared", number, "bytes"), names), each.bytes, rule)
 
 
 def _check_edges(instance: StageInstance, where: str, names: Mapping[str, str] | None) -> None:
@@ -236,6 +282,10 @@ def to_json(instance: StageInstance) -> dict[str, Any]:
         content["tied"] = [
             {"name": tied.name, "layers": list(tied.layers), "weight_bytes": tied.weight_bytes}
             for tied in instance.tied
+        ]
+    if instance.shared:
+        content["shared"] = [
+            {"source": each.source, "targets": list(each.targets), "bytes": each.bytes} for each in instance.shared
         ]
     if instance.options:
         content["options"] = dict(instance.options)

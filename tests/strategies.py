@@ -113,7 +113,7 @@ def random_stage_instance(
         memory_bytes=0,
         bandwidth=rng.choice([1, 2, 8]),
         num_microbatches=num_microbatches,
-        cost_model=CostModel(cost_model or rng.choice(list(CostModel))),
+        cost_model=CostModel(cost_model or rng.choice([CostModel.PAPER, CostModel.RELEASED])),
         exactly=exactly,
         max_dp_degree=rng.randint(1, 3) if limited else None,
     )

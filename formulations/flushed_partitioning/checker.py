@@ -130,7 +130,10 @@ class Instance:
         layers, edges, most = flat["layers"], flat.get("edges", []), flat.get("max_dp_degree")
         model = flat.get("cost_model", "paper")
         need(content["problem"] == "flushed_partitioning", "an instance of flushed_partitioning")
-        need(model in ("paper", "released") and not flat.get("exactly", False), "a cost model; exactly is false")
+        need(
+            model in ("paper", "released", "runtime") and not flat.get("exactly", False),
+            "a cost model; exactly is false",
+        )
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
         need(content.get("devices_per_machine") is None, "one network: devices_per_machine is not known")
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])

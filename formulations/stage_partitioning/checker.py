@@ -120,8 +120,11 @@ class Instance:
         layers, edges, most = content["layers"], content.get("edges", []), content.get("max_dp_degree")
         model, exactly = content.get("cost_model", "paper"), content.get("exactly", False)
         need(content["problem"] == "stage_partitioning", "an instance of stage_partitioning")
-        need(model in ("paper", "released") and exactly in (False, True), "a cost model; exactly true or false")
-        self.released, self.exactly = model == "released", bool(exactly)
+        need(
+            model in ("paper", "released", "runtime") and exactly in (False, True),
+            "a cost model; exactly true or false",
+        )
+        self.released, self.exactly = model != "paper", bool(exactly)
         self.K, self.N = count(content["num_devices"]), count(content["num_microbatches"])
         largest = min(self.K, self.N, self.K if most is None else count(most))
         self.degrees = [d for d in range(1, largest + 1) if not self.released or self.N % d == 0]

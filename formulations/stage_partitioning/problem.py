@@ -44,7 +44,7 @@ def allowed_dp_degrees(instance: StageInstance) -> tuple[int, ...]:
     largest = min(instance.num_microbatches, instance.num_devices)
     if instance.max_dp_degree is not None:
         largest = min(largest, instance.max_dp_degree)
-    released = instance.cost_model is CostModel.RELEASED
+    released = instance.cost_model is not CostModel.PAPER
     return tuple(d for d in range(1, largest + 1) if not released or instance.num_microbatches % d == 0)
 
 
@@ -79,7 +79,7 @@ def time_terms(instance: StageInstance, stage: Stage) -> dict[str, list[float]]:
     for node in stage.nodes:
         x = _chosen(instance, stage, node)
         compute.append(x.time / d)
-        shared = N if instance.cost_model is CostModel.RELEASED else d
+        shared = N if instance.cost_model is not CostModel.PAPER else d
         synchronisation.append(4 * (d - 1) / d * x.weight_bytes / shared / B)
     for edge in instance.edges:
         if edge.target in inside and edge.source not in inside:

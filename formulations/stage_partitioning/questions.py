@@ -45,7 +45,7 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     found = []
     if instance.max_dp_degree is not None:
         found.append(Member("rule", "max-dp", f"no stage has a data-parallel degree above {instance.max_dp_degree}"))
-    if instance.cost_model is CostModel.RELEASED:
+    if instance.cost_model is not CostModel.PAPER:
         found.append(Member("rule", "cost-model", f"data-parallel degrees divide the {N} micro-batches of a batch"))
     found.append(Member("rule", "microbatches", f"the data-parallel degrees of all stages sum to {sums} {N}"))
     found += required(instance)
@@ -165,7 +165,7 @@ def _microbatches(instance: StageInstance) -> Change[StageInstance]:
     """Under the released cost model doubled again and again: more divisors, and those that there were."""
     N, most = instance.num_microbatches, _multiple(instance.num_microbatches, instance.num_devices)
     steps: Sequence[float] = range(N + 1, most + 1)
-    if instance.cost_model is CostModel.RELEASED:
+    if instance.cost_model is not CostModel.PAPER:
         steps = tuple(N * 2**power for power in range(1, 11) if N * 2 ** (power - 1) < most)
     return Change(
         "microbatches",
@@ -183,7 +183,7 @@ def _fewer_rules(instance: StageInstance) -> list[Change[StageInstance]]:
         found.append(("exactly", f"data-parallel degrees that sum to at most {N}, not exactly", {"exactly": False}))
     if instance.max_dp_degree is not None:
         found.append(("max-dp", "data-parallel degrees of any size", {"max_dp_degree": None}))
-    if instance.cost_model is CostModel.RELEASED:
+    if instance.cost_model is not CostModel.PAPER:
         text = "data-parallel degrees that divide nothing (cost model paper)"
         found.append(("cost-model", text, {"cost_model": CostModel.PAPER}))
     return [*(_without(instance, *each) for each in found), *one_requirement_less(instance)]

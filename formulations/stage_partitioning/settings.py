@@ -1,6 +1,6 @@
 """What a caller may change of a stage-partitioning instance: the family's settings, and their order of application.
 
-Order: ``layers``, ``first``, ``tp``, ``forbid-tmpc``, ``linearize``, then the numbers and the cost model, then
+Order: ``layers``, ``first``, ``tp``, ``forbid-tmpc``, ``linearize``, the cost model, then the numbers, then
 ``time-unit`` and last ``fix-units``. Everything given is recorded in the instance's ``options``.
 """
 
@@ -51,8 +51,9 @@ OVERRIDES: tuple[Setting, ...] = (
     Setting(
         "cost-model",
         one_of(*CostModel),
-        "paper: any data-parallel degree; released: divisors of --microbatches",
-        metavar="paper|released",
+        "paper: any data-parallel degree; released: divisors of --microbatches; runtime: the same, and tensors go on "
+        "from stage to stage, as planner run sends them",
+        metavar="paper|released|runtime",
     ),
     Setting("exactly", parse_flag, "replicas of all stages together are exactly --microbatches", is_flag=True),
     Setting("max-dp", parse_count, "largest data-parallel degree of a stage", metavar="D"),
@@ -86,19 +87,30 @@ OVERRIDES: tuple[Setting, ...] = (
     ),
 )
 
+
+def _with_cost_model(instance: StageInstance, name: str) -> StageInstance:
+    """The instance with another cost model; ``ValueError`` if it has forgotten what that one counts."""
+    wanted = CostModel(name)
+    if wanted is CostModel.RUNTIME:
+        return stage_edits.as_run(instance)
+    if instance.cost_model is CostModel.RUNTIME:
+        raise ValueError("runtime: the edges of this instance have what passes between layers")
+    return replace(instance, cost_model=wanted)
+
+
 _EDITS: dict[str, Callable[[StageInstance, Any], StageInstance]] = {
     "layers": stage_edits.lengthened,
     "first": stage_edits.first_nodes,
     "tp": stage_edits.with_degrees,
     "forbid-tmpc": stage_edits.without_tmpcs,
     "linearize": stage_edits.linearised,
+    "cost-model": _with_cost_model,
 }
 _FIELDS = {
     "devices": "num_devices",
     "memory": "memory_bytes",
     "bandwidth": "bandwidth",
     "microbatches": "num_microbatches",
-    "cost-model": "cost_model",
     "exactly": "exactly",
     "max-dp": "max_dp_degree",
 }
@@ -127,8 +139,6 @@ def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> 
             except ValueError as error:
                 raise InstanceError.at(where, f"--{name}", _plain(given[name]), str(error)) from None
     fields = {field: given[name] for name, field in _FIELDS.items() if name in given}
-    if "cost_model" in fields:
-        fields["cost_model"] = CostModel(fields["cost_model"])
     instance = _with_units(replace(instance, **fields), given)
     if "realizable" in given:
         instance = with_requirements(instance, [Requirement("realizable", (given["realizable"],), "==", 1)])

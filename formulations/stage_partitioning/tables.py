@@ -126,7 +126,7 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
     in_start, in_edges = _edges_of(target, n)
     out_start, out_edges = _edges_of(source, n)
     d = np.array(allowed_dp_degrees(instance), np.int64)
-    released = instance.cost_model is CostModel.RELEASED
+    released = instance.cost_model is not CostModel.PAPER
     resync = 4 * (d - 1) / (instance.num_microbatches if released else d) / instance.bandwidth
     return Profile(
         tp_degrees=np.array(degrees, np.int64),

@@ -22,7 +22,7 @@ from instances.rules import (
     member_of,
     one_of,
 )
-from instances.stage_partitioning import CostModel, StageInstance, TiedWeights, check
+from instances.stage_partitioning import CostModel, SharedTensor, StageInstance, TiedWeights, check
 from instances.validation import validated
 
 
@@ -31,6 +31,13 @@ class _TiedRecord(BaseModel):
     name: Identifier
     layers: list[NodeId]
     weight_bytes: Amount
+
+
+class _SharedRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    source: NodeId
+    targets: list[NodeId]
+    bytes: Amount
 
 
 class _InstanceRecord(BaseModel):
@@ -52,6 +59,7 @@ class _InstanceRecord(BaseModel):
     warnings: list[Text] = Field(default_factory=list)
     requirements: Requirements = ()
     tied: list[_TiedRecord] = Field(default_factory=list)
+    shared: list[_SharedRecord] = Field(default_factory=list)
     origin: Facts = Field(default_factory=dict)
 
 
@@ -84,6 +92,14 @@ def read(content: Any, where: str) -> StageInstance:
         tied=tuple(
             TiedWeights(each.name, tuple(ids.get(str(node), node) for node in each.layers), each.weight_bytes)
             for each in record.tied
+        ),
+        shared=tuple(
+            SharedTensor(
+                ids.get(str(each.source), each.source),
+                tuple(ids.get(str(node), node) for node in each.targets),
+                each.bytes,
+            )
+            for each in record.shared
         ),
         origin=record.origin,
     )

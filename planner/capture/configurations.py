@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from instances.hardware import DTYPES, Hardware
 from instances.rules import NodeId
-from instances.stage_partitioning import Tmpc
+from instances.stage_partitioning import SharedTensor, Tmpc
 from instances.transformer import RECOMPUTE, VANILLA
 from planner.capture.captured import Captured, Node
 from planner.capture.choices import Choices, Work
@@ -231,6 +231,15 @@ def edge_bytes(captured: Captured) -> dict[tuple[int, int], float]:
         pair: sum(each.size * (1.0 if each.gradient else 0.5) for each in found)
         for pair, found in captured.edges.items()
     }
+
+
+def shared_tensors(captured: Captured) -> tuple[SharedTensor, ...]:
+    """The tensors that several nodes take, counted as `edge_bytes` counts them."""
+    return tuple(
+        SharedTensor(each.source, each.targets, each.size * (1.0 if each.gradient else 0.5))
+        for each in captured.transfers
+        if len(each.targets) > 1
+    )
 
 
 def _first_taken(captured: Captured) -> dict[int, float]:

@@ -12,7 +12,7 @@ from instances.stage_graph import Operator as Vertex
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
 from planner.capture.captured import Captured
 from planner.capture.choices import Choices, Work
-from planner.capture.configurations import Configurations, edge_bytes
+from planner.capture.configurations import Configurations, edge_bytes, shared_tensors
 
 
 def bandwidth_between(hardware: Hardware, devices: int, efficiency: float) -> float:
@@ -54,6 +54,7 @@ def stage_partitioning(
         options=dict(facts),
         warnings=captured.warnings,
         tied=tuple(TiedWeights(name, nodes, sizes[name]) for name, nodes in captured.tied.items()),
+        shared=shared_tensors(captured),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.simulate_graph import kfkb
 from instances.rules import NodeId
+from instances.stage_partitioning import CostModel
 from planner.errors import UsageError
 
 
@@ -67,6 +68,8 @@ class Layout:
         Samples of an iteration.
     edges
         Pairs of stages with a tensor from the first to the second, ascending.
+    is_relayed
+        Tensors go on from each stage to the next one, up to the last one that takes them, instead of straight to each.
     """
 
     stage_of: Mapping[NodeId, int]
@@ -74,6 +77,7 @@ class Layout:
     duties: tuple[Duty, ...]
     num_samples: int
     edges: tuple[tuple[int, int], ...]
+    is_relayed: bool = False
 
     def owners(self) -> dict[tuple[int, int], int]:
         """The process that runs a sample, by (stage, sample)."""
@@ -178,7 +182,8 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
             )
     edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
     crossing = tuple(sorted((u, v) for u, v in edges if u != v))
-    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, crossing)
+    relayed = instance.cost_model is CostModel.RUNTIME
+    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, crossing, relayed)
 
 
 def _of_stage_graph(instance: Any, plan: Any) -> Layout:

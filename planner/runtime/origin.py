@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from instances.stage_edits import relayed_bytes
+from instances.stage_partitioning import CostModel
 from planner.capture.captured import Captured
-from planner.capture.configurations import edge_bytes
+from planner.capture.configurations import edge_bytes, shared_tensors
 
 #: What a model has, and what an instance has in its place, in words.
 Difference = tuple[str, str]
@@ -25,6 +27,7 @@ def other_graph(captured: Captured, instance: Any) -> Difference | None:
 
 
 def _of_graphs(captured: Captured, instance: Any) -> Iterator[Difference]:
+    wanted = set(_sent(captured, instance))
     if hasattr(instance, "layers"):
         names, edges = [layer.name for layer in instance.layers], set(instance.edge_indices)
     else:
@@ -36,10 +39,20 @@ def _of_graphs(captured: Captured, instance: Any) -> Iterator[Difference]:
     for place, (found, expected) in enumerate(zip(own, names, strict=False)):
         if found != expected:
             yield f"a model whose node {place} is {found}", expected
-    for u, v in sorted(edges - set(captured.edges)):
+    for u, v in sorted(edges - wanted):
         yield f"a model without an edge from {own[u]} to {own[v]}", "one"
-    for u, v in sorted(set(captured.edges) - edges):
+    for u, v in sorted(wanted - edges):
         yield f"a model with an edge from {own[u]} to {own[v]}", "none"
+
+
+def _sent(captured: Captured, instance: Any) -> dict[tuple[int, int], float]:
+    """Bytes of the model's edges, by place; under the cost model ``runtime`` those that pass each place."""
+    edges = edge_bytes(captured)
+    if getattr(instance, "cost_model", None) is not CostModel.RUNTIME:
+        return edges
+    count = len(captured.nodes)
+    passed = relayed_bytes({place: place for place in range(count)}, edges, shared_tensors(captured))
+    return {(place, place + 1): size for place, size in enumerate(passed)}
 
 
 def other_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captured, int]]) -> Difference | None:
@@ -70,7 +83,7 @@ def _of_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captu
         for size in sizes:
             if not _equal(found, size):
                 yield f"a model with {found:.12g} bytes of {kind} in {name}", f"{size:.12g}"
-    sent: Mapping[tuple[int, int], float] = edge_bytes(captured)
+    sent = _sent(captured, instance)
     if part and any(not _equal(sent[pair], size) for pair, size in edges.items()):
         all_samples, count = whole()
         sent = {pair: size / count for pair, size in edge_bytes(all_samples).items()}

@@ -49,6 +49,8 @@ def _refusals(job: Job) -> list[str]:
     ]
     if adding != [count - 1]:
         found.append("the loss is not made in the last stage alone")
+    if len(stages.results[-1]) > 1 or job.objective.loss is not None:
+        found.append("the last stage returns more than one tensor, or a number")
     return found
 
 
@@ -101,7 +103,7 @@ class Pipelined(Process):
                 values = process.compute(int(sample), dict(zip(names, tensors, strict=True)))
                 made = [each.name for each in process.outgoing]
                 made = made or [name for _, name in process.job.stages.results[process.stage]]
-                return tuple(values[name] for name in made)
+                return tuple(values[name].contiguous() for name in made)
 
         class Timed(PipelineStage):  # type: ignore[misc]
             def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
 """One process of a run: the passes of a replica of a stage, on torch.distributed.
 
-Tensors go from process to process, never through a third one: a tensor is sent once to each stage that takes it, to
-the replica that runs the sample, and its gradient comes back once from each. Sends never wait, so that only the order
-of passes decides who waits for whom.
+A tensor is sent once to each stage that takes it, to the replica that runs the sample, and its gradient comes back
+once from each; or (`layout.Layout.is_relayed`) from each stage to the next one, up to the last that takes it. Sends
+never wait, so that only the order of passes decides who waits for whom.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Process:
         self.owners = job.layout.owners()
         self.incoming = [each for each in job.stages.tensors if self.stage in each.targets]
         self.outgoing = [each for each in job.stages.tensors if each.source == self.stage]
-        self.number = {each.name: number for number, each in enumerate(job.stages.tensors)}
+        self.number = {(each.name, each.source): number for number, each in enumerate(job.stages.tensors)}
         self.lines = {} if job.is_tagged else _lines(job)
         self.kept: dict[int, _Kept] = {}
         self.unsent: list[tuple[Any, Any]] = []
@@ -256,7 +256,7 @@ class Process:
         """The group of processes and the tag of a message."""
         if not self.job.is_tagged:
             return self.lines[source, to, is_forward], 0
-        return None, (sample * len(self.number) + self.number[each.name]) * 2 + is_forward
+        return None, (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
 
     def _reduce(self, holders: Mapping[str, Any]) -> None:
         """Sum the gradients of each parameter over all processes that use it: replicas, and stages that share it."""

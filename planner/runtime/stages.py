@@ -29,7 +29,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that goes from the stage that makes it to others; its gradient comes back if it has one."""
+    """A tensor that goes from a stage that has it to others; its gradient comes back if it has one."""
 
     name: str
     source: int
@@ -82,19 +82,24 @@ def split(program: Program, made: Layout) -> Stages:
     targets = _targets(stages)
     for each, takers in targets.items():
         for taker in takers:
-            if (stages[each], taker) not in made.edges:
+            if (stages[each], taker) not in made.edges and not made.is_relayed:
                 what = f"{each.name}, from stage {stages[each]} to stage {taker}, which no edge of the instance joins"
                 raise UsageError.at("--model", what, "the model that the instance was made of")
     results = _results(graph_module, stages, values, count)
     order = node_order(places)
+    tensors = [
+        _tensor(each, source, to, values)
+        for each, takers in targets.items()
+        for source, to in _ways(stages[each], takers, made.is_relayed)
+    ]
     blocks = []
     for stage in range(count):
-        sent = {each.name for each in targets if stages[each] == stage} | {name for _, name in results[stage]}
+        sent = {each.name for each in tensors if each.source == stage} | {name for _, name in results[stage]}
         wanted = [node for node in order if stage_of[node] == stage]
         blocks.append(_blocks(graph_module, places, wanted, sent, recomputed))
     return Stages(
         tuple(blocks),
-        tuple(_tensor(each, stages[each], takers, values) for each, takers in targets.items()),
+        tuple(tensors),
         tuple(map(tuple, results)),
         tuple(node.name for node in graph_module.graph.nodes if node.op == "placeholder"),
         tuple(_parameters(program.model, each) for each in blocks),
@@ -124,6 +129,11 @@ def _targets(stages: Mapping[Any, int]) -> dict[Any, tuple[int, ...]]:
         if takers:
             found[each] = tuple(sorted(takers))
     return found
+
+
+def _ways(source: int, takers: tuple[int, ...], is_relayed: bool) -> list[tuple[int, tuple[int, ...]]]:
+    """The stages that send a tensor, and to which: the one that makes it, or all up to the last one that takes it."""
+    return [(stage, (stage + 1,)) for stage in range(source, takers[-1])] if is_relayed else [(source, takers)]
 
 
 def _tensor(each: Any, stage: int, takers: tuple[int, ...], values: Mapping[str, Any]) -> Tensor:

@@ -166,7 +166,7 @@ def stages(**changes: Any) -> StageInstance:
         ({"layers": (Layer(0, {1: ()}),), "edges": ()}, "layers[0].tmpcs is 'empty'"),
         ({"layers": None}, "layers is None; expected a tuple"),
         ({"layers": ("a",)}, "layers[0] is 'a'; expected an instance of Layer"),
-        ({"cost_model": "paper"}, "cost_model is 'paper'; expected paper or released"),
+        ({"cost_model": "paper"}, "cost_model is 'paper'; expected paper or released or runtime"),
         ({"name": ""}, "name is ''"),
     ],
 )

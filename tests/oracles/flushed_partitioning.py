@@ -125,7 +125,7 @@ def brute_force(instance: FlushedInstance) -> float | None:
                 after = [level[e.target] for e in flat.edges if e.source in stage and e.target not in stage]
                 own = dict.fromkeys(stage, 1 + max(after, default=0))
                 for d in range(1, m - s + 1):
-                    if (flat.cost_model == "released" and m % d) or d > (flat.max_dp_degree or d):
+                    if (flat.cost_model != "paper" and m % d) or d > (flat.max_dp_degree or d):
                         continue
                     for t in range(1, (flat.num_devices - devices) // d + 1):
                         for time, volume in price(stage, d, t, s + d):

@@ -69,7 +69,7 @@ class BruteForce:
     def _degrees(self, devices: int, s: int) -> Iterator[tuple[int, int]]:
         inst = self.instance
         for d in range(1, inst.num_microbatches - s + 1):
-            if inst.cost_model == "released" and inst.num_microbatches % d:
+            if inst.cost_model != "paper" and inst.num_microbatches % d:
                 continue
             if inst.max_dp_degree is not None and d > inst.max_dp_degree:
                 continue

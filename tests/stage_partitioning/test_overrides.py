@@ -84,7 +84,7 @@ def test_names_with_dashes_or_underscores_and_parsed_values():
         ({"memory": "8 XB"}, "--memory is '8 XB'; expected a size such as 8GiB"),
         ({"memory": "1e40"}, "--memory is '1e40'; expected a number from 0 to 1e+30"),
         ({"bandwidth": "0"}, "--bandwidth is '0'; expected a bandwidth such as 25GiB/s"),
-        ({"cost_model": "mine"}, "--cost-model is 'mine'; expected paper or released"),
+        ({"cost_model": "mine"}, "--cost-model is 'mine'; expected paper or released or runtime"),
         ({"tp": "3"}, "--tp is '3'; expected degrees that some node has TMPCs for: 1, 2, 4"),
         ({"tp": "2"}, "--tp is '2'; expected a choice that leaves node 0 a TMPC"),
         ({"tp": "0"}, "--tp is '0'; expected positive integers"),

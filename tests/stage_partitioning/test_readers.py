@@ -187,7 +187,7 @@ BAD_OWN = [
     ("memory_bytes", "8GiB", "memory_bytes is '8GiB'; expected a finite number"),
     ("bandwidth", 0, "bandwidth is 0; expected a positive number"),
     ("time_unit", "h", "time_unit is 'h'; expected s or ms"),
-    ("cost_model", "mine", "cost_model is 'mine'; expected paper or released"),
+    ("cost_model", "mine", "cost_model is 'mine'; expected paper or released or runtime"),
     ("exactly", 1, "exactly is 1; expected true or false"),
     ("num_device", 3, "num_device is 3; expected no such field (closest: num_devices)"),
     ("layers", {}, "layers is {}; expected a list"),

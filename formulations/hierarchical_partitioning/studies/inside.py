@@ -71,6 +71,7 @@ def inside(instance: HierarchicalInstance, plan: HierarchicalPlan, number: int) 
         options={},
         warnings=(),
         tied=(),
+        shared=(),
     )
 
 

@@ -176,7 +176,7 @@ def _times(instance: StageInstance, stages: list[list[int]], t: int, choice: Seq
     # All stages have the same d, so the first of w has ceil(w d / d) = w micro-batches in flight, the last has 1.
     if any(load.per_microbatch * (w - z) + load.static > room for z, load in enumerate(loads)):
         d = d[:0]
-    synchronised = N if instance.cost_model is CostModel.RELEASED else d
+    synchronised = N if instance.cost_model is not CostModel.PAPER else d
     resync = 4 * (d - 1) / d / synchronised / instance.bandwidth
     return d, np.max([load.time / d + resync * load.weight_bytes for load in loads], axis=0)
 

@@ -93,7 +93,7 @@ class Terms:
 
     def resync(self, d: int) -> float:
         """kappa(d): d times the synchronisation time per byte of weights."""
-        per = self.instance.num_microbatches if self.instance.cost_model is CostModel.RELEASED else d
+        per = self.instance.num_microbatches if self.instance.cost_model is not CostModel.PAPER else d
         return 4 * (d - 1) / per / self.instance.bandwidth
 
     def in_flight(self, d: int) -> range:

@@ -223,7 +223,7 @@ def last_y(instance: StageInstance, dp_degrees: Ints) -> Ints:
     Source: Piper, Appendix D (ceil(N/d) instances for each d), and the released program.
     """
     S = min(instance.num_microbatches, instance.num_devices)
-    if instance.cost_model is CostModel.RELEASED:
+    if instance.cost_model is not CostModel.PAPER:
         return 1 + S // dp_degrees
     return -(-S // dp_degrees)
 
