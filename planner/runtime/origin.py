@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from instances.rules import NodeId
 from instances.stage_edits import relayed_bytes
 from instances.stage_partitioning import CostModel
 from planner.capture.captured import Captured
@@ -50,8 +51,9 @@ def _sent(captured: Captured, instance: Any) -> dict[tuple[int, int], float]:
     edges = edge_bytes(captured)
     if getattr(instance, "cost_model", None) is not CostModel.RUNTIME:
         return edges
-    count = len(captured.nodes)
-    passed = relayed_bytes({place: place for place in range(count)}, edges, shared_tensors(captured))
+    places: dict[NodeId, int] = {place: place for place in range(len(captured.nodes))}
+    tensors: dict[tuple[NodeId, NodeId], float] = {(u, v): size for (u, v), size in edges.items()}
+    passed = relayed_bytes(places, tensors, shared_tensors(captured))
     return {(place, place + 1): size for place, size in enumerate(passed)}
 
 
