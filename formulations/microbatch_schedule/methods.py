@@ -13,7 +13,7 @@ from solvers.outcome import Limits
 _ROOM = "formulations.microbatch_schedule"
 
 #: Beyond these a model takes too long to build: passes, and pairs of passes to order.
-_CPSAT_PASSES, _MILP_PAIRS = 20_000, 5_000
+_CPSAT_PASSES, _MILP_PAIRS = 20_000, 20_000
 
 
 def choose(instance: ScheduleInstance, _limits: Limits, exact: bool) -> tuple[str, str]:

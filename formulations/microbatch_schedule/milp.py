@@ -162,13 +162,13 @@ def build_graph(
     model.backward_first = pyo.Var(pairs, domain=pyo.Binary, doc=SENTENCES["backward_first"])
     model.forward_waits = pyo.Constraint(pairs, rule=forward_waits, doc=SENTENCES["forward_waits"])
     model.backward_waits = pyo.Constraint(pairs, rule=backward_waits, doc=SENTENCES["backward_waits"])
+    _add_turns(model)
+    _add_between(model, graph, seconds)
     built = MilpModel(graph, deadline_s, model, unit)
     if of_bytes:
         _minimise_bytes(built)
     else:
         model.objective = pyo.Objective(expr=model.iteration if minimised or deadline_s is not None else 0.0)
-    if of_bytes or graph.instance.requirements:
-        _add_turns(built)
     require(built, VOCABULARY, graph.instance)
     return built
 
@@ -190,13 +190,50 @@ def _minimise_bytes(built: MilpModel) -> None:
     model.objective = pyo.Objective(expr=model.bytes)
 
 
-def _add_turns(built: MilpModel) -> None:
-    """Starts imply them, but for HiGHS's tolerances; the quantities count pairs."""
-    first, model = built.backward_first, built.model
+def _add_turns(model: Any) -> None:
+    """Starts imply them, but for HiGHS's tolerances; the quantities count pairs, and so do the rows between passes."""
+    first = model.backward_first
     implied = [(f, b, *other) for f, b in first for other in ((f + 1, b), (f, b - 1)) if other in first]
     model.in_turn = pyo.Constraint(
         implied, rule=lambda _, f, b, *other: first[f, b] <= first[other], doc=SENTENCES["in_turn"]
     )
+
+
+def _add_between(model: Any, graph: PassGraph, seconds: list[float]) -> None:
+    """What a stage runs between two of its passes takes time, too: rows without big-Ms, which starts imply."""
+
+    def is_first(stage: int, i: int, j: int) -> Any:
+        """Whether backward pass j comes before forward pass i: a variable where either may be first."""
+        pair = graph.number(stage, True, i), graph.number(stage, False, j)
+        return model.backward_first[pair] if pair in model.backward_first else float(i > j)
+
+    def end(stage: int, is_forward: bool, i: int) -> Any:
+        number = graph.number(stage, is_forward, i)
+        return model.start[number] + seconds[number]
+
+    def each(stage: int, is_forward: bool) -> float:
+        """A coefficient: too short a pass counts as none, as HiGHS's tolerances require."""
+        return milp.in_units(seconds[graph.number(stage, is_forward, 0)], 1.0)
+
+    def forward(_: Any, stage: int, i: int) -> Any:
+        between = sum(is_first(stage, i + 1, j) - is_first(stage, i, j) for j in range(i + 1))
+        return model.start[graph.number(stage, True, i + 1)] >= end(stage, True, i) + each(stage, False) * between
+
+    def backward(_: Any, stage: int, j: int) -> Any:
+        between = sum(is_first(stage, i, j) - is_first(stage, i, j + 1) for i in range(j + 1, graph.counts[stage]))
+        return model.start[graph.number(stage, False, j + 1)] >= end(stage, False, j) + each(stage, True) * between
+
+    def both(_: Any, stage: int, j: int) -> Any:
+        forwards = sum(1 - is_first(stage, i, j) for i in range(j + 1, graph.counts[stage]))
+        backwards = sum(1 - is_first(stage, j, k) for k in range(j))
+        between = each(stage, True) * forwards + each(stage, False) * backwards
+        return model.start[graph.number(stage, False, j)] >= end(stage, True, j) + between
+
+    pairs = [(stage, i) for stage, count in enumerate(graph.counts) for i in range(count - 1)]
+    model.between_forward = pyo.Constraint(pairs, rule=forward, doc=SENTENCES["between_forward"])
+    model.between_backward = pyo.Constraint(pairs, rule=backward, doc=SENTENCES["between_backward"])
+    micro_batches = [(stage, j) for stage, count in enumerate(graph.counts) for j in range(count)]
+    model.between_both = pyo.Constraint(micro_batches, rule=both, doc=SENTENCES["between_both"])
 
 
 def _pairs(graph: PassGraph) -> list[tuple[int, int]]:

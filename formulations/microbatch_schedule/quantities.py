@@ -25,6 +25,12 @@ SENTENCES = {
     "[GraphPipe, section 3 (C4)]",
     "in_turn": "with a forward pass all later ones wait for the backward pass, and for all earlier ones: "
     "backward_first[i,j] <= backward_first[i+1,j], backward_first[i,j-1]",
+    "between_forward": "what comes between two forward passes takes its time: start[i+1] >= end[i] + seconds of the "
+    "backward passes between, g_s times the sum over j of backward_first[i+1,j] - backward_first[i,j]",
+    "between_backward": "so does what comes between two backward passes: start[j+1] >= end[j] + f_s times the sum over "
+    "i of backward_first[i,j] - backward_first[i,j+1]",
+    "between_both": "and between the passes of a micro-batch: start >= end + f_s times the sum over i > j of 1 - "
+    "backward_first[i,j] + g_s times the sum over k < j of 1 - backward_first[j,k]",
     "most": "most[s]: most micro-batches that stage s has in flight, for a requirement",
     "most_held": "it is no less than what the stage holds when backward pass j starts: most[s] >= 1 + forward passes "
     "behind forward pass j that come first",

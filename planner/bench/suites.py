@@ -127,6 +127,7 @@ def models_suite(_inputs: str | None) -> list[Case]:
         Case("mesh", {}, ("cpsat", "milp")),
         Case("mesh", {"rows": 8, "columns": 8, "tp_degree": 4, "ordered": True}, ("cpsat", "milp")),
         *(Case(name, {}, ("cpsat", "milp")) for name in ("schedule-chain", "schedule-figure-5")),
+        *(Case("schedule", {"stages": 12, "minibatch": b}, ("cpsat", "milp")) for b in (8, 32)),
     ]
 
 
