@@ -52,14 +52,14 @@ def test_what_is_left_out_is_what_the_page_says(name: str, cases: int) -> None:
 
 
 def test_an_operator_that_is_left_out_takes_in_nothing() -> None:
-    """Two operators that fill a device each, and one that hears from both: it cannot join both of them."""
+    """Two operators that fill a device each, and one that takes in from both: it cannot join both of them."""
     time = AffineTime(1.0, 1.0)
-    operators = tuple(Operator(name, time, time, 1.0, 0.0) for name in "abc")
+    operators = tuple(Operator(name, time, time, weight, 0.0) for name, weight in (("a", 1.0), ("b", 1.0), ("c", 0.5)))
     edges = (OperatorEdge(0, 2, 10.0), OperatorEdge(1, 2, 10.0))
     instance = StageGraph("join", operators, edges, 3, 5.0, 1.0, 0.0, 1)
     found = planner.explain(instance)
-    assert [(each.kind, each.name) for each in found.conflict] == [("rule", "memory"), ("layer", 1), ("layer", 2)]
-    assert [repair.change for repair in found.repairs] == ["memory"] and found.repairs[0].amount == 12
+    assert [(each.kind, each.name) for each in found.conflict] == [("rule", "memory"), ("layer", 2), ("layer", 1)]
+    assert [repair.change for repair in found.repairs] == ["memory"] and found.repairs[0].amount == 10
 
 
 def chain(memory: float, activation: float, static: float, count: int, devices: int) -> StageInstance:
