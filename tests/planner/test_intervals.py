@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -64,6 +66,27 @@ def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases
             seen["proved" if each.proved else "sampled"] += 1
         assert not ways
     assert seen["proved"] and (seen["end"] or cases < 100), seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_proved_without_a_search_has_lines_of_one_slope(name: str) -> None:
+    """Or lines alone: both are looked at in the costs of all plans of small instances."""
+    seen: Counter[bool] = Counter()
+    for number in range(25):
+        instance = drawn(name, number)
+        family, oracle = family_of(instance), importlib.import_module(f"oracles.{name}")
+        listed = [family.plan_from_json(instance, each) for each in islice(oracle.plans(instance), 60)]
+        plans = [plan for plan in listed if not family.violations(instance, plan)]
+        for factor in family.questions().factors(instance):
+            cost = {at: [family.evaluate(factor.scaled(at), plan) for plan in plans] for at in (1, 2, 3, 1e7, 2e7)}
+            slopes = [(b - a) / 1e7 for a, b in zip(cost[1e7], cost[2e7], strict=True)]
+            bends = [a + b - 2 * m for a, m, b in zip(cost[1], cost[2], cost[3], strict=True)]
+            most = 1e-6 * max([1e-9, *cost[3]])
+            one_slope = max(slopes, default=0) - min(slopes, default=0) <= most
+            straight = all(abs(bend) <= most for bend in bends)
+            assert one_slope or straight or not factor.connected, (number, factor.name)
+            seen[factor.connected] += len(plans) > 1
+    assert seen[True] if name == "layer_assignment" else seen[False]
 
 
 @pytest.mark.parametrize("name", NAMES)

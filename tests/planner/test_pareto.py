@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import oracles.layer_assignment
 import pytest
 from small_instances import random_case
 
@@ -28,7 +30,7 @@ def fullest(instance: Any, plan: Any) -> float:
     for length in plan.lengths:
         held = set(range(start, start + length))
         tied = [tie.parameters for tie in instance.tied if held & set(tie.layers)]
-        found.append(sum(instance.parameters[layer] for layer in held) + sum(tied))
+        found.append(math.fsum([*(instance.parameters[layer] for layer in held), *tied]))
         start += length
     return max(found)
 
@@ -101,6 +103,22 @@ def compared(name: str, axes: tuple[str, ...], count: int) -> int:
             assert sum(covers(other, point, axes, 1e-9) for other in points) == 1, number
         several += len(points) > 1
     return several
+
+
+def test_limits_on_parameters_leave_the_plans_that_keep_them() -> None:
+    family = family_of(planner.load("layers"))
+    for number in range(30):
+        instance = random_case("layer_assignment", 47, number)
+        if not instance.parameters:
+            continue
+        listed = [
+            family.plan_from_json(instance, each) for each in islice(oracles.layer_assignment.plans(instance), 50)
+        ]
+        amounts = {fullest(instance, plan) for plan in listed}
+        for amount in [*amounts, *(each * (1 - 1e-9) for each in amounts)]:
+            limited = family.nearby.axes["memory"].limited(instance, amount)
+            for plan in listed:
+                assert (not family.violations(limited, plan)) is (fullest(instance, plan) <= amount), (number, amount)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
