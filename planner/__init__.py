@@ -12,6 +12,8 @@ Everything a command of ``planner`` does is one call here. Names are imported wh
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # typing takes longer to import than all that the command line needs before it notes signals
 
 if TYPE_CHECKING:
@@ -123,3 +125,15 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """The public names."""
     return [*__all__, "__version__"]
+
+
+def _show_in_notebooks() -> None:
+    """Where IPython runs, it shows results, comparisons and instances as pictures."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        from planner.show.notebook import register
+
+        register(shell)
+
+
+_show_in_notebooks()

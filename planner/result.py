@@ -22,7 +22,8 @@ class Result:
     form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``certificate`` has
     kind, bytes and seconds of the certificate that was requested (`planner.certify`), if there is one. ``loss`` is
     ``objective / reference - 1`` to the proved optimum of a comparison, or its best bound (`planner.losses`); ``None``
-    alone. ``signal`` is the number of the signal that interrupted the run.
+    alone. ``signal`` is the number of the signal that interrupted the run. ``of`` is the instance itself, where the
+    result was made in this process: notebooks show its plan's pictures.
     """
 
     problem: str
@@ -48,10 +49,15 @@ class Result:
     certificate: JsonObject | None = None
     loss: float | None = None
     signal: int | None = None
+    of: Any = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process is without the instance."""
+        return {**vars(self), "of": None}
 
     def to_json(self) -> dict[str, Json]:
         """The result object of docs/interface.md, in JSON types."""
-        shown = {name: value for name, value in vars(self).items() if name != "signal"}
+        shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of")}
         return {**shown, "status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
 
     def to_records(self) -> list[dict[str, Json]]:
@@ -67,7 +73,7 @@ class Result:
         return [dict(self.plan)]
 
     def _repr_html_(self) -> str:
-        """A table for notebooks."""
+        """A table; in IPython `planner.show.notebook` shows the plan's pictures."""
         return html_table([summary(self)]) + html_table(self.to_records())
 
 

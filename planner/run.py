@@ -181,6 +181,7 @@ def run(
         verified=plan is not None,
         plan=None if plan is None else family.plan_to_json(instance, plan),
         signal=received.signal,
+        of=instance,
     )
 
 

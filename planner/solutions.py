@@ -63,6 +63,7 @@ def judged(family: Family[Any, Any], method: Method[Any, Any], instance: Any, bu
         reason=f"the solution's plan breaks {reason}" if broken else f"the plan of the solution in {path}",
         verified=not broken,
         plan=None if broken else family.plan_to_json(instance, plan),
+        of=instance,
     )
 
 

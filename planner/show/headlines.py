@@ -123,10 +123,9 @@ def _matrix(picture: Matrix) -> str:
 
 
 def _tiles(picture: Tiles) -> str:
-    lying = sum(1 for tile in picture.tiles if tile.columns > tile.rows)
-    return (
-        f"{_counted(len(picture.tiles), 'tile')} on {picture.rows} x {picture.columns} devices, {lying} wider than tall"
-    )
+    shapes = Counter(f"{tile.rows} x {tile.columns}" for tile in picture.tiles)
+    said = " and ".join(f"{count} of {shape}" for shape, count in shapes.most_common())
+    return f"tiles: {said}, on {picture.rows} x {picture.columns} devices"
 
 
 def _tradeoff(picture: Tradeoff) -> str:

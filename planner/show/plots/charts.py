@@ -26,7 +26,7 @@ def bars(
     limit: float | None = None,
     xlabel: str = "stage",
 ) -> Any:
-    """A bar for each value with its number, the largest one marked; ``limit`` is a line that no bar may cross.
+    """A bar for each value with its number, the largest marked if it is one; ``limit`` is a line that no bar may cross.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def bars(
         With its unit.
     """
     theme, top = theme_of(axes), max(values, default=0.0)
-    edges = [theme.ink if value == top else "none" for value in values]
+    is_one = list(values).count(top) == 1
+    edges = [theme.ink if is_one and value == top else "none" for value in values]
     axes.bar(range(len(values)), values, color=line_colour(0), edgecolor=edges, linewidth=2.0)
     step = -(-len(labels) // _LABELLED) or 1
     axes.set_xticks(range(0, len(labels), step), [label_of(each) for each in labels[::step]], parse_math=False)

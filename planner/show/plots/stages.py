@@ -50,12 +50,15 @@ def strip(axes: Any, picture: Strip) -> Any:
     _name_blocks(axes, picture.stages, blocks, per_unit)
     _brackets(axes, picture.stages, blocks, per_unit)
     axes.set_xlim(0, left or 1.0)
-    axes.set_ylim(-0.42, 1.24)
+    axes.set_ylim(-0.42 if any(stage.degrees for stage in picture.stages) else -0.06, 1.24)
     axes.set_yticks([])
     axes.set_xticks([])
     quiet_frame(axes)
     axes.set_xlabel(
-        f"width: {picture.measure}" + ("; height: replicas" if most > 1 else ""), loc="left", color=theme.quiet
+        f"width: {picture.measure}"
+        + ("; height: replicas" if len({stage.replicas for stage in picture.stages}) > 1 else ""),
+        loc="left",
+        color=theme.quiet,
     )
     _key(axes, look)
     return axes

@@ -80,14 +80,21 @@ def options(axes: Any, picture: Tradeoff) -> Any:
                 ring = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": 1.4, "zorder": 3}
                 axes.scatter([memory / factor], [time], s=size + 70, **ring)
             if few and (own[place] or differs):
-                said = f"{own[place]} of {len(nodes)} choose {label_of(nodes[0].options[place].id)}"
-                labels.append((memory / factor, time, said + (f", heuristic {other[place]}" if differs else "")))
+                labels.append((memory / factor, time, _chosen_by(nodes, place, own[place], other[place], differs)))
     _beside(axes, labels)
     axes.set(
         xlabel=f"memory of a node, {unit}", ylabel="time of a node" + (f", {picture.unit}" if picture.unit else "")
     )
     quiet_frame(axes, "left", "bottom")
     return axes
+
+
+def _chosen_by(nodes: Sequence[Options], place: int, own: int, other: int, differs: bool) -> str:
+    """How many of nodes with the same options choose this one, and of how many the heuristic does."""
+    option = label_of(nodes[0].options[place].id)
+    if len(nodes) == 1:
+        return f"{option}: {'chosen' if own else 'by the heuristic'}"
+    return f"{option}: {own} of {len(nodes)}" + (f", heuristic {other}" if differs else "")
 
 
 def _beside(axes: Any, labels: Sequence[tuple[float, float, str]]) -> None:

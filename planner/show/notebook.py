@@ -1,0 +1,98 @@
+"""What notebooks show of results, comparisons and instances: tables, and the pictures of files and pages.
+
+IPython asks this module; the classes know nothing of pictures. Importing `planner` in a notebook registers it.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.comparison import Report
+    from planner.result import Result
+    from planner.show.plots.panel import Panel
+
+#: Pixels of a picture in a notebook.
+_WIDTH = 960
+_INSTANCES = {
+    "stage_partitioning": "StageInstance",
+    "flushed_partitioning": "FlushedInstance",
+    "hierarchical_partitioning": "HierarchicalInstance",
+    "layer_assignment": "LayerAssignmentInstance",
+    "amp_strategy": "AmpInstance",
+    "mesh_tiling": "MeshInstance",
+    "microbatch_schedule": "ScheduleInstance",
+    "operator_partitioning": "OperatorInstance",
+    "stage_graph": "StageGraph",
+    "device_mapping": "DeviceMapping",
+    "pipeline_placement": "PlacementInstance",
+    "tmpc_knapsack": "KnapsackInstance",
+}
+
+
+def register(shell: Any) -> None:
+    """Let a running IPython show results, comparisons and instances so, when it meets the first one of each."""
+    formatter = shell.display_formatter.formatters["text/html"]
+    formatter.for_type_by_name("planner.result", "Result", of_result)
+    formatter.for_type_by_name("planner.comparison", "Report", of_report)
+    for module, name in _INSTANCES.items():
+        formatter.for_type_by_name(f"instances.{module}", name, of_instance)
+
+
+def of_result(result: Result) -> str:
+    """A row, and the plan's pictures: without its instance or matplotlib the plan as a table."""
+    from planner.result import html_table, summary
+
+    return html_table([summary(result)]) + (_pictures(result) or html_table(result.to_records()))
+
+
+def of_report(report: Report) -> str:
+    """A row for each method, the contradictions, losses as bars, and the best plan's pictures."""
+    html = report._repr_html_()
+    found = [result for result in report.results if result.objective is not None]
+    if found and _can_draw():
+        from planner.show.pictures import losses_of
+
+        if any(result.loss is not None for result in found):
+            html += _image([losses_of(report)], _WIDTH // 2)
+        html += _pictures(min(found, key=lambda result: (result.objective, result.seconds)))
+    return html
+
+
+def of_instance(instance: Any) -> str:
+    """What an instance is, as a table."""
+    from planner.inputs.files import plain
+    from planner.inputs.loading import family_of
+    from planner.result import html_table
+
+    family = family_of(instance)
+    return html_table([{"instance": instance.name, "problem": family.name, **plain(family.describe(instance))}])
+
+
+def _pictures(result: Result) -> str:
+    """The pictures of a result's plan; empty without a plan, its instance, or matplotlib."""
+    if result.plan is None or result.of is None or not _can_draw():
+        return ""
+    from planner.inputs.files import plain
+    from planner.inputs.loading import family_of
+    from planner.show.plots.panels import panels
+
+    family = family_of(result.of)
+    return _image(panels(result.of, family.plan_from_json(result.of, plain(result.plan))), _WIDTH)
+
+
+def _can_draw() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def _image(drawn: Sequence[Panel], width: int) -> str:
+    from planner.show.plots.files import Sheet
+
+    text = "; ".join(f"{panel.title}: {panel.says}" if panel.says else panel.title for panel in drawn)
+    content = base64.b64encode(Sheet(drawn, width=width).png()).decode()
+    style = f"max-width: 100%; width: {width}px"
+    return f'<img alt="{escape(text)}" style="{style}" src="data:image/png;base64,{content}">'

@@ -1,0 +1,44 @@
+"""What a notebook shows of results, comparisons and instances, as IPython is asked for it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+import planner
+from planner.show.notebook import register
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+@pytest.fixture(scope="module")
+def shown() -> Any:
+    """What a running IPython makes of an object."""
+    interactive = pytest.importorskip("IPython.core.interactiveshell", reason="IPython is not installed")
+    shell = interactive.InteractiveShell()
+    register(shell)
+    return shell.display_formatter.formatters["text/html"]
+
+
+def test_a_result_is_a_row_and_its_pictures(shown: Any) -> None:
+    result = planner.solve(planner.load("chain8"))
+    html = shown(result)
+    assert html.startswith("<table>") and html.count("<img") == 1
+    assert re.search(r'alt="Layers by stage: 8 layers[^"]*bubble: [\d.]+ % of the time"', html)
+    again = pickle.loads(pickle.dumps(result))
+    assert again == result and again.of is None and "<img" not in shown(again), "another process has no instance"
+    assert "of" not in result.to_json()
+
+
+def test_a_comparison_has_losses_and_the_best_plan(shown: Any) -> None:
+    report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"], reproducers=None)
+    assert shown(report).count("<img") == 2
+
+
+def test_an_instance_is_described(shown: Any) -> None:
+    for name in ("chain8", "torus2d", "resnet50"):
+        html = shown(planner.load(name))
+        assert html.startswith("<table>") and "problem" in html
