@@ -11,7 +11,19 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[0-9]*.py"))
-ALLOWED = {"highspy", "planner", "instances", "matplotlib", "numpy", "os", "json", "tempfile", "itertools", "math"}
+ALLOWED = {
+    "highspy",
+    "planner",
+    "instances",
+    "matplotlib",
+    "numpy",
+    "os",
+    "json",
+    "tempfile",
+    "importlib",
+    "itertools",
+    "math",
+}
 
 ALLOWED |= {"copy", "dataclasses", "fractions", "pathlib", "shutil", "subprocess", "sys"}
 

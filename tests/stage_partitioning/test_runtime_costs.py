@@ -71,7 +71,7 @@ def relayed_time(instance: StageInstance, stages: list[dict[str, Any]]) -> float
 
 def test_plans_take_what_their_tensors_take(cases: int) -> None:
     shared = feasible = 0
-    for seed in range(cases):
+    for seed in range(max(10, cases // 3)):
         before = with_shared(seed)
         instance = as_run(before)
         check(instance, "run")
@@ -85,7 +85,7 @@ def test_plans_take_what_their_tensors_take(cases: int) -> None:
         assert (result.objective is None) == (best is None), seed
         assert best is None or result.objective == pytest.approx(best, rel=1e-6), seed
         shared, feasible = shared + bool(before.shared), feasible + (best is not None)
-    assert shared > cases / 4 and feasible > cases / 4
+    assert shared > cases / 12 and feasible > cases / 12
 
 
 def test_the_order_and_the_degrees_of_a_run_are_needed() -> None:
