@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -137,3 +138,13 @@ def test_figures_are_of_the_plan_that_is_shown_as_the_best() -> None:
     results = [replace(piper, plan=other, objective=exact.objective, seconds=2.0), replace(exact, seconds=1.0)]
     found = Material(instance, replace(report, results=results), [], [], None, [], [])
     assert found.best is results[1] and distinct(instance, found.report)[0].results[0] is results[1]
+
+
+def test_a_loss_to_a_bound_is_at_most_that(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    given = ["--memory", "40MB", "--methods", "piper,equi-no-tp", "--quiet", "--out", str(target)]
+    assert main(["report", "chain8", *given]) == 0
+    text = target.read_text()
+    assert "no plan takes less than 0.022 s." in text and "Of the heuristics, piper loses at most 24.1 %" in text
+    plans = json.loads(text.partition('id="data">')[2].partition("</script>")[0])["subjects"][0]["plans"]
+    assert [plan["label"] for plan in plans] == ["piper: 0.0273 s, <= 24.1 %", "equi-no-tp: 0.036 s, <= 63.6 %"]

@@ -50,6 +50,7 @@ def graph(found: Graph) -> list[Chart]:
         "scale": {"domain": [max(across) + 0.7, min(across) - 0.7], "nice": False},
     }
     room = pixels_per(deep)
+    wide = {"domain": [0, 1], "range": [0.8, {"expr": f"clamp(0.22 * {room}, 1.6, 4.5)"}]}
     spec: dict[str, Any] = {
         "height": int(min(_HIGHEST, max(70, _ROW * (span + 0.4)))),
         "params": [{"name": "chosen", "value": -1}],
@@ -63,7 +64,7 @@ def graph(found: Graph) -> list[Chart]:
                     "y": y,
                     "detail": {"field": "arc"},
                     "order": {"field": "place", "type": "quantitative"},
-                    "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
+                    "strokeWidth": {"field": "wide", "type": "quantitative", "scale": wide, "legend": None},
                     "color": {"condition": {"test": "datum.is_cut", "value": "@ink"}, "value": "@quiet"},
                     "tooltip": said({"said": "sends"}),
                 },
@@ -74,7 +75,7 @@ def graph(found: Graph) -> list[Chart]:
                     "type": "circle",
                     "opacity": 1,
                     "cursor": "pointer",
-                    "size": {"expr": f"pow(clamp(0.6 * {room}, 5, 24), 2)"},
+                    "size": {"expr": f"pow(clamp(0.75 * {room}, 6, 24), 2)"},
                 },
                 "encoding": {
                     "x": x,
@@ -85,9 +86,15 @@ def graph(found: Graph) -> list[Chart]:
                             {"test": "datum.index === chosen", "value": "@alarm"},
                             {"test": "datum.is_bottleneck", "value": "@ink"},
                         ],
-                        "value": "@paper",
+                        "value": "@quiet",
                     },
-                    "strokeWidth": {"condition": {"test": "datum.index === chosen", "value": 4}, "value": 2},
+                    "strokeWidth": {
+                        "condition": [
+                            {"test": "datum.index === chosen", "value": 4},
+                            {"test": "datum.is_bottleneck", "value": 2},
+                        ],
+                        "value": 0.5,
+                    },
                     "tooltip": said(shown),
                 },
             },
@@ -136,7 +143,7 @@ def _arcs(found: Graph, layout: Layout) -> list[Row]:
             "place": place,
             "x": x,
             "y": y,
-            "wide": 1.2 + 5 * arc.bytes / largest if arc.is_cut else 1,
+            "wide": 0.3 + 0.7 * arc.bytes / largest if arc.is_cut else 0.0,
             "is_cut": arc.is_cut,
             "said": amount(arc.bytes, "bytes"),
         }

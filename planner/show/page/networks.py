@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.breakdown import Link, Matrix, Network, Tiles
+from formulations.breakdown import Link, Matrix, Network, Place, Tiles
 from planner.show.headlines import amount, headline
 from planner.show.page.chart import Chart, Row
 from planner.show.page.marks import pixels_per, said, short_name, stage_colour, stage_name, x_of
@@ -46,8 +46,9 @@ def network(found: Network) -> list[Chart]:
             "is_slowest": link.is_slowest,
             **_said_of(link),
         }
-        for link in drawn
+        for link in reversed(drawn)  # the slowest above the others
     ]
+    machines = _machines(found) if len(found.machines) > 1 else []
     quiet = {"axis": None, "scale": {"domain": [min(xs) - 0.6, max(xs) + 0.6], "nice": False}}
     down_scale = {"domain": [max(ys) + 0.6, min(ys) - 0.6], "nice": False}
     x, y = x_of("x", **quiet), {"field": "y", "type": "quantitative", "axis": None, "scale": down_scale}
@@ -56,6 +57,16 @@ def network(found: Network) -> list[Chart]:
         "height": min(_HIGHEST, max(90, 62 * down)),
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
+            {
+                "data": {"name": "machines"},
+                "mark": {"type": "rect", "fill": None, "stroke": "@quiet", "strokeDash": [3, 3], "cornerRadius": 6},
+                "encoding": {
+                    "x": {**x, "field": "left"},
+                    "x2": {"field": "right"},
+                    "y": {**y, "field": "above"},
+                    "y2": {"field": "below"},
+                },
+            },
             {
                 "data": {"name": "links"},
                 "mark": {"type": "rule"},
@@ -74,7 +85,8 @@ def network(found: Network) -> list[Chart]:
                 "mark": {
                     "type": "circle",
                     "opacity": 1,
-                    "stroke": "@paper",
+                    "stroke": "@quiet",
+                    "strokeWidth": 0.6,
                     "size": {"expr": f"pow(clamp(0.62 * {room}, 3, 30), 2)"},
                 },
                 "encoding": {
@@ -100,7 +112,23 @@ def network(found: Network) -> list[Chart]:
     }
     left = f"; the {_LINKS:,} slowest of {len(found.links):,} links" if len(found.links) > _LINKS else ""
     title = f"{found.title}{left}"
-    return [Chart(title, headline(found), spec, {"links": links, "places": places})]
+    return [Chart(title, headline(found), spec, {"links": links, "places": places, "machines": machines})]
+
+
+def _machines(found: Network) -> list[Row]:
+    """The frame of each machine around its devices."""
+    members: dict[int, list[Place]] = {}
+    for place in found.places:
+        members.setdefault(place.machine, []).append(place)
+    return [
+        {
+            "left": min(place.x for place in own) - 0.42,
+            "right": max(place.x for place in own) + 0.42,
+            "above": min(place.y for place in own) - 0.42,
+            "below": max(place.y for place in own) + 0.42,
+        }
+        for own in members.values()
+    ]
 
 
 def _said_of(link: Link) -> dict[str, str]:
@@ -237,14 +265,14 @@ def tiles(found: Tiles) -> list[Chart]:
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
             {
-                "mark": {"type": "rect", "stroke": "@paper"},
+                "mark": {"type": "rect"},
                 "encoding": {
                     "x": x,
                     "x2": {"field": "right"},
                     "y": y,
                     "y2": {"field": "below"},
                     "color": stage_colour(found.stages),
-                    "stroke": {"condition": {"test": "datum.is_bottleneck", "value": "@ink"}, "value": "@paper"},
+                    "stroke": {"condition": {"test": "datum.is_bottleneck", "value": "@ink"}, "value": "@quiet"},
                     "strokeWidth": {"condition": {"test": "datum.is_bottleneck", "value": 3}, "value": 1},
                     "tooltip": said({"name": "stage", "form": "devices x machines"}),
                 },

@@ -19,10 +19,11 @@ from planner.show.page.drawn import charts, highest
 
 @dataclass(frozen=True)
 class Plan:
-    """One plan: who found it, and its figures (``None``: its family has none)."""
+    """One plan: who found it, its figures (``None``: its family has none), and whether losses are to an optimum."""
 
     results: tuple[Result, ...]
     figures: Breakdown | None
+    is_proved: bool
 
     @property
     def label(self) -> str:
@@ -30,7 +31,9 @@ class Plan:
         first = self.results[0]
         value = f"{first.objective:.6g} {first.unit}".rstrip()
         methods = ", ".join(result.method for result in self.results)
-        return f"{methods}: {value}" if first.loss is None else f"{methods}: {value}, {shown(first.loss, True)}"
+        return (
+            f"{methods}: {value}" if first.loss is None else f"{methods}: {value}, {shown(first.loss, self.is_proved)}"
+        )
 
 
 def distinct(instance: Any, report: Report) -> list[Plan]:
@@ -39,7 +42,8 @@ def distinct(instance: Any, report: Report) -> list[Plan]:
     found = [result for result in report.results if result.plan is not None and result.objective is not None]
     for result in sorted(found, key=lambda result: (result.objective or 0.0, result.seconds)):
         together.setdefault(json.dumps(plain(result.plan), sort_keys=True), []).append(result)
-    return [Plan(tuple(results), _figures(instance, results[0])) for results in together.values()]
+    is_proved = report.optimum is not None
+    return [Plan(tuple(results), _figures(instance, results[0]), is_proved) for results in together.values()]
 
 
 def _figures(instance: Any, result: Result) -> Breakdown | None:

@@ -12,6 +12,8 @@ from planner.show.palette import SHARES
 
 #: Pixels of a row where there are few, and where there are more.
 _FEW, _ROW, _LOW = 12, 24, 16
+#: More passes than this have no visible edges.
+_EDGED = 800
 #: At most so high, and so many passes.
 _HIGHEST, _MOST = 560, 6000
 
@@ -73,7 +75,13 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
             {
-                "mark": {"type": "bar", "clip": True, "stroke": "@paper", "strokeWidth": 0.5, "height": {"band": 0.85}},
+                "mark": {
+                    "type": "bar",
+                    "clip": True,
+                    "stroke": "@quiet" if len(rows) <= _EDGED else "@paper",
+                    "strokeWidth": 0.4,
+                    "height": {"band": 0.85},
+                },
                 "encoding": {
                     "x": x,
                     "x2": {"field": "end"},

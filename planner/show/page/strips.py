@@ -255,12 +255,18 @@ def _stacked(found: Stack, measure: str, is_limited: bool) -> dict[str, Any]:
     box = {"x": x, "y": y, "y2": {"field": "end"}}
     hover = said({"label": "stage", "part": "of it", "said": found.measure, "whole": "in all"})
     layers: list[dict[str, Any]] = [
+        {  # parts are paler by being translucent: nothing is to be seen through them
+            "data": {"name": "parts"},
+            "transform": [{"filter": "datum.side === 'sum'"}],
+            "mark": {"type": "bar", "color": "@paper", "width": {"band": wide}, "tooltip": None},
+            "encoding": box,
+        },
         {
             "data": {"name": "parts"},
             "transform": [{"filter": "datum.side === 'sum'"}],
             "mark": {
                 "type": "bar",
-                "stroke": "@paper",
+                "stroke": "@quiet",
                 "strokeWidth": 0.5,
                 "width": {"band": wide},
             },
