@@ -1,4 +1,4 @@
-"""Seven kinds of models with tiny configurations, in float64, as `planner run --model` takes them."""
+"""Eight kinds of models with tiny configurations, in float64, as `planner run --model` takes them."""
 
 from __future__ import annotations
 
@@ -160,3 +160,26 @@ class Mixture(nn.Module):
 
 def experts() -> Any:
     return Mixture().double(), (_words(),)
+
+
+class Interaction(nn.Module):
+    """A recommendation model (DLRM): tables and a perceptron, products of what they give, a perceptron on top."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(WORDS, WIDTH, mode="sum") for _ in range(3))
+        self.bottom = nn.Sequential(nn.Linear(5, 24), nn.ReLU(), nn.Linear(24, WIDTH), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear(WIDTH + 6, 24), nn.ReLU(), nn.Linear(24, 1))
+        self.register_buffer("pairs", torch.triu_indices(4, 4, 1), persistent=False)
+
+    def forward(self, numbers: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        dense = self.bottom(numbers)
+        looked_up = [table(each) for table, each in zip(self.tables, features.unbind(1), strict=True)]
+        all_of_them = torch.stack([dense, *looked_up], 1)
+        products = all_of_them @ all_of_them.transpose(1, 2)
+        return self.top(torch.cat([dense, products[:, self.pairs[0], self.pairs[1]]], 1))
+
+
+def dlrm() -> Any:
+    features = torch.randint(WORDS, (4, 3, 2))  # of each of three kinds two
+    return Interaction().double(), {"numbers": torch.randn(4, 5, dtype=torch.float64), "features": features}

@@ -1,4 +1,4 @@
-"""Seven kinds of models, captured, cut and run on two to six processes: gradients, bytes and memory."""
+"""Eight kinds of models, captured, cut and run on two to six processes: gradients, bytes and memory."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ RUNS = {
     "t5_loss": ([([0, 1], 1), ([2, 3], 2), ([4, 5], 1), ([6, 7, 8], 2)], (1, 6)),
     "modal": ([([0, 1, 2], 1), ([3, 4], 2), ([5, 6, 7, 8, 9, 10, 11], 2)], ()),
     "experts": ([([0, 1], 2), ([2, 3, 4], 1)], (1, 2)),
+    "dlrm": ([([0, 1, 2], 2), ([3, 4, 5], 1), ([6, 7], 2)], ()),
 }
 
 
