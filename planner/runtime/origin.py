@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
+from itertools import pairwise
 from typing import Any
 
 from instances.rules import NodeId
@@ -28,33 +30,37 @@ def other_graph(captured: Captured, instance: Any) -> Difference | None:
 
 
 def _of_graphs(captured: Captured, instance: Any) -> Iterator[Difference]:
-    wanted = set(_sent(captured, instance))
-    if hasattr(instance, "layers"):
-        names, edges = [layer.name for layer in instance.layers], set(instance.edge_indices)
-    else:
-        names = [operator.name for operator in instance.operators]
-        edges = {(edge.source, edge.target) for edge in instance.edges}
-    own = [node.name for node in captured.nodes]
+    parts = instance.layers if hasattr(instance, "layers") else instance.operators
+    own, names = [node.name for node in captured.nodes], [part.name for part in parts]
     if len(own) != len(names):
         yield f"a model of {len(own)} nodes", str(len(names))
     for place, (found, expected) in enumerate(zip(own, names, strict=False)):
         if found != expected:
             yield f"a model whose node {place} is {found}", expected
+    wanted = set(_sent(captured, instance))
+    edges = {pair for pair, size in _declared(instance).items() if size or pair in wanted}  # others are of --linearize
     for u, v in sorted(edges - wanted):
         yield f"a model without an edge from {own[u]} to {own[v]}", "one"
     for u, v in sorted(wanted - edges):
         yield f"a model with an edge from {own[u]} to {own[v]}", "none"
 
 
+def _declared(instance: Any) -> dict[tuple[int, int], float]:
+    """Bytes of an instance's edges, by place."""
+    if hasattr(instance, "layers"):
+        return {pair: edge.bytes for pair, edge in zip(instance.edge_indices, instance.edges, strict=True)}
+    return {(edge.source, edge.target): edge.bytes_per_sample for edge in instance.edges}
+
+
 def _sent(captured: Captured, instance: Any) -> dict[tuple[int, int], float]:
-    """Bytes of the model's edges, by place; under the cost model ``runtime`` those that pass each place."""
+    """Bytes of the model's edges, by place; under the cost model ``runtime`` those that pass from each to the next."""
     edges = edge_bytes(captured)
     if getattr(instance, "cost_model", None) is not CostModel.RUNTIME:
         return edges
-    places: dict[NodeId, int] = {place: place for place in range(len(captured.nodes))}
+    order: list[int] = list(TopologicalSorter({v: [u] for u, v in instance.edge_indices}).static_order()) or [0]
+    places: dict[NodeId, int] = {node: place for place, node in enumerate(order)}
     tensors: dict[tuple[NodeId, NodeId], float] = {(u, v): size for (u, v), size in edges.items()}
-    passed = relayed_bytes(places, tensors, shared_tensors(captured))
-    return {(place, place + 1): size for place, size in enumerate(passed)}
+    return dict(zip(pairwise(order), relayed_bytes(places, tensors, shared_tensors(captured)), strict=True))
 
 
 def other_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captured, int]]) -> Difference | None:
@@ -74,18 +80,17 @@ def _of_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captu
     if hasattr(instance, "layers"):
         counted = [sum(each.size for each in node.parameters if each.trained) for node in captured.nodes]
         declared = [{x.weight_bytes for x in layer.tmpcs.get(1, ())} for layer in instance.layers]
-        edges = {pair: edge.bytes for pair, edge in zip(instance.edge_indices, instance.edges, strict=True)}
         kind, part = "trained parameters", ""
     else:
         counted = [sum(each.size for each in node.parameters) for node in captured.nodes]
         declared = [{operator.weight_bytes} for operator in instance.operators]
-        edges = {(edge.source, edge.target): edge.bytes_per_sample for edge in instance.edges}
         kind, part = "parameters", " of a sample"
     for name, found, sizes in zip(names, counted, declared, strict=True):
         for size in sizes:
             if not _equal(found, size):
                 yield f"a model with {found:.12g} bytes of {kind} in {name}", f"{size:.12g}"
     sent = _sent(captured, instance)
+    edges = {pair: size for pair, size in _declared(instance).items() if pair in sent}
     if part and any(not _equal(sent[pair], size) for pair, size in edges.items()):
         all_samples, count = whole()
         sent = {pair: size / count for pair, size in edge_bytes(all_samples).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,29 @@ def test_another_model_with_nodes_of_the_same_names_is_bad_input(
     out, err = capfd.readouterr()
     assert (code, out, len(err.splitlines())) == (2, "", 1), err
     assert words in err
+
+
+def test_orders_of_the_layers_make_no_other_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`--linearize` adds edges of 0 bytes, and with `runtime` its order says what passes which layer."""
+    pytest.importorskip("transformers", reason="needs transformers (extra torch)", exc_type=ImportError)
+    from runtime.test_kinds import captured, instance
+
+    import planner
+    from planner.runtime.origin import other_bytes, other_graph
+
+    found = captured("modal")
+    shared = [
+        {"source": each.source, "targets": list(each.targets), "bytes": each.size}
+        for each in found.transfers
+        if len(each.targets) > 1
+    ]
+    content = instance("modal", 2) | {"shared": shared}
+    for order in ("id", "name", "lifo", "depth-first"):
+        for costs in ("released", "runtime"):
+            made = planner.load(content, linearize=order, cost_model=costs)
+            assert other_graph(found, made) is None and other_bytes(found, made, lambda: (found, 2)) is None
+            edges = list(made.edges)
+            number = next(place for place, edge in enumerate(edges) if edge.bytes)
+            edges[number] = replace(edges[number], bytes=2 * edges[number].bytes)
+            other = other_bytes(found, replace(made, edges=tuple(edges)), lambda: (found, 2))
+            assert other is not None and "a model that sends" in other[0]
