@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from formulations.family import Answer
 from formulations.modelled import Stopped, prove, require
 from formulations.stage_graph.costs import Costs
+from formulations.stage_graph.first_plan import first_plan
 from formulations.stage_graph.models.devices import identical, longest_s
 from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
@@ -149,21 +150,29 @@ class _Search:
 def solve(instance: StageGraph, limits: Limits, watch: Watch, *, first: StagePlan | None = None) -> Answer[StagePlan]:
     """The optimum with one micro-batch size and 1F1B, on identical devices or on a device graph.
 
-    ``first`` is a plan that is known already.
+    ``first`` is a plan that is known already; without one the models begin with that of `first_plan`.
     """
     simple = simple_bound(Costs(identical(instance)))
     watch.bound(simple, Prover.BOUNDS)
     if watch.stopped():
         return Answer(first, stop=watch.why())
+    heuristic, known = first_plan(instance, limits), None
     if first is not None:
         watch.plan(first, evaluate(instance, first))
+    else:
+        known = heuristic.report(instance, evaluate, violations, watch)
     search = _Search(instance, limits, watch, _scale(instance))
     try:
         bound = search.bound()
     except Stopped:
         bound = None
     plan, objective = watch.incumbent()
-    stats = {"models": search.models, "branches": search.branches, "conflicts": search.conflicts}
+    stats = {
+        "models": search.models,
+        "branches": search.branches,
+        "conflicts": search.conflicts,
+        **heuristic.origin(known, watch),
+    }
     if bound == math.inf and plan is None:
         reason = "no partition fits into memory"
         return Answer(

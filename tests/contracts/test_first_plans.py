@@ -67,6 +67,7 @@ QUICK = (
     Case("mesh2d", {"stages": 8, "replicas": 4}, ("cpsat",)),
     Case("uniform-dist", {"stages": 4, "replicas": 4, "objective": "allreduce"}, ("milp",)),
     Case("knapsack", {"nodes": 5000, "options": 4}, ("cpsat", "milp")),
+    Case("candle-uno", {"devices": 16}, ("cpsat", "milp-columns")),
 )
 
 _OPERATORS = ("resnet50", "resnet152", "bert-l", "swin-l", "swin-u", "semantic-fpn", "gnmt")
@@ -88,6 +89,11 @@ SLOW = (
     ),
     *(Case(name, {"stages": 8, "replicas": 4}, ("cpsat", "milp")) for name in _NETWORKS),
     *(Case("knapsack", {"nodes": n, "options": 4}, ("cpsat", "milp")) for n in (40, 1000, 20000)),
+    *(
+        Case(name, {"devices": k}, ("cpsat", "milp-columns"))
+        for name in ("mmt", "dlrm", "candle-uno")
+        for k in (4, 8, 16, 32)
+    ),
 )
 
 

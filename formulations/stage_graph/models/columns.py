@@ -21,9 +21,11 @@ import pyomo.environ as pyo
 from formulations.alarm import alarm
 from formulations.family import Answer
 from formulations.stage_graph.costs import Costs, assemble, bits
+from formulations.stage_graph.first_plan import first_plan
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.models import direct
-from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.upsets.bounds import simple_bound
 from formulations.stage_graph.upsets.chains import TooManyError, best_of_sizes
 from instances.stage_graph import StageGraph
 from solvers import milp
@@ -125,19 +127,29 @@ def build(instance: StageGraph, masks: Sequence[int], columns: Mapping[Column, i
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The optimum of a model with few convex sets, with one micro-batch size for all stages."""
+    """The optimum with one micro-batch size for all stages where convex sets are few; else a plan and a bound."""
     if instance.requirements:
         return direct.solve(instance, limits, watch)
+    costs = Costs(instance)
+    first = first_plan(instance, limits)
+    known = first.report(instance, evaluate, violations, watch)
     try:
-        search = Columns(Costs(instance), limits, watch)
+        search = Columns(costs, limits, watch)
     except TooManyError as error:
-        return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
+        watch.bound(simple_bound(costs), Prover.BOUNDS)
+        plan, stats = watch.best_plan, first.origin(known, watch)
+        return Answer(plan, watch.best_bound, stop=watch.why(Stop.SIZE_LIMIT), reason=str(error), stats=stats)
     with alarm(watch):
-        found = best_of_sizes(instance, search, watch)
+        found = best_of_sizes(instance, search, watch, watch.best_plan)
     return replace(
         found,
         proved_by=Prover.SOLVER if search.solver else Prover.SEARCH,  # no set may fit: then no model is run
         solver=search.solver,
         reason=found.reason or search.failure,
-        stats={"columns": len(search.masks), "models": search.rounds, "search_nodes": search.search_nodes},
+        stats={
+            "columns": len(search.masks),
+            "models": search.rounds,
+            "search_nodes": search.search_nodes,
+            **first.origin(known, watch),
+        },
     )

@@ -168,9 +168,11 @@ class Chains:
         return best
 
 
-def best_of_sizes(instance: StageGraph, search: Chains, watch: Watch) -> Answer[StagePlan]:
-    """The best plan over all micro-batch sizes, of a search that leaves nothing out."""
-    best, objective = None, np.inf
+def best_of_sizes(
+    instance: StageGraph, search: Chains, watch: Watch, known: StagePlan | None = None
+) -> Answer[StagePlan]:
+    """The best plan over all micro-batch sizes, of a search that leaves nothing out; ``known`` need not be found."""
+    best, objective = known, np.inf if known is None else evaluate(instance, known)
     watch.bound(simple_bound(search.costs), Prover.BOUNDS)
     for microbatch in reversed(required_sizes(instance)):
         found = search.best_at(microbatch, objective * (1 - 1e-12))
