@@ -37,14 +37,14 @@ def spoiling_of(family: str) -> Spoiling:
     return found
 
 
-def row(family: str, instances: int, mutants: int, rounds: int) -> str:
-    """Of a table in Markdown."""
+def row(family: str, first: int, instances: int, mutants: int, rounds: int) -> str:
+    """Of a table in Markdown; instances have numbers from the first one on."""
     began, outcomes, spoiling = time.process_time(), Counter[str](), spoiling_of(family)
-    for number in range(instances):
+    for number in range(first, first + instances):
         instance = spoiling.case(number) if family in SLOW else random_case(family, 17, number)
         outcomes[accepted_or_why(instance)] += 1
     accepting = time.process_time() - began
-    spoiled, tried = Counter[str](), spoiling.outcomes(count(), rounds)
+    spoiled, tried = Counter[str](), spoiling.outcomes(count(first), rounds)
     while spoiled.total() < mutants:
         spoiled += next(tried)
     spoiling, accepted = time.process_time() - began - accepting, outcomes.pop("accepted", 0)
@@ -58,13 +58,14 @@ def main() -> None:
     """A row for each family."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--families", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first instance, to go on from there")
     parser.add_argument("--instances", type=int, default=1000)
     parser.add_argument("--mutants", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=1, help="how often each fault is drawn for an instance")
     given = parser.parse_args()
     print(HEAD, "|" + " --- |" * HEAD.count(" | ") + " --- |", sep="\n", flush=True)
     for family in given.families:
-        print(row(family, given.instances, given.mutants, given.rounds), flush=True)
+        print(row(family, given.first, given.instances, given.mutants, given.rounds), flush=True)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ from typing import Any
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT, MAX_PASSES = 10**6, 1e30, 200_000
 FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
-KEYS = dict.fromkeys(("format", "problem", "instance_sha256", "plan", "objective", "bound", "proof")).keys()
 TOLERANCE, ROUNDING, ONE = Fraction(1, 10**9), Fraction(1, 2**50), 2**60
 
 
@@ -261,8 +260,6 @@ def plan_value(instance: Instance, plan: Any) -> Fraction:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    whole = isinstance(certificate, dict) and certificate.keys() >= KEYS
-    need(whole, f"a certificate, with the keys {', '.join(KEYS)}")
     reject(certificate["format"] != 1 or certificate["problem"] != "microbatch_schedule", "format: of another problem")
     reject(certificate["proof"]["kind"] != "bound", "kind: a proof of another kind")
     reject(certificate["proof"]["name"] != "heads and tails", "name: another bound")
