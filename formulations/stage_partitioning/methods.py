@@ -98,6 +98,17 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         effort=assignment_effort,
     ),
     Method(
+        name="cpsat-columns",
+        claim=Claim.EXACT,
+        source="flow of priced stages over pairs of downsets in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.models.columns_cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
+        honours=names(MODELLED),
+        supports=columns_supports,
+        limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
+        effort=columns_effort,
+    ),
+    Method(
         name="milp-columns",
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",

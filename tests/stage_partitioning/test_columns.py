@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from model_checks import (
@@ -18,9 +19,10 @@ from model_checks import (
     published_bert,
     random_plan,
 )
-from strategies import random_stage_instance
+from oracles.stage_partitioning import brute_force
+from strategies import random_stage_instance, with_magnitudes
 
-from formulations.stage_partitioning.models import columns
+from formulations.stage_partitioning.models import columns, columns_cpsat
 from formulations.stage_partitioning.models.prices import Prices
 from formulations.stage_partitioning.models.reach import Reach, first_reach
 from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
@@ -36,6 +38,7 @@ from formulations.stage_partitioning.problem import (
 )
 from instances.graph import downsets
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from solvers.milp import NATURAL
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -63,15 +66,26 @@ def within(instance: StageInstance, target: float) -> columns.Model:
     return columns.Model(prices, Reach(prices, target))
 
 
-def test_agrees_with_brute_force(cases: int) -> None:
+BOTH = pytest.mark.parametrize("room", [columns, columns_cpsat], ids=["milp", "cpsat"])
+
+
+@BOTH
+def test_agrees_with_brute_force(room: Any, cases: int) -> None:
     for seed in range(cases):
-        check_answer(columns.solve, random_stage_instance(seed))
+        check_answer(room.solve, random_stage_instance(seed))
 
 
+@BOTH
 @pytest.mark.slow
-def test_agrees_with_brute_force_on_more(cases: int) -> None:
+def test_agrees_with_brute_force_on_more(room: Any, cases: int) -> None:
     for seed in range(100_000, 100_000 + cases):
-        check_answer(columns.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
+        check_answer(room.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
+
+
+def test_bounds_are_bounds_where_times_are_no_whole_units(cases: int) -> None:
+    for seed in range(cases // 2):
+        instance = with_magnitudes(random_stage_instance(seed), random.Random(f"units {seed}"))
+        check_answer(columns_cpsat.solve, replace(instance, bandwidth=instance.bandwidth / 3))
 
 
 def test_every_price_is_the_least_time(cases: int) -> None:
@@ -259,17 +273,31 @@ def test_layers_that_take_no_time_end_the_search() -> None:
     assert answer.stop is Stop.PROVED and answer.bound == 0
 
 
-def test_the_search_by_targets_finds_the_optimum_by_itself(cases: int) -> None:
+@BOTH
+def test_the_search_by_targets_finds_the_optimum_by_itself(room: Any, cases: int) -> None:
     """Without a plan that it knows: the least target that a path meets, where the model with rows on time has it."""
     for seed in range(cases // 4):
         instance = random_stage_instance(seed)
         prices = Prices(Terms(instance), all_downsets(instance), Watch())
-        model = columns.Model(prices, Reach(prices, prices.terms.largest_time))
+        model = room.Model(prices, Reach(prices, prices.terms.largest_time))
         model.searches = True
         found = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
         direct = columns.Model(prices, model.reach).run(Limits(), Watch())
         assert found.infeasible is direct.infeasible
         if not found.infeasible:
             assert found.stop is Stop.PROVED
-            assert found.objective == pytest.approx(direct.objective, rel=1e-6)
-            assert found.bound == pytest.approx(found.objective, rel=1e-12)
+            time = direct.objective * model.reach.target / NATURAL
+            assert evaluate(instance, model.decode(found.values)) == pytest.approx(time, rel=1e-6)
+            assert model.lower_bound(found.bound) == pytest.approx(time, rel=2e-6)
+
+
+def test_the_model_as_it_is_has_the_optimum(cases: int) -> None:
+    for seed in range(cases // 2):
+        instance = random_stage_instance(seed)
+        best = brute_force(instance)
+        model = columns_cpsat.build(instance, complete=True)
+        run = model.run(Limits(), Watch())
+        assert run.infeasible is (best is None)
+        if best is not None:
+            assert evaluate(instance, model.decode(run.values)) == pytest.approx(best.time, rel=1e-6)
+            assert best.time * (1 - 1e-6) <= model.lower_bound(run.bound) <= best.time * (1 + 1e-12)

@@ -106,8 +106,8 @@ class Model(Paths, milp.Runnable):
             reach, m = self.reach, self.model
             exchanged = m.superstage_time, m.machines, m.objective
             machines = reach.superstages.K2
-            paths = by_target.Paths(m, self.arcs, reach.last, machines, reach.target, self.unit, exchanged)
-            run = by_target.run(paths, limits, watch, on_solution, on_bound)
+            paths = by_target.Paths(self.arcs, reach.last, machines, reach.target, self.unit)
+            run = by_target.run(m, exchanged, paths, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, **self.counts()})
 
 

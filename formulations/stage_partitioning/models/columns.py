@@ -19,33 +19,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.family import Answer
-from formulations.modelled import Stopped, WithoutSizes, go_on, require
-from formulations.stage_partitioning.models import by_target
+from formulations.modelled import WithoutSizes, go_on
+from formulations.stage_partitioning.models import by_target, flow
+from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.flow_quantities import FlowQuantities
 from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import SAME, WIDER, Arc, Reach, first_reach
-from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
-from formulations.stage_partitioning.models.solving import prove
-from formulations.stage_partitioning.models.terms import Terms
+from formulations.stage_partitioning.models.reach import Reach
 from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.vocabulary import VOCABULARY
-from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
 from solvers import milp
 from solvers.milp import until_stopped, weighted_sum
-from solvers.outcome import DEFAULT_SOLVER, Limits, Prover, Run, Stop, Watch
-
-#: The target of a model whose plans do not meet the requirements rises by this factor, the next by its square.
-GROWTH = 1.25
+from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
 
 
-class Model(FlowQuantities, WithoutSizes):
+class Model(FlowQuantities, Flow, WithoutSizes):
     """The model: ``model.flow[a]`` is 1 if the plan has the stage of arc a; ``model.time`` is T in parts of `unit`.
 
     ``whole``: with arcs that another one beats, which requirements may ask for. ``searches``: run it by targets; not
@@ -54,7 +46,7 @@ class Model(FlowQuantities, WithoutSizes):
 
     searches = False
 
-    def __init__(self, prices: Prices, reach: Reach, *, whole: bool = False) -> None:
+    def __init__(self, prices: Prices, reach: Reach, whole: bool = False) -> None:
         self.prices = prices
         self.reach = reach
         self.arcs = reach.arcs(whole=whole)
@@ -124,35 +116,13 @@ class Model(FlowQuantities, WithoutSizes):
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
-        path = {}
-        bits = s = 0
-        for stage in reversed(plan.stages):
-            tail = bits, s
-            bits |= sum(1 << self.reach.instance.index[node] for node in stage.nodes)
-            s += stage.dp_degree
-            path[tail, (bits, s)] = stage.dp_degree * stage.tp_degree
-        taken: dict[Any, int] = {}
-        for a, arc in enumerate(self.arcs):
-            ends = self._ends(arc)
-            if arc.devices <= path.get(ends, 0) and (ends not in taken or arc.devices > self.arcs[taken[ends]].devices):
-                taken[ends] = a
-        on_path = set(taken.values())
+        on_path = self.path_of(plan)
         for a in range(len(self.arcs)):
             yield self.model.flow[a], int(a in on_path)
 
-    def _ends(self, arc: Arc) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The states that an arc joins, as downsets and sums."""
-        (inner, before), (outer, after) = arc.tail, arc.head
-        return (self.prices.downsets[inner], before), (self.prices.downsets[outer], after)
-
     def decode(self, values: milp.Values) -> StagePlan:
         """The plan of a solution."""
-        taken = [arc for a, arc in enumerate(self.arcs) if values[self.model.flow[a]] > 0.5]
-        inwards = sorted(taken, key=lambda arc: -arc.block.inner)
-        return self.prices.terms.plan(
-            self.prices.chosen(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, self.reach.target)
-            for arc in inwards
-        )
+        return self.plan_of(a for a in range(len(self.arcs)) if values[self.model.flow[a]] > 0.5)
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
@@ -178,37 +148,15 @@ class Model(FlowQuantities, WithoutSizes):
             run = super().run(limits, watch, on_solution, on_bound)
         else:
             reach, m = self.reach, self.model
-            paths = by_target.Paths(
-                m, self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit,
-                (m.stage_time, m.devices, m.objective),
-            )  # fmt: skip
-            run = by_target.run(paths, limits, watch, on_solution, on_bound)
+            paths = by_target.Paths(self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit)
+            exchanged = m.stage_time, m.devices, m.objective
+            run = by_target.run(m, exchanged, paths, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
 
 
 def build(instance: StageInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The model of all plans that are hardly slower than a known one, the watch's or that of `first_reach`.
-
-    Of all plans if ``complete``, or where no plan is known that meets the instance's requirements. Raises
-    `modelled.Stopped` once the watch is, and ``ValueError`` if the instance has too many downsets.
-    """
-    watch = watch or Watch()
-    prices = _prices(instance, watch)
-    watch.bound(prices.terms.lower_bound, Prover.BOUNDS)
-    if complete:
-        return _within(prices, prices.terms.largest_time)
-    reach = first_reach(prices, watch)
-    if not instance.requirements:
-        return Model(prices, reach)
-    known = watch.best_objective
-    return _within(prices, prices.terms.largest_time if known is None else known * (1 + WIDER))
-
-
-def _within(prices: Prices, target: float) -> Model:
-    """The model of all plans of at most ``target`` that meet the requirements."""
-    model = Model(prices, Reach(prices, target), whole=True)
-    require(model, VOCABULARY, prices.terms.instance)
-    return model
+    """The Pyomo model of an instance (`flow.build`)."""
+    return flow.build(Model, instance, watch or Watch(), complete=complete)
 
 
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -218,47 +166,4 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     ------
     This project; see the module.
     """
-    reason = columns_supports(instance)
-    if reason is not None:
-        return Answer(stop=Stop.SIZE_LIMIT, reason=reason)
-    if instance.requirements:
-        return _solve_required(instance, limits, watch)
-
-    def model() -> Model:
-        found = build(instance, watch)
-        found.searches = True
-        return found
-
-    return prove(instance, model, limits, watch)
-
-
-def _solve_required(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The optimum where requirements may exclude the plans of `first_reach`: the target rises until a plan meets it.
-
-    A model without a solution proves that no plan is as fast as its target.
-    """
-    try:
-        prices = _prices(instance, watch)
-        watch.bound(prices.terms.lower_bound, Prover.BOUNDS)
-        target, most = first_reach(prices, watch).target, prices.terms.largest_time
-    except Stopped:
-        return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
-
-    def model(target: float) -> Model:
-        known = watch.best_objective
-        return _within(prices, target if known is None else min(target, known * (1 + WIDER)))
-
-    growth = GROWTH
-    while True:
-        answer = prove(instance, partial(model, min(target, most)), limits, watch, to_scale=True)
-        if not answer.infeasible or target >= most:
-            return answer
-        watch.bound(target * (1 - SAME), Prover.SOLVER)
-        target, growth = max(target * growth, most * 2.0**-40), growth**2
-
-
-def _prices(instance: StageInstance, watch: Watch) -> Prices:
-    found = downsets(len(instance.layers), instance.edge_indices, MAX_DOWNSETS)
-    if found is None:
-        raise ValueError(f"the graph has more than {MAX_DOWNSETS} downsets")
-    return Prices(Terms(instance), found, watch)
+    return flow.solve(Model, instance, limits, watch)
