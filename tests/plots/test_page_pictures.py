@@ -149,6 +149,12 @@ def test_a_strip_has_its_layers_side_by_side_and_its_stages_named() -> None:
     assert items[0]["above"] > items[2]["above"]  # more replicas: higher
 
 
+def test_neighbours_of_one_stage_have_one_frame() -> None:
+    items = [Item(str(place), place // 5, 0.1 * (place + 1)) for place in range(10)]  # whose sums are not exact
+    frames = only(Strip("Strip", items, STAGE, "time")).datasets["stages"]
+    assert [(frame["stage"], frame["share"] > 0) for frame in frames] == [(0, True), (1, True)]
+
+
 def test_a_stack_ends_at_its_sum_and_what_is_beside_it_begins_at_zero() -> None:
     picture = Stack(
         "Time", STAGE, {"compute": [1.0, 2.0], "send": [1.0, 1.0]}, "time", "s", beside={"ring": [1.0, 4.0]}
@@ -160,6 +166,14 @@ def test_a_stack_ends_at_its_sum_and_what_is_beside_it_begins_at_zero() -> None:
         ("ring", 0, 4),
     ]
     assert {each["whole"] for each in parts} == {"2 s", "4 s"}
+
+
+def test_a_schedule_has_a_row_for_each_replica() -> None:
+    tasks = [Task(1, "F", 0, 1, 2, replica=1), Task(1, "F", 1, 1, 2), Task(0, "F", 0, 0, 1)]
+    chart = only(Passes("Schedule", tasks, (Stage("0.0"), Stage("0.1")), 0.0))
+    assert [row["row"] for row in chart.datasets["tasks"]] == ["0.0 (0)", "0.1 (1)", "0.1 (0)"]
+    assert chart.spec["encoding"]["y"]["sort"] == ["0.0 (0)", "0.1 (0)", "0.1 (1)"]
+    assert [row["row"] for row in only(EXAMPLES[2]).datasets["tasks"]] == ["0", "1", "1", "0"]
 
 
 def test_what_is_too_large_is_folded_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from formulations.breakdown import Passes, Task
@@ -28,15 +29,22 @@ def _first(found: Passes) -> list[Task]:
     return sorted(found.tasks, key=lambda task: task.start)[:_MOST]
 
 
+def _rows(found: Passes, tasks: Sequence[Task]) -> dict[tuple[int, int], str]:
+    """The rows of passes from the top: by stage and replica what they are called, replicas only where there are any."""
+    places = sorted({(task.stage, task.replica) for task in tasks})
+    has_replicas = any(replica for _, replica in places)
+    labels = [stage.label for stage in found.stages]
+    return {place: f"{labels[place[0]]} ({place[1]})" if has_replicas else labels[place[0]] for place in places}
+
+
 def passes(found: Passes, most: float = 0.0) -> list[Chart]:
     """A row for each stage: backward passes full, forward passes paler, with the numbers of their micro-batches."""
     shown, last = _first(found), end(found)
     factor, unit = scaled(found.unit, max(most, last))
-    whole = last / factor
-    has_replicas = any(task.replica for task in shown)
+    whole, names = last / factor, _rows(found, shown)
     rows: list[Row] = [
         {
-            "row": f"{task.stage}.{task.replica}" if has_replicas else str(task.stage),
+            "row": names[task.stage, task.replica],
             "stage": task.stage,
             "stage_name": stage_name(found.stages[task.stage]),
             "kind": {"F": "forward", "B": "backward"}.get(task.kind, task.kind),
@@ -46,7 +54,7 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
         }
         for task in shown
     ]
-    order = sorted({row["row"] for row in rows}, key=lambda row: [int(part) for part in row.split(".")])
+    order = list(names.values())
     height = min((_ROW if len(order) <= _FEW else _LOW) * max(1, len(order)), _HIGHEST)
     scale = {
         "domainMin": {"expr": "place / 100 * whole * (1 - 1 / zoom)"},

@@ -26,7 +26,7 @@ def strip(found: Strip) -> list[Chart]:
     if not sum(sizes) > 0:
         sizes = [1.0] * len(sizes)
     ends = list(accumulate(sizes))
-    whole = ends[-1] if ends else 1.0
+    starts, whole = [0.0, *ends[:-1]], ends[-1] if ends else 1.0
     tops = _tops(found.stages)
     hatches = patterns([item.pattern for item in found.items])
     texts, titles = figures([item.figures for item in found.items])
@@ -36,14 +36,14 @@ def strip(found: Strip) -> list[Chart]:
             "name": item.name,
             "stage": item.stage,
             "stage_name": "none" if item.stage is None else stage_name(found.stages[item.stage]),
-            "start": end - size,
+            "start": start,
             "end": end,
             "above": _ABOVE if item.stage is None else tops[item.stage],
             "pattern": item.pattern,
             "hatch": _hatch(hatches, item.pattern, item.stage),
             **text,
         }
-        for index, (item, size, end, text) in enumerate(zip(found.items, sizes, ends, texts, strict=True))
+        for index, (item, start, end, text) in enumerate(zip(found.items, starts, ends, texts, strict=True))
     ]
     shown = {"name": "layer", "stage_name": "stage", **({"pattern": "choice"} if len(hatches) > 1 else {}), **titles}
     stages = _spans(found.stages, items, tops) if len(found.stages) <= _LABELLED else []
@@ -206,7 +206,7 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     spec = _stacked(found, measure, is_limited)
     title = f"{found.title} (line: the limit)" if is_limited else found.title
     shares = [(name, "", SHARES[place % len(SHARES)]) for place, name in enumerate(found.parts)]
-    key = [*shares, *((f"{name} (thin)", "", 1.0) for name in found.beside)]
+    key = [*shares, *((f"{name} (thin)", "@quiet", 1.0) for name in found.beside)]
     return [
         Chart(
             title,

@@ -20,24 +20,27 @@ def tradeoff(found: Tradeoff) -> list[Chart]:
 
 
 def _totals(found: Tradeoff) -> Chart:
-    time = f"time, {found.unit}" if found.unit else "time"
+    measure = f"time, {found.unit}" if found.unit else "time"
     factor, unit = scaled("bytes", found.capacity_bytes)
+    together: dict[tuple[float, float], list[str]] = {}
+    for total in found.totals:
+        together.setdefault((total.memory_bytes, total.time), []).append(total.name)
     points: list[Row] = [
         {
-            "name": total.name,
-            "memory": total.memory_bytes / factor,
-            "time": total.time,
-            "said": amount(total.memory_bytes, "bytes"),
+            "name": ", ".join(names),
+            "memory": memory / factor,
+            "time": time,
+            "said": amount(memory, "bytes"),
             "is_first": place == 0,
         }
-        for place, total in enumerate(found.totals)
+        for place, ((memory, time), names) in enumerate(together.items())
     ]
     frontier: list[Row] = [
         {"memory": total.memory_bytes / factor, "time": total.time, "said": amount(total.memory_bytes, "bytes")}
         for total in found.frontier
     ]
     x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}", "scale": {"zero": False, "padding": 30}}
-    y = {"field": "time", "type": "quantitative", "title": time, "scale": {"zero": False, "padding": 20}}
+    y = {"field": "time", "type": "quantitative", "title": measure, "scale": {"zero": False, "padding": 20}}
     spec = {
         "height": _HEIGHT,
         "layer": [
@@ -77,6 +80,7 @@ def _options(found: Tradeoff) -> list[Chart]:
     shown = found.nodes if len(found.nodes) <= _NODES else differing[:_NODES]
     if not shown:
         return []
+    measure = f"time, {found.unit}" if found.unit else "time"
     factor, unit = scaled("bytes", max(option.memory_bytes for each in shown for option in each.options))
     rows: list[Row] = [
         {
@@ -96,8 +100,8 @@ def _options(found: Tradeoff) -> list[Chart]:
         for each in shown
         for place, option in sorted(enumerate(each.options), key=lambda pair: pair[1].memory_bytes)
     ]
-    x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}", "scale": {"padding": 10}}
-    y = {"field": "time", "type": "quantitative", "title": f"time, {found.unit}" if found.unit else "time"}
+    x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}"}
+    y = {"field": "time", "type": "quantitative", "title": measure, "scale": {"zero": False}}
     hover = said({"node": "node", "option": "option", "time": "time", "said": "memory", "by": "chosen by"})
     spec = {
         "data": {"name": "options"},
@@ -134,9 +138,9 @@ def _options(found: Tradeoff) -> list[Chart]:
             },
         ],
     }
-    left = "" if len(shown) == len(found.nodes) else f" ({len(shown)} of {len(found.nodes)} nodes)"
-    count = f"{len(differing)} nodes differ between the plan and the heuristic"
-    return [Chart(f"Options of every node{left}: {count}", count, spec, {"options": rows})]
+    left = "" if len(shown) == len(found.nodes) else f" ({len(shown)} of {len(found.nodes)})"
+    text = f"the heuristic chooses otherwise for {len(differing)} of {len(found.nodes)} nodes"
+    return [Chart(f"The options of each node{left}", text, spec, {"options": rows})]
 
 
 def heat(found: Heat) -> list[Chart]:
