@@ -12,6 +12,8 @@ from formulations.breakdown import Arc, Graph, Node, Stage
 
 #: A picture has at most so many nodes, if parts of stages can be folded so far.
 MOST_NODES = 120
+#: Source, targets, bytes: a tensor that several operators of one node take goes there once.
+Tensor = tuple[int, Sequence[int], float]
 #: Source, target, bytes.
 Edge = tuple[int, int, float]
 
@@ -20,7 +22,7 @@ def model_graph(
     title: str,
     names: Sequence[str],
     figures: Sequence[Mapping[str, Any]],
-    edges: Sequence[Edge],
+    tensors: Sequence[Tensor],
     home: Mapping[int, int],
     stages: Sequence[Stage],
 ) -> Graph:
@@ -30,19 +32,20 @@ def model_graph(
     ----------
     names, figures
         Of every operator; figures of operators in one node are added up.
-    edges
+    tensors
         Between operators, by their indices; those between the same nodes are one arc.
     home
         The stage of every operator.
     """
-    groups = _chains(len(names), edges, home)
+    pairs = sorted({(source, target) for source, targets, _ in tensors for target in targets})
+    groups = _chains(len(names), pairs, home)
     if len(set(groups)) > MOST_NODES:
-        groups = _parts(len(names), edges, home)
+        groups = _parts(len(names), pairs, home)
     members: dict[int, list[int]] = {}
     for operator, group in enumerate(groups):
         members.setdefault(group, []).append(operator)
     nodes = [_node(group, own, names, figures, home) for group, own in members.items()]
-    return Graph(title, nodes, _arcs(edges, groups, home), stages)
+    return Graph(title, nodes, _arcs(tensors, groups, home), stages)
 
 
 def stage_graph(title: str, texts: Sequence[str], edges: Iterable[Edge], stages: Sequence[Stage]) -> Graph:
@@ -66,20 +69,20 @@ def _node(
     return Node(group, name, home.get(own[0]), text, len(own), sums)
 
 
-def _arcs(edges: Sequence[Edge], groups: Sequence[int], home: Mapping[int, int]) -> list[Arc]:
+def _arcs(tensors: Sequence[Tensor], groups: Sequence[int], home: Mapping[int, int]) -> list[Arc]:
     volumes: dict[tuple[int, int], float] = {}
-    for source, target, size in edges:
-        pair = groups[source], groups[target]
-        if pair[0] != pair[1]:
+    for source, targets, size in tensors:
+        for target in {groups[each] for each in targets} - {groups[source]}:
+            pair = groups[source], target
             volumes[pair] = volumes.get(pair, 0.0) + size
     return [Arc(a, b, size, home.get(a) != home.get(b)) for (a, b), size in volumes.items()]
 
 
-def _chains(count: int, edges: Sequence[Edge], home: Mapping[int, int]) -> list[int]:
+def _chains(count: int, edges: Sequence[tuple[int, int]], home: Mapping[int, int]) -> list[int]:
     """For each operator the first one of the chain that it is in: one way in, one way out, one stage."""
     after: list[list[int]] = [[] for _ in range(count)]
     before: list[list[int]] = [[] for _ in range(count)]
-    for source, target, _ in edges:
+    for source, target in edges:
         after[source].append(target)
         before[target].append(source)
     joined = [
@@ -92,9 +95,9 @@ def _chains(count: int, edges: Sequence[Edge], home: Mapping[int, int]) -> list[
     return _merged(count, joined)
 
 
-def _parts(count: int, edges: Sequence[Edge], home: Mapping[int, int]) -> list[int]:
+def _parts(count: int, edges: Sequence[tuple[int, int]], home: Mapping[int, int]) -> list[int]:
     """For each operator the first one of the connected part of its stage: stages are convex, so no cycle arises."""
-    return _merged(count, [(a, b) for a, b, _ in edges if home.get(a) == home.get(b)])
+    return _merged(count, [(a, b) for a, b in edges if home.get(a) == home.get(b)])
 
 
 def _merged(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:

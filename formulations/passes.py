@@ -11,7 +11,9 @@ from formulations.simulate_graph import Pass, PassGraph, kfkb, run
 from instances.microbatch_schedule import ScheduleInstance
 
 #: A picture has at most about so many passes; longer simulations are shown in part.
-MOST_SHOWN = 1500
+MOST_SHOWN = 5000
+#: Of a steady state, which repeats itself, so many.
+_MOST_STEADY = 1500
 #: A simulation has at most about so many passes.
 _MOST_SIMULATED = 20_000
 
@@ -47,7 +49,7 @@ def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, u
     count = max(6, min(3 * filling + 6, _MOST_SIMULATED // (2 * len(own))))
     trace = simulate(own, count, pace=pace)
     first = trace.makespan / 3
-    length = trace.makespan / 3 * min(1.0, MOST_SHOWN / (2 * len(own) * count / 3))
+    length = trace.makespan / 3 * min(1.0, _MOST_STEADY / (2 * len(own) * count / 3))
     tasks = [
         Task(t.stage, "F" if t.is_forward else "B", t.microbatch, t.start - first, t.end - first, t.replica)
         for t in trace.tasks
@@ -85,7 +87,7 @@ def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit:
     tasks = [Task(p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s) for p in passes]
     end = max((task.end for task in tasks), default=0.0)
     share = waiting_share(tasks, len(stages), 0.0, end)
-    if len(tasks) > 2 * MOST_SHOWN:
+    if len(tasks) > MOST_SHOWN:
         title = f"{title}: the first {MOST_SHOWN} of {len(tasks)} passes"
         tasks = sorted(tasks, key=lambda task: task.start)[:MOST_SHOWN]
     return Passes(title, sorted(tasks), stages, share, unit)

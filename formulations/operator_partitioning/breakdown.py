@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.breakdown import Breakdown, Picture, Stack, slowest, stages_of
+from formulations.breakdown import Breakdown, Graph, Picture, Stack, Stage, slowest, stages_of
 from formulations.folding import model_graph, stage_graph
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
@@ -78,8 +78,9 @@ def pictures(
         tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
         tuple(ScheduleEdge(source, target) for source, target in volumes),
     )
+    graph = operators_graph(instance, plan, stages)
     return (
-        operators_graph(instance, plan, stages),
+        *([graph] if len(graph.nodes) > len(stages) else []),
         stage_graph("Stages", texts, [(a, b, size) for (a, b), size in volumes.items()], stages),
         Stack("Time of a micro-batch in each stage", stages, parts, "time of a micro-batch", "s"),
         *([memory] if any(row["memory_bytes"] for row in rows) else []),
@@ -87,9 +88,9 @@ def pictures(
     )
 
 
-def operators_graph(instance: OperatorInstance, plan: OperatorPlan, stages: Sequence[Any]) -> Picture:
+def operators_graph(instance: OperatorInstance, plan: OperatorPlan, stages: Sequence[Stage]) -> Graph:
     """The model's graph, operators in the colours of their stages."""
-    edges = [(t.source, target, t.volume_bytes) for t in instance.tensors for target in t.targets]
+    tensors = [(t.source, t.targets, t.volume_bytes) for t in instance.tensors]
     figures = [{"compute_s": o.compute_s, "parameter_bytes": o.parameter_bytes} for o in instance.operators]
     names = [operator.name or str(operator.id) for operator in instance.operators]
-    return model_graph("Operators by stage", names, figures, edges, stage_of(plan), stages)
+    return model_graph("Operators by stage", names, figures, tensors, stage_of(plan), stages)

@@ -75,8 +75,10 @@ def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> 
         else f"{len(stage.nodes)} operators, 1 sample in flight"
         for stage in plan.stages
     ]
+    tensors = [(source, (target,), size) for source, target, size in edges]
+    graph = model_graph("Operators by stage", names, figures, tensors, home, stages)
     return (
-        model_graph("Operators by stage", names, figures, edges, home, stages),
+        *([graph] if len(graph.nodes) > len(stages) else []),
         stage_graph("Stages", texts, [(a, b, size) for (a, b), size in crossing.items()], stages),
         _time(instance, plan, stages),
         _memory(instance, plan, stages),

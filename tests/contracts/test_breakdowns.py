@@ -225,8 +225,9 @@ def test_operator_partitioning() -> None:
         seconds = operators.stage_seconds(instance, plan)
         shares = plan.replicas if instance.num_stages is not None else [1] * len(seconds)
         same(stacks(pictures)["time of a micro-batch"], [t / r for t, r in zip(seconds, shares, strict=True)])
-        graph, stages = (picture for picture in pictures if isinstance(picture, Graph))
-        assert sum(node.count for node in graph.nodes) == len(instance.operators)
+        *operators_too, stages = (picture for picture in pictures if isinstance(picture, Graph))
+        for graph in operators_too:
+            assert sum(node.count for node in graph.nodes) == len(instance.operators)
         crossing = {(arc.source, arc.target): arc.bytes for arc in stages.arcs}
         assert crossing == operators.crossing_bytes(instance, plan)
 

@@ -7,34 +7,34 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from formulations.breakdown import Matrix, Network, Place, Tiles
 from planner.show.headlines import amount
 from planner.show.palette import BOTTLENECK, mixed, stage_colour, text_on
 from planner.show.plots.marks import SMALL, TEXT, label_of, pixels, quiet_frame, theme_of, width_of
 
 _GB = 1e9
-#: With more devices than this, edges between cells are not drawn.
-_EDGED = 200
+#: More links than this are drawn as thin straight lines.
+_CURVED = 400
 
 
 def bandwidth(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
     """A heat map of bandwidths in bytes per second; light is fast, the diagonal is left empty."""
-    shown = [
-        [math.nan if row == column else value / _GB for column, value in enumerate(line)]
-        for row, line in enumerate(matrix)
-    ]
+    shown = np.array(matrix) / _GB
+    np.fill_diagonal(shown, math.nan)
     image = axes.imshow(shown, cmap="cividis", norm=_scale(shown), interpolation="nearest")
     _scale_beside(axes, image)
     axes.set(xlabel="device", ylabel="device")
     return axes
 
 
-def _scale(shown: Sequence[Sequence[float]]) -> Any:
+def _scale(shown: Any) -> Any:
     """Logarithmic where bandwidths differ by much."""
     from matplotlib.colors import LogNorm
 
-    known = [value for row in shown for value in row if value > 0]
-    return LogNorm(min(known), max(known)) if known and max(known) > 4 * min(known) else None
+    known = shown[shown > 0]
+    return LogNorm(known.min(), known.max()) if known.size and known.max() > 4 * known.min() else None
 
 
 def _scale_beside(axes: Any, image: Any) -> None:
@@ -85,7 +85,8 @@ def matrix(axes: Any, picture: Matrix) -> Any:
     """
     theme, known = theme_of(axes), picture.bandwidth_bytes_per_s
     order = [device for stage in picture.devices for device in stage]
-    shown = [[math.nan if i == j else known[i][j] / _GB for j in order] for i in order]
+    shown = np.array(known)[np.ix_(order, order)] / _GB
+    np.fill_diagonal(shown, math.nan)
     image = axes.imshow(shown, cmap="cividis", norm=_scale(shown), interpolation="nearest")
     _scale_beside(axes, image)
     size = len(order)
@@ -199,31 +200,31 @@ def _machines(axes: Any, picture: Network, unit: float) -> None:
 
 
 def _links(axes: Any, picture: Network, at: dict[int, Place]) -> None:
+    from matplotlib.collections import LineCollection
     from matplotlib.patches import FancyArrowPatch
 
     theme = theme_of(axes)
     most = max((link.seconds for link in picture.links), default=0.0) or 1.0
-    many = len(picture.links) > 400
+    if len(picture.links) > _CURVED:
+        ends = [((at[link.a].x, at[link.a].y), (at[link.b].x, at[link.b].y)) for link in picture.links]
+        axes.add_collection(LineCollection(ends, colors=theme.faint, linewidths=0.3, zorder=1), autolim=False)
     for link in sorted(picture.links, key=lambda each: each.seconds):
+        if len(picture.links) > _CURVED and not link.is_slowest:
+            continue
         a, b = at[link.a], at[link.b]
         share = link.seconds / most
         colour = theme.ink if link.is_slowest else mixed(theme.quiet, theme.paper, 0.35 + 0.4 * share)
-        thick = 3.4 if link.is_slowest else (0.3 if many else 0.6 + 2.0 * share)
-        apart = math.hypot(a.x - b.x, a.y - b.y)
-        bend = 0.0 if apart < 1.2 else 0.22
-        axes.add_patch(
-            FancyArrowPatch(
-                (a.x, a.y),
-                (b.x, b.y),
-                connectionstyle=f"arc3,rad={bend}",
-                arrowstyle="-",
-                color=colour,
-                linewidth=thick,
-                zorder=2.5 if link.is_slowest else 2,
-                shrinkA=0,
-                shrinkB=0,
-            )
+        style: dict[str, Any] = {
+            "arrowstyle": "-",
+            "color": colour,
+            "linewidth": 3.4 if link.is_slowest else 0.6 + 2.0 * share,
+        }
+        bend = 0.0 if math.hypot(a.x - b.x, a.y - b.y) < 1.2 else 0.22
+        curve = FancyArrowPatch(
+            (a.x, a.y), (b.x, b.y), connectionstyle=f"arc3,rad={bend}", shrinkA=0, shrinkB=0, **style
         )
+        curve.set_zorder(2.5 if link.is_slowest else 2)
+        axes.add_patch(curve)
 
 
 def tiles(axes: Any, picture: Tiles) -> Any:

@@ -82,7 +82,13 @@ def height_of(replicas: int, most: int) -> float:
 
 def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any, ...]], per_unit: float) -> None:
     """Numbers of stages in their blocks, where there is room; the bottleneck has its mark above."""
-    theme, last = theme_of(axes), -math.inf
+    theme = theme_of(axes)
+    rooms = sorted(
+        (end - start) * per_unit - width_of(axes, stages[stage].label)
+        for stage, start, end, _ in blocks
+        if stage is not None
+    )
+    upright = bool(rooms) and rooms[len(rooms) // 2] >= 5
     for stage, start, end, tall in blocks:
         if stage is None:
             continue
@@ -96,7 +102,7 @@ def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any,
             axes.text(
                 at, tall + 0.04, said, ha="center", va="bottom", fontsize=SMALL, color=theme.ink, parse_math=False
             )
-        if room >= width_of(axes, text) + 5 and middle * per_unit - last >= width_of(axes, text) + 2:
+        if room >= (width_of(axes, text) + 5 if upright else 1.1 * SMALL * axes.figure.dpi / 72):
             colour = stage_colour(stage)
             box = {"boxstyle": "round,pad=0.15", "facecolor": colour, "edgecolor": "none"}
             axes.text(
@@ -105,13 +111,13 @@ def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any,
                 text,
                 ha="center",
                 va="center",
-                fontsize=TEXT,
+                fontsize=TEXT if upright else SMALL,
+                rotation=0 if upright else 90,
                 color=text_on(colour),
                 bbox=box,
                 fontweight="bold" if stages[stage].is_bottleneck else "normal",
                 parse_math=False,
             )
-            last = middle * per_unit
 
 
 def _brackets(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any, ...]], per_unit: float) -> None:
@@ -218,7 +224,8 @@ def _bars(axes: Any, picture: Stack, factor: float) -> None:
         left = [stage + wide / 2 + 0.14 * (number + 0.5) for stage in range(count)]
         axes.bar(left, [value / factor for value in values], 0.12, color=theme.quiet)
     if decisive is not None:
-        axes.bar(decisive, base[decisive], wide, fill=False, edgecolor=theme.ink, linewidth=2.2, zorder=4)
+        thick = min(2.2, max(0.8, 0.2 * wide * pixels(axes)[0] / count))
+        axes.bar(decisive, base[decisive], wide, fill=False, edgecolor=theme.ink, linewidth=thick, zorder=4)
 
 
 def _limits(axes: Any, picture: Stack, totals: Sequence[float], factor: float) -> None:
