@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "dnn-planner"
 author = "The dnn-planner authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated", "reference", "mathml"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated", "pictures", "reference", "mathml"]
 exclude_patterns = ["extensions"]
 needs_sphinx = "9.0"
 

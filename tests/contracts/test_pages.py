@@ -125,3 +125,15 @@ def test_documents_are_written_in_the_words_of_the_field(page: Path) -> None:
 def test_sources_are_written_in_the_words_of_the_field(package: str) -> None:
     for path in sorted((ROOT / package).rglob("*.py")):
         assert DIALECT.findall(path.read_text()) == [], path
+
+
+def test_the_gallery_has_a_picture_of_every_problem() -> None:
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    spec = importlib.util.spec_from_file_location("pictures", DOCS / "extensions" / "pictures.py")
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert made.MARK in (DOCS / "gallery-of-pictures.md").read_text()
+    assert {family.name for family in FAMILIES} <= set(made.COMMANDS)
+    for says, *commands in made.COMMANDS.values():
+        assert says.endswith((".", "?")) and all(command.startswith("planner ") for command in commands)

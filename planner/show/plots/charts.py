@@ -130,7 +130,9 @@ def losses(axes: Any, found: Sequence[tuple[str, float | None]], reference: str)
 
 
 def gap_histogram(axes: Any, bins: Sequence[Mapping[str, Any]]) -> Any:
-    """How many instances have a gap in each bin ``{"above", "up_to", "count"}`` (``up_to`` None: no end)."""
+    """Instances in each bin ``{"above", "up_to", "count"}`` (``up_to`` None: no end), up to the last used."""
+    last = max((place for place, each in enumerate(bins) if each["count"]), default=-1)
+    bins = bins[: last + 1]
     labels = [
         f"> {100 * each['above']:g} %" if each["up_to"] is None else f"{100 * each['up_to']:g} %" for each in bins
     ]

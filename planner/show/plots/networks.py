@@ -98,7 +98,9 @@ def matrix(axes: Any, picture: Matrix) -> Any:
         axes.barh(edge + len(own) / 2, band, len(own), left=-0.5 - band, color=colour, linewidth=0)
         axes.bar(edge + len(own) / 2, band, len(own), bottom=-0.5 - band, color=colour, linewidth=0)
         is_decisive = picture.stages[number].is_bottleneck
-        label = f"{BOTTLENECK if is_decisive else ''}{picture.stages[number].label}"
+        label = label_of(picture.stages[number].label)
+        if is_decisive and band * side > width_of(axes, f"{BOTTLENECK}{label}"):
+            label = f"{BOTTLENECK}{label}"
         if len(own) * side > 1.3 * SMALL * axes.figure.dpi / 72 and band * side > width_of(axes, label):
             for x, y in ((-0.5 - band / 2, edge + len(own) / 2), (edge + len(own) / 2, -0.5 - band / 2)):
                 axes.text(

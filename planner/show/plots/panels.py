@@ -50,6 +50,9 @@ def panels_of(picture: Picture) -> Iterator[Panel]:
         )
         return
     draw, is_wide, height = _DRAWN[type(picture)]
+    if isinstance(picture, Network) and picture.places:
+        ys = [place.y for place in picture.places]
+        height = min(height, max(2.2, 1.6 + 0.55 * (max(ys) - min(ys))))
     if isinstance(picture, Passes):
         height = min(7.0, max(2.0, 1.1 + 0.24 * len(picture.stages)))
     if isinstance(picture, Graph):

@@ -255,11 +255,19 @@ def _limits(axes: Any, picture: Stack, totals: Sequence[float], factor: float) -
         for stage, (total, limit) in enumerate(zip(totals, limits, strict=True)):
             if math.isfinite(limit) and limit > 0:
                 above = total / limit < 0.9
-                place = {
-                    "va": "bottom" if above else "top",
-                    "color": theme.quiet if above else text_on(_top_colour(axes, picture, stage)),
-                }
-                axes.text(stage, total / factor, percent(total / limit), ha="center", fontsize=SMALL, **place)
+                fill = theme.paper if above else _top_colour(axes, picture, stage)
+                axes.annotate(
+                    percent(total / limit),
+                    (stage, total / factor),
+                    (0, 2.5 if above else -3),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom" if above else "top",
+                    fontsize=SMALL,
+                    color=theme.quiet if above else text_on(fill),
+                    bbox={"boxstyle": "round,pad=0.1", "facecolor": fill, "edgecolor": "none"},
+                    zorder=5,
+                )
 
 
 def _top_colour(axes: Any, picture: Stack, stage: int) -> str:

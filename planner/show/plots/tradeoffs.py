@@ -68,13 +68,17 @@ def options(axes: Any, picture: Tradeoff) -> Any:
     for number, (points, nodes) in enumerate(kinds.items()):
         few = len(kinds) <= _LABELLED
         colour = line_colour(number) if few else theme.quiet
-        ordered = sorted(points)
-        axes.plot([m / factor for m, _ in ordered], [t for _, t in ordered], color=colour, linewidth=0.8, zorder=1)
+        ordered = _undominated(points)
+        line = colour if few else theme.faint
+        axes.plot([m / factor for m, _ in ordered], [t for _, t in ordered], color=line, linewidth=0.8, zorder=1)
         own, other = Counter(node.chosen for node in nodes), Counter(node.heuristic for node in nodes)
         for place, (memory, time) in enumerate(points):
             size = 14 + 110 * own[place] / len(picture.nodes) if own[place] else 8
+            if not (own[place] or other[place] or (memory, time) in ordered):
+                continue
             face = colour if own[place] else theme.paper
-            axes.scatter([memory / factor], [time], s=size, color=face, edgecolor=colour, linewidth=0.8, zorder=2)
+            edge = colour if few or own[place] else theme.faint
+            axes.scatter([memory / factor], [time], s=size, color=face, edgecolor=edge, linewidth=0.8, zorder=2)
             differs = None not in other and other[place] != own[place]
             if differs:
                 ring = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": 1.4, "zorder": 3}
@@ -87,6 +91,15 @@ def options(axes: Any, picture: Tradeoff) -> Any:
     )
     quiet_frame(axes, "left", "bottom")
     return axes
+
+
+def _undominated(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Those that no other is below in memory and time, by memory."""
+    found: list[tuple[float, float]] = []
+    for memory, time in sorted(points):
+        if not found or time < found[-1][1]:
+            found.append((memory, time))
+    return found
 
 
 def _chosen_by(nodes: Sequence[Options], place: int, own: int, other: int, differs: bool) -> str:
