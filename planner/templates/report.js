@@ -1,7 +1,7 @@
 "use strict";
 {
 const data = JSON.parse(document.getElementById("data").textContent);
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const dark = matchMedia("screen and (prefers-color-scheme: dark)");  // what is printed is light
 const drawn = new Map();  // by box: how to draw it again, and its view
 
 function made(tag, text = "", attributes = {}) {

@@ -76,6 +76,7 @@ def beside(page: Any, plan: int) -> None:
     page.wait_for_selector("body[data-drawn=all]")
 
 
+@pytest.mark.slow
 def test_without_scripts_the_answer_the_tables_and_the_commands_are_there(browser: Any, path: Path) -> None:
     with opened(browser, path, scripts=False) as seen:
         shown = seen.page.locator("body").inner_text()
@@ -133,3 +134,16 @@ def test_a_layer_is_found_in_a_plan_that_has_another_order(browser: Any, tmp_pat
             rows = seen.page.locator(".chosen tbody tr", has=seen.page.locator("th", has_text="id"))
             shown.append(rows.first.locator("td").all_inner_texts())
         assert all(first == second for first, second in shown) and len({first for first, _ in shown}) == 9
+
+
+@pytest.mark.slow
+def test_what_is_printed_is_light_and_has_no_controls(browser: Any, path: Path) -> None:
+    ink = "document.querySelector('.chart svg text').getAttribute('fill')"
+    with opened(browser, path, 800, "dark") as seen:
+        assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
+        dark = seen.page.evaluate(ink)
+        seen.page.emulate_media(media="print")
+        seen.page.wait_for_timeout(500)
+        assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert (dark, seen.page.evaluate(ink)) == ("#f0f0f0", "#1a1a1a")
+        assert not any(each.is_visible() for each in seen.page.locator(".command button, .choices").all())
