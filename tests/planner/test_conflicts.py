@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ import planner
 from formulations.amounts import step_below
 from instances.flushed_partitioning import Schedule, flushed
 from instances.hierarchical_partitioning import MemoryModel, on_machines
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from instances.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.inputs.loading import family_of
 from solvers.outcome import Status
@@ -60,6 +61,22 @@ def test_an_operator_that_is_left_out_takes_in_nothing() -> None:
     found = planner.explain(instance)
     assert [(each.kind, each.name) for each in found.conflict] == [("rule", "memory"), ("layer", 2), ("layer", 1)]
     assert [repair.change for repair in found.repairs] == ["memory"] and found.repairs[0].amount == 10
+
+
+def test_devices_without_a_link() -> None:
+    """Two operators, one for each device, and a tensor that cannot go from one to the other."""
+    time = AffineTime(1.0, 1.0)
+    operators = tuple(Operator(name, time, time, 1.0, 0.0) for name in "ab")
+    graph = DeviceGraph((5.0, 5.0), ((0.0, 0.0), (0.0, 0.0)))
+    instance = StageGraph("apart", operators, (OperatorEdge(0, 1, 1.0),), 2, 0.0, 1.0, 0.0, 1, device_graph=graph)
+    found = planner.explain(instance)
+    assert [each.name for each in found.conflict] == ["links", "devices", "memory", 0, 1]
+    assert [(each.change, each.amount) for each in found.repairs] == [("memory", 8)]
+    linked = replace(instance, device_graph=DeviceGraph((5.0, 5.0), ((0.0, 2.0), (2.0, 0.0))))
+    found = planner.explain(linked)
+    assert (
+        found.status is Status.OPTIMAL and found.gains == () and [row["memory_share"] for row in found.rows] == [0.8, 1]
+    )
 
 
 def chain(memory: float, activation: float, static: float, count: int, devices: int) -> StageInstance:
