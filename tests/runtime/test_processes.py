@@ -86,6 +86,10 @@ def test_folders_of_runs_that_were_killed_are_removed(tmp_path: Path, monkeypatc
         if not name.endswith("young"):
             os.utime(tmp_path / name, (0, 0))
     os.symlink(tmp_path / "other", tmp_path / "planner-run-link")
+    with monkeypatch.context() as another:
+        another.setattr(os, "getuid", lambda: -1)  # the folders of other users are theirs
+        with rendezvous():
+            assert (tmp_path / "planner-run-killed").is_dir() and (tmp_path / "planner-run-running").is_dir()
     running = os.open(tmp_path / "planner-run-running", os.O_RDONLY)
     fcntl.flock(running, fcntl.LOCK_EX)
     with rendezvous() as file:
