@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from instances.stage_partitioning import SharedTensor
+
 #: More downsets than this are not counted.
 MOST_DOWNSETS = 20_000
 
@@ -137,3 +139,20 @@ class Captured:
     def parameter_bytes(self) -> float:
         """Bytes of the parameters, tied ones once."""
         return sum({each.name: each.size for node in self.nodes for each in node.parameters}.values())
+
+
+def edge_bytes(captured: Captured) -> dict[tuple[int, int], float]:
+    """Bytes between every two nodes; cost models count an edge for both passes, so one without a gradient is half."""
+    return {
+        pair: sum(each.size * (1.0 if each.gradient else 0.5) for each in found)
+        for pair, found in captured.edges.items()
+    }
+
+
+def shared_tensors(captured: Captured) -> tuple[SharedTensor, ...]:
+    """The tensors that several nodes take, counted as `edge_bytes` counts them."""
+    return tuple(
+        SharedTensor(each.source, each.targets, each.size * (1.0 if each.gradient else 0.5))
+        for each in captured.transfers
+        if len(each.targets) > 1
+    )

@@ -28,9 +28,9 @@ from dataclasses import dataclass, replace
 
 from instances.hardware import DTYPES, Hardware
 from instances.rules import NodeId
-from instances.stage_partitioning import SharedTensor, Tmpc
+from instances.stage_partitioning import Tmpc
 from instances.transformer import RECOMPUTE, VANILLA
-from planner.capture.captured import Captured, Node
+from planner.capture.captured import Captured, Node, edge_bytes
 from planner.capture.choices import Choices, Work
 from planner.capture.ops import LOOKUPS
 from planner.capture.sharding import Sharding, sharding
@@ -223,23 +223,6 @@ class Configurations:
             if source == node.id:
                 given[target] = size
         return taken, given
-
-
-def edge_bytes(captured: Captured) -> dict[tuple[int, int], float]:
-    """Bytes between every two nodes; cost models count an edge for both passes, so one without a gradient is half."""
-    return {
-        pair: sum(each.size * (1.0 if each.gradient else 0.5) for each in found)
-        for pair, found in captured.edges.items()
-    }
-
-
-def shared_tensors(captured: Captured) -> tuple[SharedTensor, ...]:
-    """The tensors that several nodes take, counted as `edge_bytes` counts them."""
-    return tuple(
-        SharedTensor(each.source, each.targets, each.size * (1.0 if each.gradient else 0.5))
-        for each in captured.transfers
-        if len(each.targets) > 1
-    )
 
 
 def _first_taken(captured: Captured) -> dict[int, float]:

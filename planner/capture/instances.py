@@ -10,9 +10,9 @@ from instances.rules import Fact
 from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
 from instances.stage_graph import Operator as Vertex
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
-from planner.capture.captured import Captured
+from planner.capture.captured import Captured, edge_bytes, shared_tensors
 from planner.capture.choices import Choices, Work
-from planner.capture.configurations import Configurations, edge_bytes, shared_tensors
+from planner.capture.configurations import Configurations
 
 
 def bandwidth_between(hardware: Hardware, devices: int, efficiency: float) -> float:

@@ -11,8 +11,7 @@ from typing import Any
 from instances.rules import NodeId
 from instances.stage_edits import relayed_bytes
 from instances.stage_partitioning import CostModel
-from planner.capture.captured import Captured
-from planner.capture.configurations import edge_bytes, shared_tensors
+from planner.capture.captured import Captured, edge_bytes, shared_tensors
 
 #: What a model has, and what an instance has in its place, in words.
 Difference = tuple[str, str]

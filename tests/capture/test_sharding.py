@@ -12,8 +12,9 @@ from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E
 from torch import nn  # noqa: E402
 
 from instances.hardware import HARDWARE  # noqa: E402
+from planner.capture.captured import edge_bytes  # noqa: E402
 from planner.capture.choices import Choices, Work  # noqa: E402
-from planner.capture.configurations import Configurations, edge_bytes  # noqa: E402
+from planner.capture.configurations import Configurations  # noqa: E402
 from planner.capture.sharding import sharding  # noqa: E402
 from planner.capture.trace import capture  # noqa: E402
 

@@ -1,0 +1,29 @@
+"""Where PyTorch is not installed, commands that need it say so in one line, and the others work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.cli.app import main
+
+#: A process in which no package torch can be found.
+_HIDDEN = "import sys; sys.modules['torch'] = None; from planner.cli.app import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "plan.json", "chain8", "--model", "mine.py:make"), ("import", "torch", "mine.py:make")]
+)
+def test_a_missing_extra_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    assert (
+        main(["solve", "chain8", "--memory", "40MB", "--tp", "1", "--quiet", "--out", str(tmp_path / "plan.json")]) == 0
+    )
+    (tmp_path / "mine.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", _HIDDEN, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "needs torch: pip install 'dnn-planner[torch]'" in done.stderr.splitlines()[-1]
