@@ -142,18 +142,19 @@ class Spoiling:
     def _outcomes(self, number: int, mutants: Iterable[tuple[dict, dict]], original: str) -> Counter[str]:
         found, optima, seen = Counter[str](), dict[str, Fraction | float](), {original}
         for content, given in mutants:
-            checker = checker_of(content["problem"])
+            instance_of = checker_of(content["problem"]).Instance
             try:
-                mutant = given | {"instance_sha256": checker.Instance(content).digest}  # it must not be what saves us
+                mutant = given | {"instance_sha256": instance_of(content).digest}  # it must not be what saves us
             except ValueError:
                 continue  # no instance
             if (text := _text((content, mutant))) in seen:
                 continue
             seen.add(text)
-            try:
-                accepted = checker.verify(content, mutant)["accepted"]
-            except ValueError:
-                accepted = False
+            assert given["instance_sha256"] == mutant["instance_sha256"] or not _is_accepted(content, given), (
+                number,
+                "another instance",
+            )
+            accepted = _is_accepted(content, mutant)
             found["accepted" if accepted else "rejected"] += 1
             if accepted:
                 changed, about = planner.load(content), _text(content)
@@ -172,6 +173,13 @@ class Spoiling:
             if checked.violations or (self.price is not None and self.price(instance, plan) != objective):
                 return False
         return best == math.inf if bound is None else best > Fraction(bound) or Fraction(bound) == 0
+
+
+def _is_accepted(content: dict, certificate: dict) -> bool:
+    try:
+        return bool(checker_of(content["problem"]).verify(content, certificate)["accepted"])
+    except ValueError:
+        return False
 
 
 def _text(value: Any) -> str:
