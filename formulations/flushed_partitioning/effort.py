@@ -6,6 +6,7 @@ from formulations.flushed_partitioning.labels import uniform_weights
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.downsets import all_downsets, too_many
 from formulations.stage_partitioning.effort import max_sum
+from formulations.stage_partitioning.models.size import columns_supports as flat_columns_supports
 from instances.flushed_partitioning import FlushedInstance
 
 
@@ -23,3 +24,12 @@ def effort(instance: FlushedInstance) -> float:
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     count = float("inf") if downsets is None else len(downsets)
     return 0.5 * count * count * len(instance.flat.tp_degrees) * max_sum(instance.flat)
+
+
+def columns_supports(instance: FlushedInstance) -> str | None:
+    """``None``, or why the models of columns do not take an instance."""
+    if instance.devices_per_machine is not None:
+        return "on machines the model would have to place the stages: labels does"
+    if not uniform_weights(instance):
+        return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
+    return flat_columns_supports(instance.flat)

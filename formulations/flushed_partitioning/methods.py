@@ -5,7 +5,8 @@ from __future__ import annotations
 from formulations.family import Claim, Method, lazy
 from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.methods import DIRECT
-from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports
+from formulations.stage_partitioning.models.size import MAX_DOWNSETS as FEW_DOWNSETS
+from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports, columns_effort
 from formulations.stage_partitioning.problem import StagePlan
 from formulations.vocabulary import names
 from instances.flushed_partitioning import FlushedInstance
@@ -16,6 +17,10 @@ _ROOM = "formulations.flushed_partitioning"
 
 #: More downsets than this make more pairs than are walked over in minutes.
 MAX_DOWNSETS = 20_000
+
+#: What a path of stages says without counting them from the input side.
+_ON_PATHS = frozenset({"num_stages", "num_devices", "same_stage", "stage_of", "tp_degree_of", "dp_degree_of"})
+_COLUMNS = f"graphs of at most {FEW_DOWNSETS} downsets, TMPCs of equal weights, one network"
 
 
 def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
@@ -70,5 +75,27 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=_assignment_supports,
         limits=DIRECT,
         effort=lambda instance: 3.0 * assignment_effort(instance.flat),
+    ),
+    Method(
+        name="cpsat-columns",
+        claim=Claim.EXACT,
+        source="a path of priced stages in CP-SAT, made for this project",
+        solve=lazy(f"{_ROOM}.models.columns_cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
+        honours=_ON_PATHS,
+        supports=lazy(f"{_ROOM}.effort:columns_supports"),
+        limits=_COLUMNS,
+        effort=lambda instance: columns_effort(instance.flat),
+    ),
+    Method(
+        name="milp-columns",
+        claim=Claim.EXACT,
+        source="a path of priced stages in Pyomo and HiGHS, made for this project",
+        solve=lazy(f"{_ROOM}.models.columns_milp:solve"),
+        build=lazy(f"{_ROOM}.models.columns_milp:build"),
+        honours=names(VOCABULARY),
+        supports=lazy(f"{_ROOM}.effort:columns_supports"),
+        limits=_COLUMNS,
+        effort=lambda instance: columns_effort(instance.flat),
     ),
 )

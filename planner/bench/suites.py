@@ -120,7 +120,11 @@ def models_suite(_inputs: str | None) -> list[Case]:
             for name, replicas in (("dgx1", (2, 4, 8)), ("torus2d", (2, 4)))
             for r in replicas
         ),
-        *(Case("chain8-flushed", {"devices": k}, ("cpsat",)) for k in (4, 8)),
+        *(Case("chain8-flushed", {"devices": k}, ("cpsat", "cpsat-columns", "milp-columns")) for k in (4, 8)),
+        *(
+            Case("bert32", {**bert, "problem": "flushed_partitioning", "first": n, "devices": n}, methods)
+            for n, methods in ((8, ("milp", "milp-columns")), (16, ("cpsat-columns", "milp-columns")))
+        ),
         Case("chain8-machines", {}, ("cpsat", "cpsat-columns", "milp-columns")),
         *(Case("bert32", {**bert, **MACHINES, "first": n}, ("cpsat-columns", "milp-columns")) for n in (16, 32)),
         Case("placement", {}, ("joint", "milp")),

@@ -34,7 +34,7 @@ HINTED = {
     "mesh_tiling": ("cpsat", "milp"),
     "microbatch_schedule": ("cpsat", "milp"),
     "device_mapping": ("milp",),
-    "flushed_partitioning": ("cpsat",),
+    "flushed_partitioning": ("cpsat", "cpsat-columns", "milp-columns"),
     "hierarchical_partitioning": ("cpsat", "cpsat-columns", "milp-columns"),
     "pipeline_placement": ("joint", "milp"),
     "tmpc_knapsack": ("cpsat", "milp"),

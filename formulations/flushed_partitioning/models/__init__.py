@@ -1,0 +1,1 @@
+"""Models whose columns are stages, priced beforehand."""
