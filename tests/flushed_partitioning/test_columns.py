@@ -128,12 +128,28 @@ def test_a_shorter_synchronisation_is_kept() -> None:
 
 
 @ROOMS
-def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object) -> None:
-    instance = replace(branches([("a", "b")], weight=0.0), requirements=("num_stages >= 2",))
+@pytest.mark.parametrize("known", [5.0, None])
+def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object, known: float | None) -> None:
+    """Two layers are best in one stage on two devices; in two stages they take half as long again."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", 1.0, 0.0, 0.0, 0.0),)}) for v in "ab")
+    flat = StageInstance("two", layers, (Edge("a", "b", 0.0),), 2, 1.0, 1.0, 2)
+    instance = replace(flushed(flat), requirements=("num_stages >= 2",))
     watch = Watch()
-    watch.plan(StagePlan(()), 5.0)
+    if known is not None:
+        watch.plan(StagePlan(()), known)
     model = room.build(instance, watch)  # type: ignore[attr-defined]
-    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(1.25)
+    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(1.5)
+
+
+@ROOMS
+def test_the_devices_of_a_path_are_counted_together(room: object) -> None:
+    """Of two layers either may be split over two of three devices, but not both; memory keeps them apart."""
+    tmpcs = {1: (Tmpc("whole", 4.0, 0.0, 0.0, 1.0),), 2: (Tmpc("half", 1.0, 0.0, 0.0, 1.0),)}
+    layers = tuple(Layer(v, tmpcs) for v in "ab")
+    instance = flushed(StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 1.0, 1.0, 2))
+    assert brute_force(instance) == pytest.approx(6.0)
+    model = room.build(instance, complete=True)  # type: ignore[attr-defined]
+    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(6.0)
 
 
 def test_what_columns_do_not_take() -> None:
