@@ -24,7 +24,9 @@ from planner.mining.mine import Mined, mine
 from planner.mining.shown import percent
 from planner.run import solve
 from planner.saving import save
+from planner.show.palette import line_colour
 from planner.show.plots.files import save as save_picture
+from planner.show.plots.marks import quiet_frame
 from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
 from solvers.outcome import Limits
@@ -257,7 +259,8 @@ def draw(key: str, row: dict[str, Any]) -> None:
 
     def losses(axes: Any) -> None:
         known = [(each["nodes"], 100 * each["loss"]) for each in row["rows"] if each["loss"] is not None]
-        axes.plot(*zip(*known, strict=True), "ko-")
+        axes.plot(*zip(*known, strict=True), marker="o", color=line_colour(1))
+        quiet_frame(axes, "left", "bottom")
         axes.set_xlabel("nodes, at most")
         axes.set_ylabel("worst loss found (%)")
         axes.set_ylim(0, 1.1 * known[-1][1])

@@ -24,9 +24,11 @@ from formulations.breakdown import (
     Strip,
     Tiles,
     Tradeoff,
+    stages_of,
 )
 from formulations.device_mapping import problem as mapping
 from formulations.flushed_partitioning import problem as flushed
+from formulations.folding import model_graph
 from formulations.hierarchical_partitioning import problem as hierarchical
 from formulations.layer_assignment import problem as layers
 from formulations.mesh_tiling import problem as tiling
@@ -250,6 +252,12 @@ def test_device_mapping_and_placement() -> None:
             same(stacks(pictures)["time of the slowest replica"], times)
             network, matrix = (next(p for p in pictures if isinstance(p, kind)) for kind in (Network, Matrix))
             assert [place.device for place in network.places] == list(range(problem.num_devices))
+            loaded = {(link.a, link.b): link.seconds for link in network.links}
+            slowest = [link for link in network.links if link.is_slowest]
+            decisive = next(n for n, stage in enumerate(matrix.stages) if stage.is_bottleneck)
+            own = set(matrix.devices[decisive])
+            touching = [seconds for pair, seconds in loaded.items() if own & {*pair}]
+            assert [link.seconds for link in slowest] == ([max(touching)] if touching else [])
             held = {(place.stage, place.device) for place in network.places}
             assert held == {(s, d) for s, devices in enumerate(matrix.devices) for d in devices}
 
@@ -288,3 +296,32 @@ def test_devices_stand_where_their_network_says(kind: str) -> None:
         assert found is not None and found.machines == 0 and len(set(zip(found.x, found.y, strict=True))) == devices
     elif kind == "uniform-dist":
         assert found is None
+
+
+def test_bubbles_are_those_of_the_figures() -> None:
+    for name in ("microbatch_schedule", "pipeline_placement"):
+        for _, _, _, found in solved(name):
+            passes = next(picture for picture in found.pictures if isinstance(picture, Passes))
+            assert passes.bubble_share == pytest.approx(found.figures["bubble_share"], abs=1e-9)
+
+
+def test_chains_are_folded_and_a_tensor_counts_once_for_each_node_that_takes_it() -> None:
+    names = [str(number) for number in range(6)]
+    figures = [{"compute_s": 1.0}] * 6
+    tensors = [(0, (1,), 2.0), (1, (2, 3), 3.0), (2, (4,), 4.0), (3, (4,), 5.0), (4, (5,), 6.0)]
+    home = dict(enumerate([0, 0, 1, 1, 1, 1]))
+    stages = stages_of([2.0, 4.0])
+    graph = model_graph("", names, figures, tensors, home, stages)
+    assert [(node.name, node.count, node.figures["compute_s"]) for node in graph.nodes] == [
+        ("0 .. 1", 2, 2.0),
+        ("2", 1, 1.0),
+        ("3", 1, 1.0),
+        ("4 .. 5", 2, 2.0),
+    ]
+    arcs = {(arc.source, arc.target): (arc.bytes, arc.is_cut) for arc in graph.arcs}
+    assert arcs == {(0, 2): (3.0, True), (0, 3): (3.0, True), (2, 4): (4.0, False), (3, 4): (5.0, False)}
+    large = [(0, tuple(range(1, 200)), 7.0), *((operator, (200,), 1.0) for operator in range(1, 200))]
+    home = {0: 0} | dict.fromkeys(range(1, 201), 1)
+    graph = model_graph("", [str(n) for n in range(201)], [{}] * 201, large, home, stages)
+    assert [node.count for node in graph.nodes] == [1, 200]
+    assert [(arc.bytes, arc.is_cut) for arc in graph.arcs] == [(7.0, True)]

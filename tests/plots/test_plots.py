@@ -115,7 +115,7 @@ def test_every_panel_of_a_plan_can_be_drawn(family: Any, axes: Any) -> None:
     name = next(entry.name for entry in CATALOG.values() if entry.family == family.name and entry.name not in LARGE)
     instance = planner.load(name)
     result = planner.solve(instance, limits=planner.Limits(time_s=5))
-    found = panels(instance, family.plan_from_json(instance, result.plan))
+    found = panels(instance, result.plan)
     assert found
     for panel in found:
         axes.clear()

@@ -53,6 +53,8 @@ def test_a_strip_has_colours_only_where_they_are_wanted(monkeypatch: pytest.Monk
 def test_columns_are_shared_in_proportion() -> None:
     assert sum(cells([1.0, 2.0, 3.0], 61)) == 61
     assert cells([], 10) == [] and cells([0.0, 0.0], 10) == [5, 5]
+    uneven = cells([100.0, *[0.1] * 20], 60)
+    assert sum(uneven) == 60 and min(uneven) == 2, "the wide ones make room for the narrow ones"
 
 
 def test_a_sparkline_falls_with_the_gap() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from formulations.breakdown import Graph, Heat, Matrix, Network, Passes, Picture, Stack, Strip, Tiles, Tradeoff
+from planner.inputs.files import plain
 from planner.inputs.loading import family_of
 from planner.show.headlines import headline
 from planner.show.layers import layered
@@ -30,8 +31,11 @@ _DRAWN: dict[type, tuple[Callable[[Any, Any], Any], bool, float]] = {
 
 
 def panels(instance: Any, plan: Any) -> list[Panel]:
-    """The pictures of a plan (a family's plan object); empty for families that have none."""
-    breakdown = family_of(instance).breakdown
+    """The pictures of a plan (a family's plan object, or its JSON form); empty for families that have none."""
+    family = family_of(instance)
+    breakdown = family.breakdown
+    if isinstance(plan, Mapping):
+        plan = family.plan_from_json(instance, plain(plan))
     return (
         [] if breakdown is None else [panel for each in breakdown(instance, plan).pictures for panel in panels_of(each)]
     )
