@@ -280,7 +280,7 @@ for (const box of document.querySelectorAll("[data-plans]")) explorer(box, data.
 for (const box of document.querySelectorAll("[data-chart]")) {
   const [subject, name] = box.dataset.chart.split(" ");
   const chart = data.subjects[subject].charts[name];
-  box.append(figure(chart, chart.top, undefined, false));
+  box.append(figure(chart, chart.top, undefined, name === "frontier"));
 }
 document.querySelectorAll("table.sortable").forEach(sortable);
 document.querySelectorAll(".command").forEach(copied);

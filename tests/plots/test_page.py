@@ -148,3 +148,13 @@ def test_a_loss_to_a_bound_is_at_most_that(tmp_path: Path) -> None:
     assert "no plan takes less than 0.022 s." in text and "Of the heuristics, piper loses at most 24.1 %" in text
     plans = json.loads(text.partition('id="data">')[2].partition("</script>")[0])["subjects"][0]["plans"]
     assert [plan["label"] for plan in plans] == ["piper: 0.0273 s, <= 24.1 %", "equi-no-tp: 0.036 s, <= 63.6 %"]
+
+
+def test_the_table_of_fewer_devices_is_shown_where_it_is_cheap(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    given = ["--memory", "40MB", "--quiet", "--out", str(target)]
+    assert main(["report", "chain8", *given, "--methods", "piper-exact-knapsack,equi"]) == 0
+    text = target.read_text()
+    assert "What more devices would buy" in text and "<pre>planner frontier chain8 --memory 40MB</pre>" in text
+    assert main(["report", "chain8", *given, "--methods", "exact"]) == 0
+    assert "planner frontier" not in target.read_text()

@@ -203,3 +203,12 @@ def test_plans_side_by_side_have_one_unit() -> None:
     most = highest([small, large])
     [alone], [beside] = charts(small), charts(small, most)
     assert most == {"Time": 2.0} and (alone.unit, beside.unit) == ("time, ms", "time, s") and beside.top == 0.55
+
+
+def test_a_large_table_is_drawn_with_some_of_its_rows_the_last_and_the_best() -> None:
+    values = [[float(row + column) for column in range(2)] for row in range(100)]
+    chart = only(Heat("Heat", [1, 2], range(1, 101), values, "x", "y", "time", (1, 0)))
+    assert "some of its rows" in chart.title
+    cells = chart.datasets["cells"]
+    rows = sorted({cell["y"] for cell in cells})
+    assert rows == [2, *range(3, 101, 3), 100] and [cell["value"] for cell in cells if cell["is_best"]] == [1.0]

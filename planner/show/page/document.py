@@ -23,6 +23,7 @@ from planner.show.page.methods import losses, over_time
 from planner.show.page.plans import distinct, explored
 from planner.show.page.rows import COLUMNS, by_stage, cells, parts
 from planner.show.page.theme import PATTERNS, schemes
+from planner.show.page.tradeoffs import heat
 from planner.show.tables import facts, plan_file
 from planner.show.terminal import printable
 from planner.signals import noted
@@ -118,6 +119,8 @@ def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
     own = distinct(found.instance, report)
     breakdown = own[0].figures if own else None
     drawn = {"losses": losses(report), "time": over_time(found.events, report)}
+    if found.frontier is not None:
+        [drawn["frontier"]] = heat(found.frontier)
     return {
         "id": f"i{place}",
         "report": report,

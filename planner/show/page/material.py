@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.breakdown import Heat
 from planner.certificates import Certification, certify
 from planner.comparison import Report, crosscheck, is_proved
 from planner.events import Event, EventFile, Listen
@@ -14,12 +16,19 @@ from planner.inputs.choices import split
 from planner.inputs.loading import load
 from planner.result import Result
 from planner.run import silent
+from planner.studies.frontier import frontier, heat_of
 from solvers.outcome import OPTIMAL_GAP, Limits
+
+#: The method whose table has the optima of fewer devices, too; the table is shown where it took no longer than this.
+_TABLE, _CHEAP_S = "piper-exact-knapsack", 2.0
 
 
 @dataclass(frozen=True)
 class Material:
-    """One instance with everything that its methods found; ``commands`` repeat it, ``checks`` check the certificate."""
+    """One instance with everything that its methods found; ``commands`` repeat it, ``checks`` check the certificate.
+
+    ``frontier`` is the table of optima up to its devices and micro-batches, where it is cheap.
+    """
 
     instance: Any
     report: Report
@@ -28,6 +37,7 @@ class Material:
     proof: Certification | None
     commands: Sequence[str]
     checks: Sequence[str]
+    frontier: Heat | None = None
 
     @property
     def best(self) -> Result | None:
@@ -77,6 +87,7 @@ def material(
         ended=log.end,
     )
     proof = _certification(instance, report, limits)
+    table = _frontier(instance, report, limits)
     is_certified = proof is not None and proof.content is not None
     return Material(
         instance,
@@ -84,9 +95,28 @@ def material(
         log.events,
         left_out,
         proof,
-        _commands(name, settings, limits, inputs, report, plans or {}),
+        [
+            *_commands(name, settings, limits, inputs, report, plans or {}),
+            *([] if table is None else [_frontier_command(name, settings, inputs)]),
+        ],
         _checks(name, settings, limits, inputs, proof.result.method) if proof is not None and is_certified else [],
+        table,
     )
+
+
+def _frontier(instance: Any, report: Report, limits: Limits) -> Heat | None:
+    """The optima up to the instance's devices and micro-batches, from one run of the table that proved its own."""
+    method = next((result for result in report.results if result.method == _TABLE and is_proved(result)), None)
+    if method is None or method.seconds > _CHEAP_S or instance.requirements or report.signal:
+        return None
+    found = frontier(instance, limits=replace(limits, time_s=min(limits.time_s or math.inf, 10 * _CHEAP_S)))
+    return heat_of(found) if found.times else None
+
+
+def _frontier_command(name: str, settings: Mapping[str, Any], inputs: str | None) -> str:
+    overrides, _ = split(settings)
+    where = [] if inputs is None else ["--inputs", inputs]
+    return shlex.join(["planner", "frontier", name, *_words(overrides), *where])
 
 
 def _certification(instance: Any, report: Report, limits: Limits) -> Certification | None:

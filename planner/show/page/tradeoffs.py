@@ -12,6 +12,8 @@ from planner.show.page.marks import said
 _HEIGHT = 260
 #: More nodes than this are not drawn one by one, except those for which the plans differ.
 _NODES = 200
+#: A table with more rows or columns is drawn with some of them.
+_CELLS = 48
 
 
 def tradeoff(found: Tradeoff) -> list[Chart]:
@@ -143,18 +145,26 @@ def _options(found: Tradeoff) -> list[Chart]:
     return [Chart(f"The options of each node{left}", text, spec, {"options": rows})]
 
 
+def _kept(count: int, best: int) -> list[int]:
+    """So many rows or columns as can be seen: all, or some at equal distances, with the last and the best."""
+    step = -(-count // _CELLS)
+    return sorted({*range(step - 1, count, step), best, count - 1}) if count else []
+
+
 def heat(found: Heat) -> list[Chart]:
     """A cell for each pair of settings, the best one marked; cells without a plan are empty."""
+    best = found.best or (0, 0)
+    down, across = _kept(len(found.ys), best[0]), _kept(len(found.xs), best[1])
     rows: list[Row] = [
         {
-            "x": x,
-            "y": y,
+            "x": found.xs[column],
+            "y": found.ys[row],
             "value": found.values[row][column],
             "said": "infeasible" if found.values[row][column] is None else f"{found.values[row][column]:.4g}",
             "is_best": found.best == (row, column),
         }
-        for row, y in enumerate(found.ys)
-        for column, x in enumerate(found.xs)
+        for row in down
+        for column in across
     ]
     x_axis = {"field": "x", "type": "ordinal", "title": found.xlabel, "axis": {"labelAngle": 0, "labelOverlap": True}}
     y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": "descending"}
@@ -162,7 +172,7 @@ def heat(found: Heat) -> list[Chart]:
     kind = "log" if known and max(known) > 20 * min(known) else "linear"
     spec: dict[str, Any] = {
         "data": {"name": "cells"},
-        "height": int(min(420, max(80, 26 * len(found.ys)))),
+        "height": int(min(320, max(80, 26 * len(down)))),
         "encoding": {"x": x_axis, "y": y_axis},
         "layer": [
             {
@@ -182,4 +192,5 @@ def heat(found: Heat) -> list[Chart]:
             }
         ],
     }
-    return [Chart(found.title, headline(found), spec, {"cells": rows})]
+    some = "" if len(down) == len(found.ys) and len(across) == len(found.xs) else " (some of its rows and columns)"
+    return [Chart(f"{found.title}{some}", headline(found), spec, {"cells": rows})]
