@@ -82,7 +82,7 @@ def declared(instance: Any, option: str, value: object) -> Nearby:
 
 
 def expect_distinct(instance: Any, option: str, value: object) -> Nearby:
-    """`declared`, for alternatives; `UsageError` as well if no exact method tells the instance's plans apart."""
+    """`declared`, for alternatives; `UsageError` as well if no exact method honours what plans differ in."""
     nearby = declared(instance, option, value)
     refusal = nearby.refusal(instance)
     if refusal is not None:

@@ -93,20 +93,25 @@ class Proofs:
         return found
 
     def _run(self, instance: Any, gap: float) -> Result:
-        left = None if self._limits.time_s is None else self._limits.time_s - self.seconds
+        left = self._left()
         self.signal = self._received.signal if self._received is not None else None
-        if self.signal is not None or (left is not None and left <= 0):
+        if self.signal is not None or left == 0:
             self.stop = Stop.TIME_LIMIT if self.signal is None else Stop.INTERRUPTED
             raise EndedError
         limits = replace(self._limits, gap=gap, time_s=left)
         for method, reason in self._methods(instance, limits):
-            found = run(self._silent, method, instance, limits, {}, reason)
-            if found.stop is not Stop.SIZE_LIMIT:
+            found = run(self._silent, method, instance, replace(limits, time_s=self._left()), {}, reason)
+            proved = found.status in (Status.OPTIMAL, Status.INFEASIBLE) or (gap and found.plan is not None)
+            if proved or found.stop not in (Stop.SIZE_LIMIT, Stop.COMPLETED):
                 break
         self.count += 1
         if self._listen is not None:
             self._listen(self.count)
         return found
+
+    def _left(self) -> float | None:
+        """Seconds until the limit, if there is one."""
+        return None if self._limits.time_s is None else max(0.0, self._limits.time_s - self.seconds)
 
     def _methods(self, instance: Any, limits: Limits) -> Iterator[tuple[Method[Any, Any], str]]:
         """Exact methods to be tried; `UsageError` if none takes the first instance, a later one ends the proofs."""

@@ -17,6 +17,7 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.amounts import step_below
+from formulations.family import Answer
 from formulations.stage_partitioning.questions import questions
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from planner.cli.app import main
@@ -182,6 +183,17 @@ def test_a_relaxed_instance_that_no_method_takes_ends_the_proofs(monkeypatch: py
     assert found.conflict and found.proofs == 1
     with pytest.raises(planner.UsageError, match=r"one that an exact method takes .*too few stages"):
         planner.explain(planner.load("layers"))
+
+
+def test_where_a_method_ends_without_a_proof_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = family_of(planner.load("layers"))
+    methods = tuple(
+        replace(method, solve=lambda *_: Answer()) if method.name == "exact" else method for method in family.methods
+    )
+    monkeypatch.setattr("planner.studies.proofs.family_of", lambda _: replace(family, methods=methods))
+    found = planner.explain(planner.load("layers", layers=6, stages=2))
+    assert (found.status, found.stop) == (Status.OPTIMAL, Stop.PROVED) and found.result is not None
+    assert found.result.method != "exact"
 
 
 def test_a_signal_leaves_what_is_known() -> None:
