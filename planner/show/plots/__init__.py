@@ -5,6 +5,7 @@ knows what to draw of a plan of each family; everything else draws plain numbers
 `formulations.breakdown`.
 """
 
+from planner.show.palette import DARK, LIGHT, PRINT
 from planner.show.plots.charts import bars, frontier, gap_histogram, gap_over_time, losses
 from planner.show.plots.files import Sheet, figure
 from planner.show.plots.graphs import graph
@@ -15,6 +16,9 @@ from planner.show.plots.stages import gantt, stack, strip
 from planner.show.plots.tradeoffs import heat, options, totals
 
 __all__ = [
+    "DARK",
+    "LIGHT",
+    "PRINT",
     "Panel",
     "Sheet",
     "bandwidth",

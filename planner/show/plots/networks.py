@@ -142,8 +142,9 @@ def network(axes: Any, picture: Network) -> Any:
     quiet_frame(axes)
     slowest = next((link for link in picture.links if link.is_slowest), None)
     if slowest is not None:
-        speed = f"{slowest.capacity_bytes_per_s / _GB:.3g} GB/s"
-        said = f"dark: {amount(slowest.load_bytes, 'bytes')} at {speed}, the slowest link of the bottleneck"
+        capacity = slowest.capacity_bytes_per_s
+        speed = f"{capacity / _GB:.3g} GB/s" if capacity >= 1e6 else f"{capacity:.3g} B/s"
+        said = f"thick line: {amount(slowest.load_bytes, 'bytes')} at {speed}, the slowest link of the bottleneck"
         axes.set_xlabel("\n".join(textwrap.wrap(said, int(pixels(axes)[0] / width_of(axes, "x", TEXT)))), loc="left")
     return axes
 
