@@ -130,15 +130,15 @@ def test_a_shorter_synchronisation_is_kept() -> None:
 @ROOMS
 @pytest.mark.parametrize("known", [5.0, None])
 def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object, known: float | None) -> None:
-    """Two layers are best in one stage on two devices; in two stages they take half as long again."""
-    layers = tuple(Layer(v, {1: (Tmpc("only", 1.0, 0.0, 0.0, 0.0),)}) for v in "ab")
+    """Two layers are best in one stage on two devices; in two stages the slower one has a device alone."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", time, 0.0, 0.0, 0.0),)}) for v, time in (("a", 1.0), ("b", 3.0)))
     flat = StageInstance("two", layers, (Edge("a", "b", 0.0),), 2, 1.0, 1.0, 2)
     instance = replace(flushed(flat), requirements=("num_stages >= 2",))
     watch = Watch()
     if known is not None:
         watch.plan(StagePlan(()), known)
     model = room.build(instance, watch)  # type: ignore[attr-defined]
-    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(1.5)
+    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(4.5)
 
 
 @ROOMS
