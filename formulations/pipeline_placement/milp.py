@@ -57,7 +57,7 @@ class _Link(NamedTuple):
 class Model(milp.Runnable):
     """A placement; ``model`` minimises ``model.slowest``, in units of ``unit`` seconds.
 
-    ``known``: the objective of a known plan, beside which slower ones need not be told apart (``None``: none).
+    ``known``: the objective of a known plan, beside which slower ones need not be distinguished (``None``: none).
     ``complete``: nothing is left out, nor numberings of replicas.
     """
 
@@ -326,7 +326,7 @@ class Model(milp.Runnable):
 def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model. Raises `formulations.modelled.Stopped` once the watch is.
 
-    Times beyond that of the best plan that the watch knows are not told apart, unless ``complete``; nor, then, are
+    Times beyond that of the best plan that the watch knows are not distinguished, unless ``complete``; nor, then, are
     plans that number the replicas of a stage otherwise, which no requirement distinguishes.
     """
     watch = watch or Watch()
