@@ -67,9 +67,10 @@ def _limits(found: Breakdown) -> list[str]:
     ]
     if full:
         share, place, row = max(full, key=lambda each: each[0])
-        where = f"Stage {place} is the fullest" if found.rows and "slack_bytes" in found.rows[0] else "The plan"
+        is_stage = bool(found.rows) and "slack_bytes" in found.rows[0]
+        who = f"Stage {place} is the fullest: it" if is_stage else "The plan"
         limit = size(row["memory_bytes"] + row["slack_bytes"])
-        said.append(f"{where}: it holds {size(row['memory_bytes'])} of {limit} ({100 * share:.3g} %).")
+        said.append(f"{who} holds {size(row['memory_bytes'])} of {limit} ({100 * share:.3g} %).")
     return said
 
 
