@@ -33,6 +33,7 @@ def test_a_result_is_a_row_and_its_pictures(shown: Any) -> None:
     assert "of" not in result.to_json()
 
 
+@pytest.mark.slow
 def test_a_comparison_has_losses_and_the_best_plan(shown: Any) -> None:
     report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"], reproducers=None)
     assert shown(report).count("<img") == 2
