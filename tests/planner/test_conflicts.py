@@ -107,6 +107,8 @@ def test_stages_by_hand() -> None:
     found = planner.explain(planner.load("layers", layers=3, stages=2, require=["layers(0) <= 1", "layers(1) <= 1"]))
     assert [each.name for each in found.conflict] == ["stages", "layers(0) <= 1", "layers(1) <= 1"]
     assert {each.change: each.amount for each in found.repairs} == {"stages": 3, "requirement": 1}
+    one = planner.explain(planner.load("layers", layers=8, stages=2, require="stage_of(7) == 5"))
+    assert {each.change: each.amount for each in one.repairs} == {"stages": 6, "requirement": 1}
 
 
 @pytest.mark.parametrize("name", HAS_PLAN)

@@ -63,6 +63,18 @@ def test_genomes_are_instances_and_shrink(name: str) -> None:
             assert tuple(genes.size(smaller).values()) < size and genes.allows(smaller)
 
 
+def test_links_of_devices_that_there_are_not_count_nothing() -> None:
+    seen = 0
+    for seed in range(40):
+        _genes, genome = drawn("pipeline_placement", {}, seed)
+        assert genome is not None
+        devices = genome.whole[0] * genome.whole[1]
+        unused = genome.whole[3 + devices * (devices - 1) // 2 :]
+        assert set(unused) <= {1}
+        seen += bool(unused) and len(genome.whole) > len(unused)
+    assert seen
+
+
 def test_moves_stay_within_limits() -> None:
     for seed in range(200):
         genes, genome = drawn("stage_partitioning", {}, seed, nodes=3, number=7)
