@@ -64,7 +64,7 @@ def _built(instance: StageGraph, case: Case, scale: Scale, watch: Watch, *, comp
     # A plan counts as better if the gap of a proof would not cover the difference.
     high = scale.ceil(longest_s(instance)) if known is None else scale.floor(known * (1 - OPTIMAL_GAP / 4))
     declared = complete or any(each.quantity == "in_flight_of" for each in requirements_of(instance))
-    model = Model(instance, case, scale, high, watch, declared=declared)
+    model = Model(instance, case, scale, high, watch, declared=declared, is_beaten=known is not None)
     if plan is not None and not case.is_relaxed and plan.stages[0].microbatch in case.sizes:
         model.hint(plan)
     if not case.is_relaxed:

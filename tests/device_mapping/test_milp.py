@@ -37,7 +37,7 @@ def small(seed: int, cases: int, **given: Any) -> Iterator[DeviceMapping]:
 
 
 def test_is_optimal(way: str, cases: int) -> None:
-    for instance in small(27, cases // (2 if way == "targets" else 3)):
+    for instance in small(27, cases // 3):
         answer, optimum = milp.solve(instance, Limits(), Watch()), least_seconds(instance)
         assert ("targets_refuted" in answer.stats) is (way == "targets" and optimum > 0)
         assert FAMILY.violations(instance, answer.plan) == ()
@@ -48,7 +48,7 @@ def test_is_optimal(way: str, cases: int) -> None:
 def test_a_target_is_refuted_exactly_where_nothing_meets_it(cases: int) -> None:
     """Devices decide; groups of devices, a relaxation, never refute what is possible."""
     kinds = set()
-    for instance in small(33, cases // 2):
+    for instance in small(33, cases // 3):
         optimum, given = least_seconds(instance), arrays(instance)
         if optimum == 0:  # nothing to decide
             continue
@@ -62,7 +62,7 @@ def test_a_target_is_refuted_exactly_where_nothing_meets_it(cases: int) -> None:
                 assert evaluate(instance, model.decode(run.values)) <= optimum * (1 + 1e-9)
                 below = LevelMilp(given, places, optimum * (1 - 1e-6), Watch()).run(Limits(), Watch())
                 assert below.infeasible and below.stop is Stop.PROVED, instance
-    assert len(kinds) >= 4
+    assert len(kinds) >= 3
 
 
 def test_rings_that_leave_groups_are_not_refuted() -> None:
@@ -172,7 +172,7 @@ def test_is_optimal_where_it_failed(instance: DeviceMapping) -> None:
 
 @pytest.mark.usefixtures("way")
 def test_many_magnitudes(cases: int) -> None:
-    for case in (69, 142, 216, *range(cases // 3)):  # the first plans of these three take a thousand times the optimum
+    for case in (69, 142, 216, *range(cases // 4)):  # the first plans of these three take a thousand times the optimum
         check_milp(random_magnitudes(random.Random(f"magnitudes {case}")))
     check_milp(
         random_magnitudes(random.Random("magnitudes 100091")), seed=2

@@ -33,6 +33,7 @@ from ortools.sat.python import cp_model
 
 from formulations.modelled import go_on
 from formulations.stage_graph.costs import with_in_flight
+from formulations.stage_graph.models import capacities
 from formulations.stage_graph.models.devices import Links, link_devices
 from formulations.stage_graph.models.expressions import Expressions
 from formulations.stage_graph.models.sentences import SENTENCES
@@ -76,7 +77,7 @@ class Case:
 class Model(cpsat.Runnable):
     """The model of a case, ``model``; ``bottleneck`` is the time per sample in units of ``scale``, at most ``high``.
 
-    ``declared``: plans may keep more samples in flight than they must.
+    ``declared``: plans may keep more samples in flight than they must. ``is_beaten``: ``high`` is that of a known plan.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Model(cpsat.Runnable):
         watch: Watch | None = None,
         *,
         declared: bool = False,
+        is_beaten: bool = False,
     ) -> None:
         """Build it; `formulations.modelled.Stopped` once ``watch`` is stopped."""
         self.instance, self.case, self.scale, self.watch = instance, case, scale, watch or Watch()
@@ -105,6 +107,8 @@ class Model(cpsat.Runnable):
         self._depths()
         self._times()
         self._work()
+        if is_beaten and not case.is_choice and self.links is None:
+            capacities.add(self, high)
         self._order()
         self._memory()
         self.num_forbidden = 0
@@ -234,7 +238,7 @@ class Model(cpsat.Runnable):
                 continue
             passes = [case.least(self._passes(v), r) for v in nodes]
             sending = [self._sending(case, e, r) for e in range(len(instance.edges))]
-            waiting = scale.floor(2 * r * instance.latency_s / instance.minibatch if r > 1 else 0.0)
+            waiting = self._waiting(r)
             for s in self.stages:
                 go_on(self.watch)
                 inside = [self.within[v, s] for v in nodes]
@@ -301,6 +305,21 @@ class Model(cpsat.Runnable):
             total += self.scale.floor(waited) * each
         lost = instance.num_operators + 3 * len(instance.edges) + 2
         self.model.add(total <= instance.num_devices * (self.bottleneck + lost)).with_name("work")
+
+    def alone(self, r: int) -> capacities.Stage:
+        """The numbers of `_times` for a stage of r devices, which are identical."""
+        instance, case = self.instance, self.case
+        ((reducing, _),) = self._reducing(0, r)
+        passes = [
+            self.scale.floor(case.least(self._passes(v), r) + operator.weight_bytes * reducing)
+            for v, operator in enumerate(instance.operators)
+        ]
+        sending = [self._sending(case, e, r)[0] for e in range(len(instance.edges))]
+        return capacities.Stage(passes, sending, self._waiting(r))
+
+    def _waiting(self, r: int) -> int:
+        """Units that an all-reduce waits for latencies, by sample."""
+        return self.scale.floor(2 * r * self.instance.latency_s / self.instance.minibatch if r > 1 else 0.0)
 
     def _order(self) -> None:
         """Symmetry: of two stages that follow each other and share no edge, the one with the first operator goes first.

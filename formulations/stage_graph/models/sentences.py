@@ -33,6 +33,10 @@ SENTENCES = {
     "at_most_minibatch": "no stage keeps more than the mini-batch in flight",
     "time": "bottleneck >= TPS(S_s) of a stage with r devices: passes, tensors, all-reduce [GraphPipe, Equation 1]",
     "work": "implied: all devices together are busy for D times the bottleneck",
+    "capacity": "implied by the known plan's time: a stage of r devices has no more operators (of all, or of the large "
+    "ones) than any set can have within it",
+    "capacities": "and so the stages together have room for all: sum over s, r of that number times degree[s,r] >= "
+    "operators",
     "begun": "begun[s,v]: stage s has operator v or one before it",
     "begun_with": "an operator of the stage has begun it",
     "begun_before": "what has begun stays so",
