@@ -107,11 +107,12 @@ def models_suite(_inputs: str | None) -> list[Case]:
     """Declarative methods at the sizes where their strength is judged: root bounds, and what is proved in a minute."""
     bert = {"layers": 32, "memory": "8GiB"}
     return [
-        *(Case("bert32", {**bert, "first": n, "devices": k}, ("cpsat",)) for n, k in ((8, 8), (16, 16))),
-        *(Case("bert32", {**bert, "first": n, "devices": 8}, ("milp",)) for n in (2, 4, 8, 12)),
-        Case("bert32", {**bert, "first": 16, "devices": 16}, ("milp",)),
+        *(Case("bert32", {"layers": n, "devices": n}, ("cpsat",)) for n in (8, 16)),
+        *(Case("bert32", {"layers": n, "devices": 8}, ("milp",)) for n in (2, 4, 8, 12)),
+        Case("bert32", {**bert, "first": 16, "devices": 16}, ("cpsat", "milp")),
+        Case("bert32", {"layers": 32, "devices": 64}, ("cpsat-columns", "milp-columns")),
         *(Case("bert32", {**bert, "devices": k}, ("cpsat-columns", "milp-columns")) for k in (32, 64)),
-        Case("bert32", {**bert, "devices": 512, "microbatches": 1920}, ("milp-columns",)),
+        Case("bert32", {**bert, "devices": 512, "microbatches": 1920}, ("cpsat-columns", "milp-columns")),
         Case("layers", {"layers": 100, "stages": 16}, ("cpsat", "milp")),
         Case("layers", {"layers": 400, "stages": 64}, ("cpsat", "milp")),
         *(Case(name, {"devices": 8}, ("cpsat", "milp-columns")) for name in ("mmt", "dlrm", "candle-uno")),

@@ -102,7 +102,7 @@ class Search(WithoutSizes, Generic[Built]):
         )
 
     def _relaxed(self, limits: Limits, watch: Watch, on_bound: Callable[[float], None]) -> float:
-        """What relaxations refute, reported as ``root_bound``; 0 where they are not looked at, or refute nothing.
+        """What relaxations refute, ``root_bound`` in `stats`; 0 where they are not looked at, or refute nothing.
 
         The terms' own lower bound says where to begin, and proves nothing here.
         """
@@ -119,7 +119,8 @@ class Search(WithoutSizes, Generic[Built]):
                 on_bound(found)
             else:
                 high = target
-        self.stats["root_bound"] = found
+        if found:
+            self.stats["root_bound"] = found
         return found
 
     def _decide(self, target: float, limits: Limits, watch: Watch) -> tuple[Run, StagePlan | None]:
