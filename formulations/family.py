@@ -70,10 +70,13 @@ class Certificates(Generic[Instance]):
     verify
         ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface.md; ``ValueError`` for
         what is no certificate. It is the room's ``checker.py``, which imports nothing of ours.
+    refusal
+        ``refusal(instance)``: why the checker does not know such instances, in words; ``None`` if it does.
     """
 
     write: Callable[[Instance, Mapping[str, Any] | None, float, Watch], dict[str, Any]]
     verify: Callable[[Any, Any], dict[str, Any]]
+    refusal: Callable[[Instance], str | None] = lambda _: None
 
 
 def infeasible_by_counting(reason: str) -> Answer[Any]:

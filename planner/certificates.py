@@ -134,7 +134,7 @@ def uncertified(family: Family[Any, Any], instance: Any, result: Result) -> str 
         return "what is required of a plan beyond the problem's rules is not certified yet"
     if result.bound is None and result.status is not Status.INFEASIBLE:
         return "no bound was proved"
-    return None
+    return family.certificates.refusal(instance)
 
 
 def certified_into(

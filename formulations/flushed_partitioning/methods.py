@@ -62,7 +62,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
-        limits=DIRECT,
+        limits=f"{DIRECT}, one network",
         effort=lambda instance: assignment_effort(instance.flat),
     ),
     Method(
@@ -73,7 +73,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.milp:build"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
-        limits=DIRECT,
+        limits=f"{DIRECT}, one network",
         effort=lambda instance: 3.0 * assignment_effort(instance.flat),
     ),
     Method(

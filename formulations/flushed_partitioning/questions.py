@@ -1,6 +1,7 @@
 """What may be in conflict in an instance of flushed partitioning, and what may repair it: as without flushes.
 
-Under GPipe all micro-batches are in flight, so that more of them need more memory: their number stays.
+Under GPipe all micro-batches are in flight, so that more of them need more memory: their number stays. On machines
+devices come machine by machine, and a network between them that is faster than that inside takes the place of both.
 """
 
 from __future__ import annotations
@@ -10,13 +11,25 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.flushed_partitioning.problem import step_time
-from formulations.questions import Change, Member, More, Questions, one_requirement_less, required, unrequired
+from formulations.questions import (
+    Change,
+    Member,
+    More,
+    Questions,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+)
 from formulations.stage_partitioning import questions as flat_questions
+from formulations.stage_partitioning.infeasible import counted
 from formulations.stage_partitioning.problem import StagePlan, stage_memory, suffix_sums
 from instances.flushed_partitioning import FlushedInstance, Schedule
+from instances.parameters import MAX_COUNT
 from instances.rules import NodeId
+from instances.stage_partitioning import StageInstance
 
-_SCHEDULE, _MICROBATCHES = "schedule", "microbatches"
+_SCHEDULE, _MICROBATCHES, _MACHINES, _DEVICES = "schedule", "microbatches", "machines", "devices"
 
 
 def questions() -> Questions[FlushedInstance]:
@@ -29,8 +42,11 @@ def _is_gpipe(instance: FlushedInstance) -> bool:
 
 
 def members(instance: FlushedInstance) -> tuple[Member, ...]:
-    """Those of the flat instance, with the schedule."""
-    flat = flat_questions.members(instance.flat)
+    """Those of the flat instance, with the machines and the schedule."""
+    flat, K1 = flat_questions.members(instance.flat), instance.devices_per_machine
+    if K1 is not None:
+        text = f"each replica lies in one machine of {counted(K1, 'device')}"
+        flat = (Member("rule", _MACHINES, text), *flat)
     if not _is_gpipe(instance):
         return (*required(instance), *flat)
     N = instance.flat.num_microbatches
@@ -40,12 +56,25 @@ def members(instance: FlushedInstance) -> tuple[Member, ...]:
 
 
 def relaxed(instance: FlushedInstance, dropped: frozenset[Member]) -> list[FlushedInstance]:
-    """The flat instance without them; 1F1B without GPipe."""
-    kept = unrequired(instance, dropped)
-    if any(each.kind == "rule" and each.name == _SCHEDULE for each in dropped):
+    """The flat instance without them, one network without machines, 1F1B without GPipe.
+
+    Weights, on which no rule depends, are left out: the recursion takes layers whose TMPCs differ in theirs, too.
+    """
+    kept, names = unrequired(instance, dropped), rules_among(dropped)
+    if _SCHEDULE in names:
         kept = replace(kept, schedule=Schedule.ONE_F_ONE_B)
+    if _MACHINES in names:
+        kept = replace(kept, devices_per_machine=None, inner_bandwidth=None)
     [flat] = flat_questions.relaxed(instance.flat, dropped)
-    return [replace(kept, flat=flat)]
+    if kept.devices_per_machine is not None and _DEVICES in names:
+        flat = replace(flat, num_devices=max(instance.flat.num_devices, _unlimited(instance, kept.devices_per_machine)))
+    kept = replace(kept, flat=flat)
+    return [replace(kept, flat=kept.weightless)]
+
+
+def _unlimited(instance: FlushedInstance, K1: int) -> int:
+    """As many devices as a machine for each replica has."""
+    return K1 * min(instance.flat.num_microbatches, MAX_COUNT // K1)
 
 
 def repairs(instance: FlushedInstance, layers: Sequence[NodeId]) -> list[list[Change[FlushedInstance]]]:
@@ -63,7 +92,16 @@ def _lifted(instance: FlushedInstance, change: Change[Any]) -> Change[FlushedIns
     needed = change.needed
     if needed is not None and _is_gpipe(instance):
         needed = lambda plan: max(_held(instance, plan))  # noqa: E731
-    return replace(change, changed=lambda amount: replace(instance, flat=change.changed(amount)), needed=needed)
+    lifted = replace(change, changed=lambda amount: _with(instance, change.changed(amount)), needed=needed)
+    K1, K = instance.devices_per_machine, instance.flat.num_devices
+    if K1 is None or change.name != _DEVICES:
+        return lifted
+    return replace(lifted, steps=range(K + K1, _unlimited(instance, K1) + 1, K1))
+
+
+def _with(instance: FlushedInstance, flat: StageInstance) -> FlushedInstance:
+    inner = instance.inner_bandwidth
+    return replace(instance, flat=flat, inner_bandwidth=None if inner is None else max(inner, flat.bandwidth))
 
 
 def _held(instance: FlushedInstance, plan: StagePlan) -> list[float]:
@@ -74,9 +112,14 @@ def _held(instance: FlushedInstance, plan: StagePlan) -> list[float]:
 
 
 def resources(instance: FlushedInstance) -> list[More[FlushedInstance]]:
-    """One more GiB on each device, one more device, one more GB/s."""
-    every = flat_questions.resources(instance.flat)
-    return [More(_lifted(instance, more.change), more.unit, more.amount) for more in every]
+    """One more GiB on each device, one more device or machine, one more GB/s."""
+    found, K1 = [], instance.devices_per_machine
+    for more in flat_questions.resources(instance.flat):
+        unit, amount = more.unit, more.amount
+        if K1 is not None and more.change.name == _DEVICES:
+            unit, amount = f"one more machine of {counted(K1, 'device')}", instance.flat.num_devices + K1
+        found.append(More(_lifted(instance, more.change), unit, amount))
+    return found
 
 
 def rows(instance: FlushedInstance, plan: StagePlan) -> list[dict[str, Any]]:

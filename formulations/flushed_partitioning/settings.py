@@ -14,6 +14,7 @@ from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.parameters import Setting, one_of, parse_count, within
+from instances.published import UNIT_WARNING
 from instances.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 
@@ -66,20 +67,28 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
                 content, where, lambda part, at: read_flat(part, at, {})
             )
         made = replace(content, flat=flat_overrides.apply(content.flat, shared, where))
-        fixed = "bandwidth" not in shared and made.flat.bandwidth != content.flat.bandwidth
-        if fixed and made.inner_bandwidth is not None:  # what --fix-units did to one network is done to the other
+        doubtful = UNIT_WARNING in content.flat.warnings or _given(shared, "time-unit")
+        if doubtful and _given(shared, "fix-units") and made.inner_bandwidth is not None:
             made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
-    found = _with_own(made, own, where)
+    found = _with_own(made, own, where, per_second=_given(shared, "fix-units"))
     checked = flushed(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
     return replace(checked, requirements=made.requirements)
+
+
+def _given(overrides: Mapping[str, Any], wanted: str) -> bool:
+    values = (value for name, value in overrides.items() if name.replace("_", "-") == wanted)
+    return any(value is not None and value is not False for value in values)
 
 
 def _per_unit(per_second: float, flat: StageInstance) -> float:
     return per_second / flat_overrides.PER_SECOND[flat.time_unit]
 
 
-def _with_own(instance: FlushedInstance, own: Mapping[str, Any], where: str) -> FlushedInstance:
-    """The instance with the schedule and the machines that are given."""
+def _with_own(instance: FlushedInstance, own: Mapping[str, Any], where: str, *, per_second: bool) -> FlushedInstance:
+    """The instance with the schedule and the machines that are given, their network's bandwidth ``per_second`` or not.
+
+    Without it that is per time unit.
+    """
     fields: dict[str, Any] = {}
     for setting in (SCHEDULE, *_MACHINES):
         value = own.get(setting.name)
@@ -91,7 +100,7 @@ def _with_own(instance: FlushedInstance, own: Mapping[str, Any], where: str) -> 
             raise InstanceError.at(where, f"--{setting.name}", value, str(error)) from None
     if "schedule" in fields:
         fields["schedule"] = Schedule(fields["schedule"])
-    if "inner_bandwidth" in fields and "fix-units" in instance.flat.options:
+    if "inner_bandwidth" in fields and per_second:
         fields["inner_bandwidth"] = _per_unit(fields["inner_bandwidth"], instance.flat)
     return replace(instance, **fields)
 

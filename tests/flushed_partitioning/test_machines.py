@@ -14,13 +14,15 @@ import planner
 from formulations.flushed_partitioning import FAMILY, labels
 from formulations.flushed_partitioning.checker import Instance
 from formulations.flushed_partitioning.problem import Place, evaluate, places, simulated, violations
+from formulations.flushed_partitioning.questions import questions
 from formulations.stage_partitioning.downsets import all_downsets
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from instances.errors import InstanceError
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed, to_json
+from instances.flushed_partitioning import FlushedInstance, Schedule, check, flushed, to_json
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.stage_partitioning import to_json as flat_to_json
 from planner.cli.app import main
+from planner.studies.explaining import explain
 from solvers.outcome import Limits, Watch
 
 
@@ -117,7 +119,61 @@ def test_what_does_not_know_machines_refuses_them() -> None:
         Instance(to_json(instance))
     result = planner.solve(instance, exact=True)
     assert result.status.value == "optimal"
-    assert FAMILY.why_infeasible(replace(instance, flat=replace(instance.flat, memory_bytes=0.5)), Limits(), Watch())
+    too_small = replace(instance, flat=replace(instance.flat, memory_bytes=0.5))
+    assert FAMILY.why_infeasible(too_small, Limits(), Watch()) == ("", {})
+    report = planner.crosscheck(instance)
+    assert report.uncertified == {"labels": "the checker does not know machines"}
+    assert planner.crosscheck(flushed(instance.flat), methods=["labels"]).uncertified == {}
+
+
+def test_conflicts_name_the_machines() -> None:
+    large = three()
+    layers = tuple(replace(layer, tmpcs={8: layer.tmpcs[8]}) for layer in large.flat.layers)
+    found = explain(replace(large, flat=replace(large.flat, layers=layers)))
+    assert found.irreducible and [member.name for member in found.conflict] == ["machines", "c"]
+    # two stages of three devices each take six, and two machines of five
+    five = three(devices=5, machine=5)
+    layers = tuple(replace(layer, tmpcs={3: layer.tmpcs[1]}) for layer in five.flat.layers)
+    found = explain(replace(five, flat=replace(five.flat, layers=layers, memory_bytes=2.0)))
+    repaired = next(each.instance for each in found.repairs if each.change == "devices")
+    assert repaired.flat.num_devices == 10
+    check(repaired, "repaired")
+
+
+@pytest.mark.parametrize("inner", [10.5, 100.0])
+def test_more_of_a_resource_is_an_instance_on_machines(inner: float) -> None:
+    instance = three(inner=inner)
+    for more in questions().resources(instance):
+        check(more.change.changed(more.amount), more.unit)
+        for step in list(more.change.steps)[:3]:
+            check(more.change.changed(step), more.unit)
+    assert [(gain.change, gain.amount) for gain in explain(instance).gains][1] == ("devices", 12)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bandwidths"),
+    [
+        ({"bandwidth": "5B/s"}, (5.0, 0.1)),
+        ({"bandwidth": "5B/s", "inner_bandwidth": "50B/s"}, (5.0, 50.0)),
+        ({"bandwidth": "5000B/s", "inner_bandwidth": "50000B/s", "fix_units": True}, (5.0, 50.0)),
+        ({"inner_bandwidth": "500B/s", "fix_units": True}, (0.01, 0.5)),
+        ({"inner_bandwidth": "0.5B/s"}, (0.01, 0.5)),
+    ],
+)
+def test_both_networks_have_one_unit(overrides: dict, bandwidths: tuple[float, float]) -> None:
+    made = planner.load(to_json(three()), time_unit="ms", fix_units=True)
+    content = to_json(made)
+    if bandwidths[1] < bandwidths[0]:
+        with pytest.raises(InstanceError, match=r"inner_bandwidth is 0\.1; expected at least 5"):
+            planner.load(content, **overrides)
+        return
+    found = planner.load(content, **overrides)
+    assert (found.flat.bandwidth, found.inner_bandwidth) == pytest.approx(bandwidths)
+
+
+def test_fixed_units_are_those_of_both_networks() -> None:
+    made = planner.load(to_json(three()), time_unit="ms", fix_units=True, bandwidth="50B/s")
+    assert (made.flat.bandwidth, made.inner_bandwidth) == (0.05, 0.1)
 
 
 def test_json_and_overrides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
