@@ -17,8 +17,8 @@ from formulations.stage_partitioning.models import target_cpsat, target_milp
 from formulations.stage_partitioning.models.by_refuting import MAX_CHOICES, Search, searchable
 from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.models.within_target import WithinTarget, num_choices
-from formulations.stage_partitioning.problem import StagePlan, evaluate, suffix_sums, violations
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, suffix_sums, violations
+from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 MODELS = [target_cpsat.TargetModel, target_milp.TargetModel]
@@ -91,7 +91,8 @@ def test_the_search_goes_from_any_plan_to_the_optimum(room: Any, cases: int) -> 
     for seed in range(count):
         instance = random_stage_instance(seed, memory="ample")
         rng = random.Random(seed)
-        plan = random_plan(rng, instance, 1) if instance.tp_degrees else None
+        stages = rng.randint(1, min(3, len(instance.layers)))
+        plan = random_plan(rng, instance, stages) if instance.tp_degrees else None
         best = brute_force(instance)
         if plan is None or best is None or violations(instance, plan) or evaluate(instance, plan) <= best.time:
             continue
@@ -102,6 +103,37 @@ def test_the_search_goes_from_any_plan_to_the_optimum(room: Any, cases: int) -> 
         assert evaluate(instance, answer.plan) == pytest.approx(best.time, rel=1e-6, abs=1e-12), seed
         assert answer.bound <= best.time * (1 + 1e-12), seed
     assert tried > count // 8
+
+
+def heavy_edge() -> tuple[StageInstance, StagePlan]:
+    """Two nodes that are faster in one stage, and the plan that keeps them apart."""
+    tmpcs = {1: (Tmpc("x", 1.0, 0.0, 0.0, 0.0),)}
+    layers, edges = (Layer("a", tmpcs), Layer("b", tmpcs)), (Edge("a", "b", 100.0),)
+    instance = StageInstance("pair", layers, edges, 2, 10.0, 1.0, 2, max_dp_degree=1)
+    return instance, StagePlan(tuple(Stage((v,), 1, 1, {v: "x"}) for v in "ab"))
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_a_stage_that_is_too_slow_may_be_part_of_a_faster_one(room: Any) -> None:
+    instance, apart = heavy_edge()
+    answer = room.solve(instance, Limits(), knowing(instance, apart))
+    assert evaluate(instance, apart) == 201.0
+    assert evaluate(instance, answer.plan) == 2.0 and answer.bound <= 2.0
+
+
+@BOTH
+def test_what_is_forbidden_is_one_stage_or_all_beyond_it(model: Any) -> None:
+    instance, apart = heavy_edge()
+    terms = Terms(instance)
+    stage = terms.chosen(apart)[0]
+    for way, is_lost in (("forbid", False), ("forbid_beyond", True)):
+        built = model(WithinTarget(terms, 2.0, Watch()))
+        getattr(built, way)(stage, *([1] if is_lost else []))
+        run, chosen = built.decide(Limits(), Watch())
+        assert run.infeasible is is_lost and (chosen is None) is is_lost
+    built = model(WithinTarget(terms, 300.0, Watch()))
+    built.forbid(terms.chosen(StagePlan((replace(apart.stages[0], nodes=("a", "b"), tmpcs={"a": "x", "b": "x"}),)))[0])
+    assert len(built.decide(Limits(), Watch())[1]) == 2
 
 
 @BOTH

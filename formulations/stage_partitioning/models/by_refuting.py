@@ -34,8 +34,11 @@ class TargetModel(Protocol):
     def decide(self, limits: Limits, watch: Watch) -> tuple[Run, tuple[Chosen, ...] | None]:
         """Look for a plan; ``infeasible`` is a proof that there is none. The second is a plan that was found."""
 
-    def forbid(self, stage: Chosen, in_flight: int) -> None:
+    def forbid_beyond(self, stage: Chosen, in_flight: int) -> None:
         """Forbid these TMPCs in a stage with these degrees and so many micro-batches in flight or more."""
+
+    def forbid(self, stage: Chosen) -> None:
+        """Forbid this very stage; one that holds more may cross fewer edges, and take less."""
 
 
 Built = TypeVar("Built", bound=TargetModel)
@@ -130,23 +133,27 @@ class Search(WithoutSizes, Generic[Built]):
         """
         instance, best = self.terms.instance, _best(watch)
         model = self.build(WithinTarget(self.terms, target, watch))
-        wrong = list(self._too_slow(watch.best_plan, target))
+        large, slow = list[tuple[Stage, int]](), list(self._too_slow(watch.best_plan, target))
         while True:
-            for stage, in_flight in wrong:
-                model.forbid(self.terms.chosen(StagePlan((stage,)))[0], in_flight)
+            for stage, in_flight in large:
+                model.forbid_beyond(self._chosen(stage), in_flight)
+            for stage in slow:
+                model.forbid(self._chosen(stage))
             run, chosen = model.decide(limits, watch)
             if chosen is None:
                 return run, None
             plan = self.terms.plan(chosen)
-            wrong = list(too_large(instance, plan))
-            if evaluate(instance, plan) >= best:
-                wrong += self._too_slow(plan, target)
-            if not wrong:
+            large = list(too_large(instance, plan))
+            slow = list(self._too_slow(plan, target)) if evaluate(instance, plan) >= best else []
+            if not large and not slow:
                 return run, plan
 
-    def _too_slow(self, plan: StagePlan, target: float) -> Iterator[tuple[Stage, int]]:
-        """The stages beyond a target, and the least number of micro-batches in flight."""
-        return ((stage, 1) for stage in plan.stages if stage_time(self.terms.instance, stage) > target)
+    def _chosen(self, stage: Stage) -> Chosen:
+        return self.terms.chosen(StagePlan((stage,)))[0]
+
+    def _too_slow(self, plan: StagePlan, target: float) -> Iterator[Stage]:
+        """The stages beyond a target."""
+        return (stage for stage in plan.stages if stage_time(self.terms.instance, stage) > target)
 
 
 def _best(watch: Watch) -> float:

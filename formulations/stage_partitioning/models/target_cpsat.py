@@ -175,15 +175,23 @@ class TargetModel:
             if values[self.taken[b]]
         )
 
-    def forbid(self, stage: Chosen, in_flight: int) -> None:
+    def forbid_beyond(self, stage: Chosen, in_flight: int) -> None:
         """Not all of these options together, in a block with these degrees and so many micro-batches or more."""
-        self.model.says("forbidden", "a stage that takes too much, which only rounding admitted, is cut off")
         for b, block in enumerate(self.blocks):
-            own = (block.tp_degree, block.dp_degree) == (stage.tp_degree, stage.dp_degree)
-            if own and block.in_flight >= in_flight and all(o in block.times for o in stage.options):
-                number = len(self.model.proto.constraints)
-                together = [~self.choice[b, o] for o in stage.options]
-                self.model.add_bool_or(together).with_name(f"forbidden[{number}]")
+            if block.in_flight >= in_flight and block.may_be(stage):
+                self._forbid(b, stage, [])
+
+    def forbid(self, stage: Chosen) -> None:
+        """Not all of these options together without another, in a block with these degrees."""
+        for b, block in enumerate(self.blocks):
+            if block.may_be(stage):
+                self._forbid(b, stage, [self.choice[b, o] for o in block.times if o not in stage.options])
+
+    def _forbid(self, b: int, stage: Chosen, others: list[Any]) -> None:
+        self.model.says("forbidden", "a stage that takes too much, which only rounding admitted, is cut off")
+        number = len(self.model.proto.constraints)
+        apart = [*(~self.choice[b, o] for o in stage.options), *others]
+        self.model.add_bool_or(apart).with_name(f"forbidden[{number}]")
 
 
 def _units(parts: Iterable[float]) -> list[int]:

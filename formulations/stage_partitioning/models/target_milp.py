@@ -234,13 +234,21 @@ class TargetModel:
             if values[model.taken[b]] > 0.5
         )
 
-    def forbid(self, stage: Chosen, in_flight: int) -> None:
+    def forbid_beyond(self, stage: Chosen, in_flight: int) -> None:
         """Not all of these options together, in a block with these degrees and so many micro-batches or more."""
         for b, block in self._at():
-            own = (block.tp_degree, block.dp_degree) == (stage.tp_degree, stage.dp_degree)
-            if own and block.in_flight >= in_flight and all(o in block.times for o in stage.options):
-                runs = weighted_sum((1.0, self.model.choice[b, o]) for o in stage.options)
-                self.model.forbidden.add(runs <= len(stage.options) - 1)
+            if block.in_flight >= in_flight and block.may_be(stage):
+                self.model.forbidden.add(self._running(b, stage.options) <= len(stage.options) - 1)
+
+    def forbid(self, stage: Chosen) -> None:
+        """Not all of these options together without another, in a block with these degrees."""
+        for b, block in self._at():
+            if block.may_be(stage):
+                others = self._running(b, (o for o in block.times if o not in stage.options))
+                self.model.forbidden.add(self._running(b, stage.options) - others <= len(stage.options) - 1)
+
+    def _running(self, b: int, options: Iterable[int]) -> Any:
+        return weighted_sum((1.0, self.model.choice[b, o]) for o in options)
 
 
 def _parts(terms: Iterable[tuple[float, Any]]) -> Any:

@@ -74,6 +74,11 @@ class Block:
         """y = ceil(s/d)."""
         return -(-self.s // self.dp_degree)
 
+    def may_be(self, stage: Chosen) -> bool:
+        """Whether the block has the degrees of a stage and all of its options."""
+        own = (self.tp_degree, self.dp_degree) == (stage.tp_degree, stage.dp_degree)
+        return own and all(o in self.times for o in stage.options)
+
 
 @dataclass(frozen=True)
 class Side:
