@@ -92,9 +92,9 @@ def _labels(search: Search, T: float) -> list[list[Any]]:
     K, exactly = search.instance.num_devices, search.instance.exactly
     work, total, rest = search.lattice.work.tolist(), float(search.lattice.work[-1]), search.reach[0].tolist()
     rows: list[list[Any]] = []
-    found = 0
+    found, everything = 0, (1 << len(search.instance.layers)) - 1
     for i, mask in enumerate(position_masks(search.lattice.bits)):
-        before, behind = _fewest(work[i], T), _fewest(total - work[i], T)
+        before, behind = _fewest(work[i], T), 0 if mask == everything else _fewest(total - work[i], T)
         if i and before + behind > K:
             continue
         labels: list[list[int]] = []

@@ -151,6 +151,12 @@ def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
     SPOILING.check(cases)
 
 
+def test_all_layers_on_all_devices_keep_their_label() -> None:
+    """Degrees have to sum to two, and one replica of four devices is possible, which work alone says too."""
+    rows = {2: (Tmpc("x", 12.0, 1.0, 0.0, 1.0),), 4: (Tmpc("x", 5.0, 10.0, 2.0, 3.0),)}
+    certified(StageInstance("one", (Layer("v", rows),), (), 4, 5.0, 2.0, 2, exactly=True, max_dp_degree=2))
+
+
 def test_a_certificate_of_another_instance_is_rejected() -> None:
     one, other = planner.load("chain8"), planner.load("chain8", devices=3)
     _, content = certified(one)
