@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from planner.show.tables import size
@@ -10,6 +11,13 @@ from planner.show.terminal import console
 if TYPE_CHECKING:
     from planner.runtime.fidelity import Fidelity
     from planner.runtime.run import Run
+
+
+def _other_bytes(found: Run) -> str:
+    """Why processes send other bytes than the plan counts."""
+    if math.isclose(sum(found.bytes_sent), sum(found.bytes_planned), rel_tol=1e-9):
+        return "sent is as planned in all: a tensor without a gradient is planned half for each end, and sent by one"
+    return "sent is not as planned: instances count a tensor for each layer that takes it, runs for each stage"
 
 
 def show_run(found: Run) -> None:
@@ -25,7 +33,7 @@ def show_run(found: Run) -> None:
     out = console()
     out.print(table)
     if list(found.bytes_sent) != list(found.bytes_planned):
-        out.print("sent is not as planned: instances count a tensor for each layer that takes it, runs for each stage")
+        out.print(_other_bytes(found))
     if found.tolerance is None:
         out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
         return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from planner.cli.app import main
 from planner.runtime.fidelity import fidelity
+from planner.show.runs import show_run
 
 PASSES = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
 
@@ -93,3 +95,17 @@ def test_the_command_prints_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
     }  # fmt: skip
     assert main(["fidelity", str(file)]) == 0
     assert "most wrong: transfer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("planned", "words"), [((7.0, 5.0), "is as planned in all"), ((7.0, 9.0), "is not as planned")]
+)
+def test_other_bytes_are_explained(
+    planned: tuple[float, float], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    duty = SimpleNamespace(stage=0, replica=0, passes=())
+    bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
+    layout = SimpleNamespace(duties=(duty, duty))
+    run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
+    show_run(run)
+    assert words in capsys.readouterr().out
