@@ -81,7 +81,7 @@ def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -
         f"; the second is {_loss(found.loss)}" if found.loss else ""
     )
     strip = Panel(f"{found.instance}: two plans", lambda axes: _strips(axes, strips, changed), says, True, 2.0)
-    return [strip, *_bars(found, instance, plans)]
+    return [strip, *_bars(found, instance, plans, matched(*strips))]
 
 
 def _loss(loss: float) -> str:
@@ -121,12 +121,13 @@ def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence
 
 
 def matched(first: Sequence[str | None], second: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]]:
-    """A colour's number for each stage of both plans: the first's in their order, the second's by what they share.
+    """A colour's number for each stage of both plans: the first's by number, the second's by what they share.
 
     >>> matched(["0", "0", "1", "1"], ["0", "1", "1", "2"])
     ({'0': 0, '1': 1}, {'0': 0, '1': 1, '2': 2})
     """
-    own = {stage: number for number, stage in enumerate(dict.fromkeys(each for each in first if each is not None))}
+    stages = sorted(dict.fromkeys(each for each in first if each is not None), key=_as_number)
+    own = {stage: number for number, stage in enumerate(stages)}
     shared = Counter((b, a) for a, b in zip(first, second, strict=True) if a is not None and b is not None)
     found: dict[str, int] = {}
     for (b, a), _ in sorted(shared.items(), key=lambda each: (-each[1], own[each[0][1]] != _as_number(each[0][0]))):
@@ -143,8 +144,8 @@ def _as_number(stage: str) -> int:
     return int(stage) if stage.isdecimal() else -1
 
 
-def _bars(found: Difference, instance: Any, plans: Sequence[Any]) -> Iterator[Panel]:
-    """What the stages of both plans cost, on one scale."""
+def _bars(found: Difference, instance: Any, plans: Sequence[Any], colours: Sequence[dict[str, int]]) -> Iterator[Panel]:
+    """What the stages of both plans cost, on one scale, in the colours that they have in the strips."""
     if instance is None:
         return
     family = family_of(instance)
@@ -156,9 +157,10 @@ def _bars(found: Difference, instance: Any, plans: Sequence[Any]) -> Iterator[Pa
         return
     most = max(each.total(stage) for each in stacks for stage in range(len(each.stages)))
     verdicts = (found.first, found.second)
-    for name, each, verdict in zip(("first", "second"), stacks, verdicts, strict=True):
+    for name, each, verdict, own in zip(("first", "second"), stacks, verdicts, colours, strict=True):
         said = "breaks a rule" if verdict.objective is None else amount(verdict.objective, found.unit)
-        yield Panel(f"{name}: {said}", partial(stack, picture=each, top=most), headline(each), False, 3.0)
+        looks = [own.get(stage.label, place) for place, stage in enumerate(each.stages)]
+        yield Panel(f"{name}: {said}", partial(stack, picture=each, top=most, looks=looks), headline(each), False, 3.0)
 
 
 def _stage(decided: Decision | None) -> str | None:

@@ -14,6 +14,8 @@ import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
 from planner.cli.app import main
+from planner.show.differences import panels
+from planner.show.plots.panel import Panel
 from planner.studies.difference import decisions, diff
 
 FIRST = {
@@ -91,6 +93,21 @@ def test_as_text_as_json_and_as_a_picture(tmp_path: Path, capsys: pytest.Capture
     first = files(tmp_path)[0]
     assert main(["diff", first, first, "chain8"]) == 0
     assert "the plans are the same" in capsys.readouterr().out
+
+
+def test_a_stage_has_one_colour_in_strips_and_bars() -> None:
+    figures = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+    instance = planner.load("chain8")
+    strip, *bars = panels(diff(FIRST, SECOND, instance), instance, [FIRST, SECOND])
+
+    def fills(panel: Panel) -> list[Any]:
+        axes = figures.Figure().subplots()
+        panel.draw(axes)
+        return [patch.get_facecolor() for patch in axes.patches]
+
+    both = fills(strip)[:5]  # stages 0 and 1 of the first, 0, 1 and 2 of the second
+    assert fills(bars[0])[:2] == both[:2] and fills(bars[1])[:3] == both[2:]
+    assert both[4] == both[1] != both[3]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"stages": 3}', '{"status": "unknown", "plan": null}'])

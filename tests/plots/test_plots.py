@@ -17,6 +17,7 @@ from planner.cli.app import main
 from planner.events import Event
 from planner.show import plots
 from planner.show.layers import layered
+from planner.show.plots.panel import Panel
 from planner.show.plots.panels import panels
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -138,6 +139,25 @@ def test_crosscheck_draws_gap_over_time(tmp_path: Path) -> None:
     arguments = ["crosscheck", "chain8", "--methods", "exact,piper", "--quiet", "--plot", str(target)]
     assert main(arguments) == 0
     assert ElementTree.fromstring(target.read_text()).tag.endswith("svg")
+
+
+def test_on_a_phone_titles_are_whole_and_lines_to_names_do_not_cross_them() -> None:
+    found = [("amp-released-after-all", 0.0), ("b", 0.16)]
+    events = [Event("p", "i", name, 0.1, 3.0, 2.0) for name in ("one-of-them", "two", "three", "four", "five")]
+    says = "6 of 8 methods find the optimum; the worst loses 16 %"
+    drawn = [
+        Panel("Loss of every method to the proved optimum", lambda on: plots.losses(on, found, "optimum"), says),
+        Panel("Incumbents and bounds", lambda on: plots.gap_over_time(on, events, "s")),
+    ]
+    made = plots.figure(drawn, width=400)
+    made.canvas.draw()
+    losses, over_time = made.axes
+    assert all(text.get_window_extent().x0 >= 0 and text.get_window_extent().x1 <= 400 for text in losses.texts)
+    named = [text for text in over_time.texts if text.arrow_patch is not None]
+    assert len(named) == 5
+    for text in named:
+        line = text.arrow_patch.get_transform().transform_path(text.arrow_patch.get_path())
+        assert line.vertices[:, 0].max() <= text.get_window_extent().x0 + 3
 
 
 @pytest.mark.parametrize("target", ["plan.docx", "none/plan.png"])

@@ -98,7 +98,7 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
         {"method": method, "end": max(_FIRST_S, result.seconds), "label": _ending(result, is_known)}
         for method, result in results.items()
     ]
-    scale = {"type": "log", "domain": [_FIRST_S, last * (10 * last / _FIRST_S) ** 0.55], "nice": False, "clamp": True}
+    scale = {"type": "log", "domain": [_FIRST_S, last * (10 * last / _FIRST_S) ** 0.75], "nice": False, "clamp": True}
     ticks = [10.0**power for power in range(-3, math.floor(math.log10(last)) + 1)]
     labels = "datum.value < 1 ? format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
     x = {"type": "quantitative", "scale": scale, "title": "seconds of the method"}

@@ -86,9 +86,9 @@ def strip(found: Strip) -> list[Chart]:
                     "y": pixels("above"),
                     "text": {
                         "condition": [
-                            {"test": f"{room} > 7 * datum.long.length", "field": "long"},
+                            {"test": f"{room} > 7 * datum.long.length + 3", "field": "long"},
                             {
-                                "test": f"{room} > 7.5 * datum.short.length || {is_marked}",
+                                "test": f"{room} > 7.5 * datum.short.length + 3 || {is_marked}",
                                 "field": "short",
                             },
                         ],

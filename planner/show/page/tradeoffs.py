@@ -166,8 +166,9 @@ def heat(found: Heat) -> list[Chart]:
         for row in down
         for column in across
     ]
-    x_axis = {"field": "x", "type": "ordinal", "title": found.xlabel, "axis": {"labelAngle": 0, "labelOverlap": True}}
-    y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": "descending"}
+    thinned = {"labelOverlap": True}
+    x_axis = {"field": "x", "type": "ordinal", "title": found.xlabel, "axis": {"labelAngle": 0, **thinned}}
+    y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": "descending", "axis": thinned}
     known = [row["value"] for row in rows if row["value"]]
     kind = "log" if known and max(known) > 20 * min(known) else "linear"
     spec: dict[str, Any] = {

@@ -96,7 +96,7 @@ def _name_lines(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
             va="center",
             fontsize=SMALL,
             color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "relpos": (0.0, 0.5)},
             annotation_clip=False,
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
 from planner.show.palette import LIGHT, Theme
-from planner.show.plots.marks import SMALL, TEXT, label_of, theme_of
+from planner.show.plots.marks import SMALL, TEXT, label_of, theme_of, width_of
 from planner.show.plots.panel import Panel
 from planner.show.terminal import printable
 
@@ -90,13 +90,22 @@ def _entitle(axes: Any, panel: Panel, width: float) -> None:
     theme, legend = theme_of(axes), axes.get_legend()
     over = legend is not None and legend.get_bbox_to_anchor().y1 > axes.bbox.y0 + axes.bbox.height / 2
     lines = -(-len(legend.get_texts()) // legend._ncols) if over and legend else 0
-    signs = max(20, int((width - 60) * 72 / _DPI / TEXT / 0.56))
+    signs = max(20, int((width - _beside(axes)) * 72 / _DPI / TEXT / 0.56))
     said = textwrap.wrap(panel.says, signs)
     low = 5 + 12 * lines
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     axes.annotate("\n".join(said), (0, 1), (0, low), fontsize=TEXT, color=theme.quiet, **place)
-    title = "\n".join(textwrap.wrap(label_of_title(panel.title), signs - 4))
+    title = "\n".join(textwrap.wrap(label_of_title(panel.title), int(0.83 * signs)))
     axes.annotate(title, (0, 1), (0, low + 12.5 * len(said)), fontsize=TEXT + 1, fontweight="bold", **place)
+
+
+def _beside(axes: Any) -> float:
+    """Pixels of a panel's width that its axes do not have: names of rows take more than numbers."""
+    from matplotlib.ticker import FixedFormatter
+
+    names = axes.yaxis.get_major_formatter()
+    widest = max((width_of(axes, name) for name in names.seq), default=0.0) if isinstance(names, FixedFormatter) else 0
+    return max(60.0, widest + 20.0)
 
 
 def label_of_title(text: str) -> str:

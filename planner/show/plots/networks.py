@@ -199,6 +199,8 @@ def _machines(axes: Any, picture: Network, unit: float) -> None:
                 fontsize=SMALL,
                 color=theme.quiet,
                 parse_math=False,
+                zorder=2.7,
+                bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.6},
             )
 
 

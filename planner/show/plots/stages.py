@@ -173,16 +173,17 @@ def _key(axes: Any, look: dict[str, str]) -> None:
     )
 
 
-def stack(axes: Any, picture: Stack, top: float = 0.0) -> Any:
+def stack(axes: Any, picture: Stack, top: float = 0.0, looks: Sequence[int] | None = None) -> Any:
     """A bar for each stage, its parts one above the other, with the largest sum's line, or the limit and slack.
 
-    ``top`` is shown at least, in the picture's unit: so that two pictures have one scale.
+    ``top`` is shown at least, in the picture's unit: so that two pictures have one scale. ``looks`` are the numbers of
+    the stages' colours, where these are not their positions.
     """
     theme, count = theme_of(axes), len(picture.stages)
     totals = [picture.total(stage) for stage in range(count)]
     limits = [limit for limit in picture.limits or () if math.isfinite(limit)]
     factor, unit = scaled(picture.unit, max([*totals, *limits, top], default=0.0))
-    _bars(axes, picture, factor)
+    _bars(axes, picture, factor, range(count) if looks is None else looks)
     if picture.limits is not None:
         _limits(axes, picture, totals, factor)
     elif totals and max(totals) > 0:
@@ -207,11 +208,11 @@ def stack(axes: Any, picture: Stack, top: float = 0.0) -> Any:
     return axes
 
 
-def _bars(axes: Any, picture: Stack, factor: float) -> None:
+def _bars(axes: Any, picture: Stack, factor: float, looks: Sequence[int]) -> None:
     theme, count = theme_of(axes), len(picture.stages)
     decisive = bottleneck(picture.stages)
     wide = 0.8 if not picture.beside else 0.5
-    colours = [stage_colour(stage) for stage in range(count)]
+    colours = [stage_colour(look) for look in looks]
     base = [0.0] * count
     for number, values in enumerate(picture.parts.values()):
         fills = [part_colour(colour, number, theme) for colour in colours]
