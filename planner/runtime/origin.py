@@ -8,18 +8,29 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
+from instances.errors import expect
 from instances.rules import NodeId
 from instances.stage_edits import relayed_bytes
 from instances.stage_partitioning import CostModel
 from planner.capture.captured import Captured, edge_bytes, shared_tensors
+
+#: What `planner import` and `planner profile` call the sizes of nodes.
+_GRANULARITIES = ("block", "op")
 
 #: What a model has, and what an instance has in its place, in words.
 Difference = tuple[str, str]
 
 
 def granularity_of(instance: Any) -> str | None:
-    """The granularity that the instance was imported or profiled with; ``None`` for one that was made by hand."""
+    """The granularity that the instance was imported or profiled with; ``None`` for one that was made by hand.
+
+    Raises
+    ------
+    InstanceError
+        If the instance names another one than these commands know.
+    """
     found = {**instance.options, **instance.origin}.get("granularity")
+    expect(found in (None, *_GRANULARITIES), instance.name, "granularity", found, "block or op, or none")
     return None if found is None else str(found)
 
 

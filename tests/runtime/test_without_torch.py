@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import planner
+from instances.errors import InstanceError
 from planner.cli.app import main
+from planner.runtime.origin import granularity_of
 
 #: A process in which no package torch can be found.
 _HIDDEN = "import sys; sys.modules['torch'] = None; from planner.cli.app import main; sys.exit(main(sys.argv[1:]))"
@@ -27,3 +31,12 @@ def test_a_missing_extra_is_one_line(command: tuple[str, ...], tmp_path: Path) -
     )
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "needs torch: pip install 'dnn-planner[torch]'" in done.stderr.splitlines()[-1]
+
+
+def test_a_granularity_that_no_command_makes_is_refused() -> None:
+    chain = planner.load("chain8")
+    assert granularity_of(chain) is None
+    for known in ("block", "op"):
+        assert granularity_of(replace(chain, options={"granularity": known})) == known
+    with pytest.raises(InstanceError, match="chain8: granularity is 'layer'; expected block or op"):
+        granularity_of(replace(chain, options={"granularity": "layer"}))
