@@ -132,8 +132,20 @@ def test_what_is_forbidden_is_one_stage_or_all_beyond_it(model: Any) -> None:
         run, chosen = built.decide(Limits(), Watch())
         assert run.infeasible is is_lost and (chosen is None) is is_lost
     built = model(WithinTarget(terms, 300.0, Watch()))
-    built.forbid(terms.chosen(StagePlan((replace(apart.stages[0], nodes=("a", "b"), tmpcs={"a": "x", "b": "x"}),)))[0])
+    built.forbid(terms.chosen(_in_one_stage())[0])
     assert len(built.decide(Limits(), Watch())[1]) == 2
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_a_crossing_may_take_far_longer_than_the_target(room: Any) -> None:
+    pair, _ = heavy_edge()
+    instance = replace(pair, edges=(replace(pair.edges[0], bytes=1e12),), max_dp_degree=None)
+    answer = room.solve(instance, Limits(), knowing(instance, _in_one_stage()))
+    assert answer.stop is Stop.PROVED and evaluate(instance, answer.plan) == 1.0
+
+
+def _in_one_stage() -> StagePlan:
+    return StagePlan((Stage(("a", "b"), 1, 1, {"a": "x", "b": "x"}),))
 
 
 @BOTH

@@ -33,6 +33,9 @@ _RATES = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
 #: Sums taken in another order may differ by this part of themselves; nothing that close to a limit is left out.
 _NOISE = 1e-9
 
+#: What takes more than this part of a block counts as so much: it does not fit, and solvers' numbers stay small.
+_TOO_MUCH = 2.0
+
 #: A gap at which any plan will do.
 ANY = 0.999
 
@@ -133,7 +136,7 @@ class WithinTarget:
         paid: dict[int, float] = {}
         certain: dict[int, list[int]] = {}
         for c, crossing in enumerate(self.terms.crossings):
-            part = crossing.time / (d * self.target)
+            part = min(crossing.time / (d * self.target), _TOO_MUCH)
             options = [o for o in crossing.options if o in times]
             if not options or part < _NOISE:
                 continue
