@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -116,7 +117,9 @@ def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence
     axes.set_xlim(0, count)
     axes.set_ylim(-0.05, 1.3)
     axes.set_xticks([])
-    axes.set_xlabel("nodes or layers in the order of the first plan; numbers are stages", loc="left", color=theme.quiet)
+    said = "nodes or layers in the order of the first plan; numbers are stages"
+    lines = textwrap.wrap(said, int(pixels(axes)[0] / width_of(axes, "x", TEXT)))
+    axes.set_xlabel("\n".join(lines), loc="left", color=theme.quiet)
     quiet_frame(axes)
 
 

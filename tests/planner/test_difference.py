@@ -15,6 +15,7 @@ from formulations import FAMILIES
 from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.show.differences import panels
+from planner.show.plots.files import figure
 from planner.show.plots.panel import Panel
 from planner.studies.difference import decisions, diff
 
@@ -108,6 +109,16 @@ def test_a_stage_has_one_colour_in_strips_and_bars() -> None:
     both = fills(strip)[:5]  # stages 0 and 1 of the first, 0, 1 and 2 of the second
     assert fills(bars[0])[:2] == both[:2] and fills(bars[1])[:3] == both[2:]
     assert both[4] == both[1] != both[3]
+
+
+def test_on_a_phone_everything_is_on_the_sheet() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    instance = planner.load("chain8")
+    made = figure(panels(diff(FIRST, SECOND, instance)), width=400)
+    made.canvas.draw()
+    (strips,) = made.axes
+    for text in (strips.xaxis.label, *strips.texts):
+        assert text.get_window_extent().x0 >= 0 and text.get_window_extent().x1 <= 400, text
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"stages": 3}', '{"status": "unknown", "plan": null}'])

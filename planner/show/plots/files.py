@@ -100,12 +100,14 @@ def _entitle(axes: Any, panel: Panel, width: float) -> None:
 
 
 def _beside(axes: Any) -> float:
-    """Pixels of a panel's width that its axes do not have: names of rows take more than numbers."""
-    from matplotlib.ticker import FixedFormatter
+    """Pixels of a panel's width that its axes do not have: names of rows take more than numbers, and so does a key."""
+    from matplotlib.ticker import FixedLocator
 
-    names = axes.yaxis.get_major_formatter()
-    widest = max((width_of(axes, name) for name in names.seq), default=0.0) if isinstance(names, FixedFormatter) else 0
-    return max(60.0, widest + 20.0)
+    has_names = isinstance(axes.yaxis.get_major_locator(), FixedLocator)
+    names = [text.get_text() for text in axes.get_yticklabels()] if has_names else []
+    widest = max((width_of(axes, name) for name in names), default=0.0)
+    has_key = any(each.colorbar is not None for each in (*axes.images, *axes.collections))
+    return max(60.0, widest + 32.0) + (90.0 if has_key else 0.0)
 
 
 def label_of_title(text: str) -> str:

@@ -130,7 +130,7 @@ def network(axes: Any, picture: Network) -> Any:
     xs, ys = [place.x for place in picture.places] or [0.0], [place.y for place in picture.places] or [0.0]
     axes.set_xlim(min(xs) - 0.9, max(xs) + 0.9)
     axes.set_ylim(max(ys) + 0.9, min(ys) - 0.9)
-    axes.set_aspect("equal")
+    axes.set_aspect("equal", anchor="W")
     unit = min(pixels(axes)[0] / (max(xs) - min(xs) + 1.8), pixels(axes)[1] / (max(ys) - min(ys) + 1.8))
     _machines(axes, picture, unit)
     _links(axes, picture, at)
