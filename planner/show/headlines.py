@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,11 +52,13 @@ def amount(value: float, unit: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, in two digits at most.
+    """A share in percent, in two digits at most; what is less than all is not 100 %.
 
-    >>> percent(0.0471), percent(0.27), percent(1.0)
-    ('4.7 %', '27 %', '100 %')
+    >>> percent(0.0471), percent(0.27), percent(0.998), percent(1.0)
+    ('4.7 %', '27 %', '99.8 %', '100 %')
     """
+    if 0.995 <= share < 1 - 1e-9:
+        return f"{math.floor(1000 * share) / 10:.1f} %"
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
