@@ -60,6 +60,10 @@ def plan_file(result: Result) -> str:
     return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
 
 
+#: Runs that took so long show how their gap closed.
+_WATCHED_S = 1.0
+
+
 def show_result(
     result: Result,
     figures: Mapping[str, Any],
@@ -82,7 +86,7 @@ def show_result(
     table.add_row("objective", with_unit(result.objective, result.unit))
     table.add_row("bound", with_unit(result.bound, result.unit))
     table.add_row("gap", percent(result.gap))
-    if closed := _closed(events):
+    if result.seconds >= _WATCHED_S and (closed := _closed(events)):
         table.add_row("over time", closed)
     if result.loss is not None:
         table.add_row("loss", shown(result.loss, is_proved))

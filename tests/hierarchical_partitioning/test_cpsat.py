@@ -90,7 +90,7 @@ PLAN = HierarchicalPlan(
     ],
 )
 def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
-    found, arguments = meant(VOCABULARY, chain(), parse(quantity))
+    found, arguments = meant(VOCABULARY, chain(), parse(f"{quantity} == 0"))
     assert found.of_plan(chain(), PLAN, *arguments) == value
     broken = violations(replace(chain(), requirements=(f"{quantity} == {value + 1}",)), PLAN)
     assert [each.rule for each in broken] == ["required"]
