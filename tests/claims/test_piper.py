@@ -156,6 +156,7 @@ def test_figure_1_counts_where_piper_is_below(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_figure_2(published: Path) -> None:
     """Without data parallelism nothing is gained beyond 22 devices; equi as from its own runs."""
     found = reproduce("piper-fig-2", inputs=str(published), devices=64).evidence

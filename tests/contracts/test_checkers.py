@@ -130,7 +130,7 @@ def test_the_command_says_in_one_line_what_is_wrong(
     file = tmp_path / "instance.json"
     file.write_text(json.dumps(content))
     rng = random.Random(name)
-    for number in range(cases // 4):
+    for number in range(cases // 8):
         path = tmp_path / f"{number}.json"
         spoiled = replaced(certificate, rng.choice(list(places(certificate))), rng.choice(_WEIRD[:5]))
         text = json.dumps(spoiled)

@@ -155,7 +155,7 @@ def test_without_a_folder_for_the_cache_kernels_are_compiled_with_one_warning() 
     "damage",
     [
         "truncated",
-        "outdated",
+        pytest.param("outdated", marks=pytest.mark.slow),
         pytest.param("removed", marks=pytest.mark.slow),
         pytest.param("unreadable", marks=pytest.mark.slow),
     ],

@@ -171,7 +171,9 @@ def test_the_folder_of_another_program_is_refused(folder: Path, monkeypatch: pyt
         whole("out")
 
 
-@pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("jobs", "number"), [pytest.param(1, signal.SIGINT, marks=pytest.mark.slow), (2, signal.SIGTERM)]
+)
 def test_a_signal_ends_it_with_what_is_known_and_it_goes_on(jobs: int, number: int, folder: Path) -> None:
     """Though the method would take minutes for each instance but the first."""
     text = SLOW.replace("time.sleep(0.4)", "time.sleep(600 if open('calls').read().count('\\n') > 5 else 0)")
