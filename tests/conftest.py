@@ -12,6 +12,12 @@ settings.register_profile("planner", deadline=None, derandomize=True, print_blob
 settings.load_profile("planner")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: a quarter of the time of tests is spent waiting, for limits and processes."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, default=40, help="random instances per witness test (default: 40)")
 
