@@ -74,7 +74,7 @@ class Search(WithoutSizes, Generic[Built]):
     ) -> Run:
         """Refute ever larger targets, the last of them just below the best plan; arguments as of a model's ``run``."""
         close = max(_CLOSE, 0.999 * limits.gap if limits.gap > OPTIMAL_GAP else 0.0)
-        low, solver, reason, decided = 0.0, "", "", 0
+        low, solver, reason, decided, ended = 0.0, "", "", 0, Stop.COMPLETED
         try:
             low = self._relaxed(limits, watch, on_bound)
             while not watch.stopped() and low < (best := _best(watch)) * (1 - close - _GIVEN_UP) * (1 - 1e-12):
@@ -87,6 +87,8 @@ class Search(WithoutSizes, Generic[Built]):
                 if plan is not None:
                     on_solution(plan)
                 elif not run.infeasible:
+                    if run.stop is not Stop.PROVED:
+                        ended = run.stop  # a solver's clock may be a little ahead of the watch
                     break
                 else:
                     low = max(low, target * (1 - _GIVEN_UP))
@@ -95,7 +97,7 @@ class Search(WithoutSizes, Generic[Built]):
             pass
         is_proved = low >= _best(watch) * (1 - close - 2 * _GIVEN_UP)
         return Run(
-            stop=Stop.PROVED if is_proved else watch.why(),
+            stop=Stop.PROVED if is_proved else watch.why() if watch.stopped() else ended,
             values=watch.best_plan,
             objective=watch.best_objective,
             bound=low or None,
