@@ -116,6 +116,8 @@ class Method(Generic[Instance, Plan]):
     honours
         Names of the quantities (`Family.vocabulary`) that requirements may speak of; the model of a declarative method
         expresses these (`Model.quantities`).
+    shares
+        What its proof has in common with those of other methods of the family: together they are one witness.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Method(Generic[Instance, Plan]):
     honours: frozenset[str] = frozenset()
     needs: str = ""
     only_at_end: bool = False
+    shares: str = ""
 
     def refusal(self, instance: Instance) -> str | None:
         """``None``, or why this instance, with its requirements, cannot be given to the method."""

@@ -86,6 +86,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
+        shares="priced stages",
     ),
     Method(
         name="milp-columns",
@@ -97,5 +98,6 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
+        shares="priced stages",
     ),
 )

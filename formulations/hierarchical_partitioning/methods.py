@@ -66,6 +66,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lazy(f"{_ROOM}.effort:columns_effort"),
+        shares="priced stages",
     ),
     Method(
         name="milp-columns",
@@ -77,5 +78,6 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lazy(f"{_ROOM}.effort:columns_effort"),
+        shares="priced stages",
     ),
 )

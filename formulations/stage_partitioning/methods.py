@@ -107,6 +107,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=columns_supports,
         limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
+        shares="priced stages",
     ),
     Method(
         name="milp-columns",
@@ -118,6 +119,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=columns_supports,
         limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
+        shares="priced stages",
     ),
     Method(
         name="realizable",

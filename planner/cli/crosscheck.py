@@ -84,6 +84,8 @@ def crosscheck_command(
         require(plot)
     overrides, given = split(settings)
     found = [(each.origin, each.load(inputs, overrides)) for each in members(instances, count, seed)]
+    if len(found) > 1:
+        _expect_methods(found, names_of(methods) or ())
     if plot is not None and len(found) > 1:
         raise UsageError.at("--plot", plot, f"one instance; there are {len(found)}")
     reports: list[Report] = []
@@ -117,6 +119,19 @@ def crosscheck_command(
     if not all(report.agree for report in reports):
         raise typer.Exit(CONTRADICTION)
     raise typer.Exit(INFEASIBLE if all(map(_is_infeasible, reports)) else 0)
+
+
+def _expect_methods(found: Sequence[tuple[str, Any]], names: Sequence[str]) -> None:
+    """Every instance's family has these methods; `UsageError` names the first that has not, before any is run."""
+    from planner.dispatch import named
+    from planner.inputs.loading import family_of
+
+    for origin, instance in found:
+        for name in names:
+            try:
+                named(family_of(instance), name)
+            except UsageError as error:
+                raise UsageError(f"{origin}: {error}") from error
 
 
 def _is_infeasible(report: Report) -> bool:

@@ -14,7 +14,8 @@ from counting import Counting
 import planner
 from planner import Limits, Result, Status, Stop, UsageError
 from planner.cli.app import main
-from planner.comparison import Report, contradictions, optimum
+from planner.comparison import Report, contradictions, crosscheck, optimum
+from planner.inputs.loading import family_of
 from planner.show.tables import results_table
 from planner.show.terminal import console
 from solvers import pinned
@@ -47,6 +48,20 @@ def test_proofs_that_rest_on_each_other_count_once(provers: dict[str, str], inde
     report = Report("counting", "four", (*(proof(*each) for each in provers.items()), open_), (), None)
     assert report.proved == len(provers) and report.independent_proofs == independent
     assert report.to_json()["independent_proofs"] == independent
+
+
+def test_a_method_that_some_instance_has_not_names_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    loaded = map(planner.load, ("chain8", "dgx1"))
+    rows.write_text("".join(f"{json.dumps(family_of(each).to_json(each))}\n" for each in loaded))
+    assert main(["crosscheck", str(rows), "--methods", "exact,linearised", "--quiet"]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.startswith(f"{rows}#1: method is 'linearised'")
+
+
+def test_proofs_from_the_same_prices_count_once() -> None:
+    report = crosscheck(planner.load("chain8"), methods=["cpsat-columns", "milp-columns", "exact"])
+    assert report.proved == 3 and report.independent_proofs == 2
 
 
 @pytest.mark.parametrize(
