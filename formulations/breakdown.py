@@ -97,6 +97,8 @@ class Stack:
         For each stage what its sum may be at most; what is left is slack. ``None``: no limit.
     beside
         What happens at the same time, by its name: a value for each stage, which counts where it takes longer.
+    adds_up
+        Whether all bars together make the objective, so that no bar alone is waited for.
     """
 
     title: str
@@ -106,6 +108,7 @@ class Stack:
     unit: str
     limits: Sequence[float] | None = None
     beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    adds_up: bool = False
 
     def total(self, stage: int) -> float:
         """The stage's number: the sum of its parts, or what happens beside them and takes longer."""
@@ -128,13 +131,24 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Passes:
-    """Which pass runs when; ``bubble_share`` is the part of all stages' time in which they wait."""
+    """Which pass runs when; ``bubble_share`` is the part of all stages' time in which they wait.
+
+    ``note`` says what the passes show and the objective does not count, or the other way round; each ``{}`` in it
+    stands for one of ``amounts``, in ``unit``.
+    """
 
     title: str
     tasks: Sequence[Task]
     stages: Sequence[Stage]
     bubble_share: float
     unit: str = "s"
+    note: str = ""
+    amounts: Sequence[float] = ()
+
+    @property
+    def end(self) -> float:
+        """When the last pass ends."""
+        return max((task.end for task in self.tasks), default=0.0)
 
 
 @dataclass(frozen=True)

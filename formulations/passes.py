@@ -55,6 +55,7 @@ def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, u
         for t in trace.tasks
         if t.end > first and t.start < first + length
     ]
+    note = "Micro-batches enter at the pace of the objective, one every {}, and leave one every {}."
     within = [task._replace(start=max(0.0, task.start), end=min(length, task.end)) for task in tasks]
     return Passes(
         "Pipeline in its steady state, simulated",
@@ -62,6 +63,8 @@ def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, u
         stages,
         waiting_share(within, filling, 0.0, length),
         unit,
+        note,
+        (pace, trace.time_per_sample()),
     )
 
 

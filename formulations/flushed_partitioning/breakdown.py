@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from formulations.breakdown import Breakdown, Picture, Stack, slowest
+from formulations.added_up import flushed
+from formulations.breakdown import Breakdown, Passes, Picture, Stack, Stage, slowest
 from formulations.flushed_partitioning.problem import (
     depth,
     evaluate,
@@ -53,19 +55,42 @@ def _pictures(
     instance: FlushedInstance, plan: StagePlan, steps: Sequence[float], rings: Sequence[float]
 ) -> tuple[Picture, ...]:
     flat, stages = instance.flat, shown_stages(plan, steps)
-    parts = time_parts(instance.weightless, plan) | ({"synchronisation": rings} if any(rings) else {})
+    filling = (depth(instance, plan) - 1) / flat.num_microbatches
+    together = flushed(steps, 1, filling, rings, stages, "sample's time", flat.time_unit)
     return (
         strip(flat, plan, stages),
-        Stack("Time per sample of each stage", stages, parts, "time per sample", flat.time_unit),
-        memory_stack(_memory(instance, plan), stages, flat.memory_bytes),
-        batch(
-            simulated_stages(instance, plan),
+        Stack(
+            "Time per sample of each stage",
             stages,
-            flat.num_microbatches,
+            time_parts(instance.weightless, plan),
+            "time per sample",
             flat.time_unit,
-            backward_first=instance.schedule is Schedule.ONE_F_ONE_B,
         ),
+        *([] if together is None else [together]),
+        memory_stack(_memory(instance, plan), stages, flat.memory_bytes),
+        _passes(instance, plan, rings, stages),
     )
+
+
+def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], stages: Sequence[Stage]) -> Passes:
+    """A batch as it runs, which the objective counts in another way."""
+    flat = instance.flat
+    passes = batch(
+        simulated_stages(instance, plan),
+        stages,
+        flat.num_microbatches,
+        flat.time_unit,
+        backward_first=instance.schedule is Schedule.ONE_F_ONE_B,
+    )
+    filling = depth(instance, plan) - 1
+    sooner = "faster stages fill and drain the pipeline sooner, and " if filling else ""
+    reduced = "; the synchronisation after them, {}, is not drawn" if max(rings) else ""
+    note = (
+        f"The objective, {{}} for a batch, counts {flat.num_microbatches} + {filling} rounds of the slowest stage; "
+        f"here {sooner}replicas wait for micro-batches of their own: these passes end after {{}}"
+    )
+    total = evaluate(instance, plan) * flat.num_microbatches
+    return replace(passes, note=f"{note}{reduced}.", amounts=(total, passes.end, max(rings) * flat.num_microbatches))
 
 
 def _memory(instance: FlushedInstance, plan: StagePlan) -> list[Mapping[str, Any]]:

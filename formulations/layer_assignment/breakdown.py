@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from formulations.breakdown import Breakdown, Item, Stack, Stage, Strip, slowest, stages_of
+from formulations.added_up import equation_4
+from formulations.breakdown import Breakdown, Item, Passes, Stack, Stage, Strip, slowest, stages_of
 from formulations.layer_assignment.problem import LayerPlan, Terms, cuts, parameters_of, terms
 from formulations.passes import forward_and_backward, one_f_one_b
 from instances.layer_assignment import LayerAssignmentInstance
@@ -40,9 +42,9 @@ def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str =
         },
         lambda: (
             _strip(instance, plan, stages),
-            _microbatch(times, sending, stages),
-            _step(times, sending, rings, found, stages),
-            one_f_one_b(_schedule(instance, times, sending), stages),
+            Stack("A micro-batch in each stage", stages, {"compute": times}, "time of a micro-batch", "s"),
+            equation_4(times, sending, rings, instance.num_microbatches, stages),
+            _passes(instance, times, sending, found, stages),
         ),
         lambda: _strip(instance, plan, stages),
     )
@@ -65,25 +67,24 @@ def _strip(instance: LayerAssignmentInstance, plan: LayerPlan, stages: Sequence[
     return Strip("Layers by stage", items, stages, "compute of a micro-batch, s")
 
 
-def _microbatch(times: Sequence[float], sending: Sequence[float], stages: Sequence[Stage]) -> Stack:
-    parts = {"compute": times} | ({"transfer": sending} if any(sending) else {})
-    return Stack("A micro-batch in each stage", stages, parts, "time of a micro-batch", "s")
-
-
-def _step(
-    times: Sequence[float], sending: Sequence[float], rings: Sequence[float], found: Terms, stages: Sequence[Stage]
-) -> Stack:
-    """What each stage adds to the step: all stages together make the objective."""
-    decisive = slowest(times)
-    last = slowest(rings)
-    parts = {
-        "all other micro-batches": [found.waiting if stage == decisive else 0.0 for stage in range(len(times))],
-        "its first micro-batch": times,
-        "transfer": sending,
-        "synchronisation": [ring if stage == last else 0.0 for stage, ring in enumerate(rings)],
-    }
-    counted = {name: values for name, values in parts.items() if any(values)} or {"its first micro-batch": times}
-    return Stack("What each stage adds to a step", stages, counted, "part of the step", "s")
+def _passes(
+    instance: LayerAssignmentInstance,
+    times: Sequence[float],
+    sending: Sequence[float],
+    found: Terms,
+    stages: Sequence[Stage],
+) -> Passes:
+    """One replica's pipeline, which the objective counts in another way."""
+    passes = one_f_one_b(_schedule(instance, times, sending), stages)
+    reduced = "; the all-reduce after them, {}, is not drawn" if found.all_reduce else ""
+    sent = (
+        "sends once over every cut and makes no stage wait for what is sent; here every micro-batch is sent, forward "
+        "and backward, and stages wait for it"
+    )
+    counted = sent if any(sending) else "counts the slowest stage for all micro-batches but one, and all stages once"
+    note = f"The objective, {{}} for a step, {counted}: these passes end after {{}}{reduced}"
+    step = math.fsum([found.waiting, found.filling, found.sending, found.all_reduce])
+    return replace(passes, note=f"{note}.", amounts=(step, passes.end, found.all_reduce))
 
 
 def _schedule(instance: LayerAssignmentInstance, times: Sequence[float], sending: Sequence[float]) -> ScheduleInstance:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple
 from itertools import pairwise
 
-from formulations.breakdown import Breakdown, Picture, Stack, Stage, Tile, Tiles, slowest, stages_of
+from formulations.added_up import equation_4
+from formulations.breakdown import Breakdown, Picture, Stack, Tile, Tiles, slowest, stages_of
 from formulations.mesh_tiling.problem import TilingPlan, data_s, sending_s, tensor_s
 from instances.mesh_tiling import MeshInstance
 
@@ -25,15 +25,10 @@ def breakdown(instance: MeshInstance, plan: TilingPlan) -> Breakdown:
     microbatch = {
         "compute": [instance.compute_s] * len(tiles),
         "tensor-parallel all-reduce": [time - instance.compute_s for time in times],
-    } | ({"transfer": sending} if any(sending) else {})
+    }
     pictures: tuple[Picture, ...] = (
         Tiles("Tiling", instance.rows, instance.columns, [Tile(*astuple(tile)) for tile in tiles], stages),
         Stack("A micro-batch in each stage", stages, microbatch, "time of a micro-batch", "s"),
-        *([_rings(rings, stages)] if any(rings) else []),
+        equation_4(times, sending, rings, instance.num_microbatches, stages),
     )
     return Breakdown(tuple(rows), {"bottleneck": f"stage {slowest(times)}"}, lambda: pictures)
-
-
-def _rings(rings: Sequence[float], stages: Sequence[Stage]) -> Stack:
-    parts = {"data-parallel all-reduce": rings}
-    return Stack("All-reduce of each stage", stages, parts, "time of an all-reduce", "s")

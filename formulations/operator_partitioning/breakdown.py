@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from formulations.breakdown import Breakdown, Graph, Picture, Stack, Stage, slowest, stages_of
+from formulations.added_up import flushed
+from formulations.breakdown import Breakdown, Graph, Passes, Picture, Stack, Stage, slowest, stages_of
 from formulations.folding import model_graph, stage_graph
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
     all_reduce_seconds,
     capacity_bytes,
     crossing_bytes,
+    evaluate,
     memory_bytes,
+    microbatches_each,
     stage_of,
     stage_seconds,
 )
@@ -72,20 +76,63 @@ def pictures(
         None if instance.memory_bytes is None else [capacity_bytes(instance, count) for count in plan.replicas],
     )
     texts = [f"{len(members)} operators" for members in plan.stages]
-    schedule = ScheduleInstance(
-        instance.name,
-        instance.training.microbatches if instance.training else _MICROBATCHES,
-        tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
-        tuple(ScheduleEdge(source, target) for source, target in volumes),
-    )
     graph = operators_graph(instance, plan, stages)
     return (
         *([graph] if len(graph.nodes) > len(stages) else []),
         stage_graph("Stages", texts, [(a, b, size) for (a, b), size in volumes.items()], stages),
         Stack("Time of a micro-batch in each stage", stages, parts, "time of a micro-batch", "s"),
+        *_together(instance, plan, rows, stages),
         *([memory] if any(row["memory_bytes"] for row in rows) else []),
-        one_f_one_b(schedule, stages),
+        _passes(instance, plan, times, list(volumes), stages),
     )
+
+
+def _together(
+    instance: OperatorInstance, plan: OperatorPlan, rows: Sequence[Mapping[str, Any]], stages: Sequence[Stage]
+) -> list[Stack]:
+    """Where the number of stages is free, what each stage adds to a step."""
+    if instance.num_stages is not None:
+        return []
+    times, rings = [row["stage_s"] for row in rows], [row["all_reduce_s"] for row in rows]
+    rounds = microbatches_each(instance, plan.replicas[0])
+    found = flushed(times, rounds, len(times) - 1, rings, stages, "step", "s")
+    return [] if found is None else [found]
+
+
+def _passes(
+    instance: OperatorInstance,
+    plan: OperatorPlan,
+    times: Sequence[float],
+    edges: Sequence[tuple[int, int]],
+    stages: Sequence[Stage],
+) -> Passes:
+    """An iteration of one replica, which the objective counts in another way."""
+    is_step = instance.num_stages is None
+    if is_step:
+        count = microbatches_each(instance, plan.replicas[0])
+    else:
+        count = instance.training.microbatches if instance.training else _MICROBATCHES
+    schedule = ScheduleInstance(
+        instance.name,
+        count,
+        tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
+        tuple(ScheduleEdge(source, target) for source, target in edges),
+    )
+    passes, objective = one_f_one_b(schedule, stages), evaluate(instance, plan)
+    if not is_step:
+        note = (
+            "The objective, {} for a micro-batch, is the slowest stage's alone, as if the pipeline were always full; "
+            "here it fills and drains, too: these passes end after {}."
+        )
+        return replace(passes, note=note, amounts=(objective, passes.end))
+    ring = max(all_reduce_seconds(instance, members, plan.replicas[0]) for members in plan.stages)
+    reduced = "; the all-reduce after them, {}, is not drawn" if ring else ""
+    sooner = "; here faster stages fill and drain the pipeline sooner" if len(times) > 1 else ""
+    note = (
+        f"The objective, {{}} for a step, counts {count} + {len(times) - 1} rounds of the slowest stage{sooner}: these "
+        "passes end after {}"
+    )
+    return replace(passes, note=f"{note}{reduced}.", amounts=(objective, passes.end, ring))
 
 
 def operators_graph(instance: OperatorInstance, plan: OperatorPlan, stages: Sequence[Stage]) -> Graph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from formulations.breakdown import Breakdown, Picture, Stack, slowest, stages_of
 from formulations.breakdown import Stage as Shown
@@ -14,6 +15,7 @@ from formulations.stage_graph.problem import (
     Stage,
     StagePlan,
     all_reduce_s,
+    bottleneck_s,
     depth,
     iteration_s,
     memory_bytes,
@@ -118,7 +120,17 @@ def _memory(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> S
 def _passes(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Picture:
     graph = PassGraph(schedule_of(instance, plan))
     orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
-    return of_passes("An iteration, simulated", run(graph, orders).passes, stages)
+    passes = of_passes("An iteration, simulated", run(graph, orders).passes, stages)
+    iteration, ring = iteration_s(instance, plan), max(all_reduce_s(instance, stage) for stage in plan.stages)
+    reduced = " with the all-reduce after it, {}, which is not drawn" if ring else ""
+    if instance.objective == "iteration":
+        note = f"The objective is this iteration{reduced}: {{}}."
+        return replace(passes, note=note, amounts=(*([ring] if ring else []), iteration))
+    note = (
+        "The objective, {} per sample, is the slowest stage's alone, as if it never waited; this iteration of "
+        f"{instance.minibatch} samples fills and drains the pipeline, too: it takes {{}} per sample{reduced}."
+    )
+    return replace(passes, note=note, amounts=(bottleneck_s(instance, plan), iteration / instance.minibatch, ring))
 
 
 def _limit(instance: StageGraph, stage: Stage) -> float:

@@ -67,6 +67,15 @@ def headline(picture: Picture) -> str:
     return printable(_SAID[type(picture)](picture))
 
 
+def note(picture: Passes) -> str:
+    """How the passes and the objective differ, in sentences; empty where they do not.
+
+    >>> note(Passes("", (), (), 0.0, "ms", "{} and {}.", (0.5, 1500.0)))
+    '500 µs and 1.5 s.'
+    """
+    return picture.note.format(*(amount(each, picture.unit) for each in picture.amounts))
+
+
 def bottleneck(stages: Sequence[Stage]) -> int | None:
     """The position of the stage that the objective waits for."""
     return next((position for position, stage in enumerate(stages) if stage.is_bottleneck), None)
@@ -91,6 +100,12 @@ def _stack(picture: Stack) -> str:
         fullest = max(range(len(shares)), key=shares.__getitem__)
         limit = amount(picture.limits[fullest], picture.unit)
         return f"stage {picture.stages[fullest].label} is fullest: {percent(shares[fullest])} of {limit}"
+    if picture.adds_up:
+        whole = math.fsum(totals)
+        amounts = {name: math.fsum(values) for name, values in picture.parts.items()}
+        largest = max(amounts, key=amounts.__getitem__)
+        share = f", {percent(amounts[largest] / whole)} {largest}" if len(amounts) > 1 and whole > 0 else ""
+        return f"together the objective, {amount(whole, picture.unit)}{share}"
     most = max(range(len(totals)), key=totals.__getitem__)
     said = f"stage {picture.stages[most].label} has most: {amount(totals[most], picture.unit)}"
     name, part = max(picture.parts.items(), key=lambda each: each[1][most])

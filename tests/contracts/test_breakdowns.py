@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -33,6 +34,7 @@ from formulations.hierarchical_partitioning import problem as hierarchical
 from formulations.layer_assignment import problem as layers
 from formulations.mesh_tiling import problem as tiling
 from formulations.operator_partitioning import problem as operators
+from formulations.operator_partitioning.breakdown import breakdown as operator_figures
 from formulations.pipeline_placement import problem as placement
 from formulations.places import standing
 from formulations.stage_graph import problem as graphs
@@ -41,7 +43,7 @@ from formulations.tmpc_knapsack import problem as knapsack
 from instances.hierarchical_partitioning import MemoryModel
 from instances.topologies import KINDS, topology
 from planner.run import run
-from planner.show.headlines import headline
+from planner.show.headlines import headline, note
 
 #: What the figures say the objective is.
 OBJECTIVE = {
@@ -199,8 +201,7 @@ def test_stage_partitioning() -> None:
 
 def test_flushed_partitioning() -> None:
     for instance, plan, pictures in drawn("flushed_partitioning"):
-        times = [flushed.step_time(instance, s) + flushed.synchronisation_time(instance, s) for s in plan.stages]
-        same(stacks(pictures)["time per sample"], times)
+        same(stacks(pictures)["time per sample"], [flushed.step_time(instance, stage) for stage in plan.stages])
 
 
 def test_hierarchical_partitioning() -> None:
@@ -217,9 +218,44 @@ def test_hierarchical_partitioning() -> None:
 
 def test_layer_assignment() -> None:
     for instance, plan, pictures in drawn("layer_assignment"):
-        step = stacks(pictures)["part of the step"]
-        whole_step = math.fsum(step.total(stage) for stage in range(len(step.stages)))
-        assert whole_step == pytest.approx(layers.evaluate(instance, plan), rel=1e-9)
+        ends = layers.cuts(plan)
+        times = [math.fsum(instance.layer_time_s[a:b]) for a, b in pairwise(ends)]
+        same(stacks(pictures)["time of a micro-batch"], times)
+
+
+ADDED_UP = ("layer_assignment", "mesh_tiling", "amp_strategy", "flushed_partitioning")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_marked_bar_is_the_longest_and_what_adds_up_is_the_objective(name: str) -> None:
+    """The stage that the objective waits for has no shorter bar than others, in every picture of time."""
+    added = 0
+    for _, _, objective, found in solved(name):
+        for picture in found.pictures:
+            if isinstance(picture, Stack) and picture.adds_up:
+                whole_objective = math.fsum(picture.total(stage) for stage in range(len(picture.stages)))
+                assert whole_objective == pytest.approx(objective, rel=1e-9)
+                assert "together the objective" in headline(picture)
+                added += 1
+            elif isinstance(picture, Stack) and picture.unit != "bytes":
+                totals = [picture.total(stage) for stage in range(len(picture.stages))]
+                [marked] = [total for total, stage in zip(totals, picture.stages, strict=True) if stage.is_bottleneck]
+                assert marked == pytest.approx(max(totals), rel=1e-9), picture.title
+    assert (added > 0) == (name in ADDED_UP)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_passes_say_how_they_and_the_objective_differ(name: str) -> None:
+    """The first number of the sentence is the objective; where a schedule is the plan, there is none."""
+    per = {"flushed_partitioning": lambda instance: instance.flat.num_microbatches}
+    for instance, _, objective, found in solved(name):
+        for picture in found.pictures:
+            if not isinstance(picture, Passes) or name == "microbatch_schedule":
+                continue
+            said = note(picture)
+            assert said.endswith(".") and said.count("{") == 0
+            scale = per.get(name, lambda _: 1)(instance)
+            assert any(each == pytest.approx(objective * scale, rel=1e-9) for each in picture.amounts), said
 
 
 def test_operator_partitioning() -> None:
@@ -232,6 +268,22 @@ def test_operator_partitioning() -> None:
             assert sum(node.count for node in graph.nodes) == len(instance.operators)
         crossing = {(arc.source, arc.target): arc.bytes for arc in stages.arcs}
         assert crossing == operators.crossing_bytes(instance, plan)
+
+
+def test_a_step_with_a_free_number_of_stages_shows_filling_and_its_all_reduce() -> None:
+    for given, plan, _, _ in solved("operator_partitioning"):
+        replicas = (2,) * len(plan.stages)
+        own = [replace(each, parameter_bytes=1e6) for each in given.operators]
+        instance = replace(given, operators=tuple(own), num_stages=None, num_devices=99, step_microbatches=12)
+        plan = replace(plan, replicas=replicas)
+        pictures = operator_figures(instance, plan).pictures
+        step = stacks(pictures)["part of the step"]
+        assert step.adds_up and "synchronisation" in step.parts and len(set(step.parts["micro-batches"])) <= 2
+        objective = operators.evaluate(instance, plan)
+        assert math.fsum(map(step.total, range(len(step.stages)))) == pytest.approx(objective, rel=1e-9)
+        passes = next(picture for picture in pictures if isinstance(picture, Passes))
+        assert {task.microbatch for task in passes.tasks} == set(range(6))
+        assert passes.amounts[0] == pytest.approx(objective) and passes.amounts[2] == max(step.parts["synchronisation"])
 
 
 def test_stage_graph() -> None:
@@ -264,9 +316,8 @@ def test_device_mapping_and_placement() -> None:
 
 def test_mesh_tiling() -> None:
     for instance, plan, pictures in drawn("mesh_tiling"):
-        if not instance.ordered:
-            ordered = sorted(plan.tiles, key=lambda tile: tile.stage)
-            same(stacks(pictures)["time of a micro-batch"], [tiling.tensor_s(instance, tile) for tile in ordered])
+        ordered = sorted(plan.tiles, key=lambda tile: tile.stage)
+        same(stacks(pictures)["time of a micro-batch"], [tiling.tensor_s(instance, tile) for tile in ordered])
         assert isinstance(pictures[0], Tiles) and len(pictures[0].tiles) == len(plan.tiles)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from formulations.breakdown import Passes, Task
-from planner.show.headlines import headline, scaled
+from planner.show.headlines import headline, note, scaled
 from planner.show.page.chart import Chart, Row
 from planner.show.page.marks import said, stage_colour, stage_name, x_of
 from planner.show.palette import SHARES
@@ -128,4 +128,5 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
     }
     cut = "" if len(shown) == len(found.tasks) else f"; the first {_MOST:,} of {len(found.tasks):,} passes"
     title = f"{found.title}{cut} (forward passes are pale, backward passes full)"
-    return [Chart(title, headline(found), spec, {"tasks": rows}, top=whole, unit=unit)]
+    said_of_it = ". ".join(filter(None, (headline(found), note(found))))
+    return [Chart(title, said_of_it, spec, {"tasks": rows}, top=whole, unit=unit)]
