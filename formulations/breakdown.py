@@ -306,9 +306,20 @@ class Tradeoff:
 
 @dataclass(frozen=True)
 class Heat:
-    """A value for each pair of two settings; ``None``: infeasible.
+    """A value for each pair of two settings; less is better.
 
-    ``values[row][column]`` belongs to ``ys[row]`` and ``xs[column]``; ``best`` is the (row, column) of what is chosen.
+    Parameters
+    ----------
+    values
+        ``values[row][column]`` belongs to ``ys[row]`` and ``xs[column]``; ``None``: what ``empty`` says.
+    measure, unit
+        What the values are ("time per sample"), and their unit.
+    best, here
+        The (row, column) of the least value, and of the instance's own settings.
+    xunit, yunit
+        Of the settings; "bytes" are shown as sizes.
+    empty
+        What is to say of pairs without a value.
     """
 
     title: str
@@ -319,6 +330,22 @@ class Heat:
     ylabel: str
     measure: str
     best: tuple[int, int] | None = None
+    unit: str = ""
+    here: tuple[int, int] | None = None
+    xunit: str = ""
+    yunit: str = ""
+    empty: str = "infeasible"
+
+
+def least_of(values: Sequence[Sequence[float | None]]) -> tuple[int, int] | None:
+    """The (row, column) of the least value, the first one of equal ones; ``None``: there is no value.
+
+    >>> least_of([[None, 3.0], [2.0, 2.0]])
+    (1, 0)
+    """
+    known = ((value, r, c) for r, row in enumerate(values) for c, value in enumerate(row) if value is not None)
+    found = min(known, default=None)
+    return None if found is None else found[1:]
 
 
 Picture = Strip | Stack | Passes | Graph | Network | Matrix | Tiles | Tradeoff | Heat

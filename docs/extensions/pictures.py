@@ -50,8 +50,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "planner diff best.json even.json bert32 --devices 16",
     ),
     "A frontier": (
-        "What would more devices buy?",
+        "More devices help where there are micro-batches for more replicas.",
         "planner frontier bert32 --devices 32 --microbatches 32",
+    ),
+    "Devices and memory": (
+        "What would eight more devices, or 16 GiB more, buy? Lines are 1.1, 1.5, 2 and 4 times the least.",
+        "planner frontier bert32 --devices 64 --memory 8GiB --more-devices 8 --memories 4GiB,6GiB,12GiB,16GiB,24GiB",
     ),
 }
 

@@ -252,7 +252,10 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner report chain8 layers schedule --time-limit 5 --out three.html",
     ),
     "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
-    "frontier": ("planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",),
+    "frontier": (
+        "planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",
+        "planner frontier bert32 --devices 64 --memory 8GiB --more-devices 8 --memories 16GiB,24GiB --plot map.png",
+    ),
     "census": (
         "planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",
         "planner census amp-het-cluster --problem layer_assignment --from amp",

@@ -154,7 +154,7 @@ def solve_command(
         log.end(result)
         _show(result, loaded, rows, others, found, log.events, json)
     outputs = {"--out": out, "--plot": plot, "--trace": trace}
-    write_all(partial(complain, events, log), *_writes(result, loaded, outputs, quiet), *proof)
+    write_all(partial(complain, events, log), *_writes(result, loaded, rows, outputs, quiet), *proof)
     code = exit_code(result, exact, limits)
     raise typer.Exit(code if found is None else found.exit_code(code))
 
@@ -251,18 +251,21 @@ def _show(
         more.show(result)
 
 
-def _writes(result: Result, loaded: Any, wanted: Mapping[str, str | None], quiet: bool) -> Iterator[Callable[[], None]]:
-    """What writes the plan to every file that is wanted; without a plan a note of each."""
+def _writes(
+    result: Result, loaded: Any, rows: Sequence[Any], wanted: Mapping[str, str | None], quiet: bool
+) -> Iterator[Callable[[], None]]:
+    """What writes the plan to every file that is wanted, a sweep above its picture; without a plan a note of each."""
     from planner.inputs.files import write_atomically
     from planner.show.pictures import draw
     from planner.show.progress import note
     from planner.show.schedules import write_trace
     from planner.show.tables import plan_file
+    from planner.studies.sweep import heat_of
 
-    plan = result.plan
+    plan, swept = result.plan, [heat_of(rows, result.unit)] if len(rows) > 1 else []
     writers: dict[str, Callable[[str, Any], None]] = {
         "--out": lambda path, _: write_atomically(path, plan_file(result)),
-        "--plot": lambda path, plan: draw(path, loaded, plan),
+        "--plot": lambda path, plan: draw(path, loaded, plan, *swept),
         "--trace": lambda path, plan: write_trace(path, loaded, plan),
     }
     for name, path in wanted.items():

@@ -158,13 +158,46 @@ def _tradeoff(picture: Tradeoff) -> str:
 
 
 def _heat(picture: Heat) -> str:
+    if picture.here is not None:
+        return _bought(picture, *picture.here)
     cells = [value for row in picture.values for value in row]
-    infeasible = sum(1 for value in cells if value is None)
-    said = f"{len(cells) - infeasible} of {len(cells)} cells feasible"
-    if picture.best is not None:
-        row, column = picture.best
-        said += f", best {picture.values[row][column]:.3g} at {picture.ys[row]:g} by {picture.xs[column]:g}"
-    return said
+    empty = sum(1 for value in cells if value is None)
+    said = f"{empty} of {len(cells)} {picture.empty}" if empty else ""
+    if picture.best is None:
+        return said
+    row, column = picture.best
+    least = f"least: {amount(picture.values[row][column] or 0.0, picture.unit)} at {_settings(picture, row, column)}"
+    return f"{least}; {said}" if said else least
+
+
+def _settings(picture: Heat, row: int, column: int) -> str:
+    """Both settings of a cell, with what they are."""
+    x, y = amount(picture.xs[column], picture.xunit), amount(picture.ys[row], picture.yunit)
+    return f"{picture.xlabel} {x}, {picture.ylabel} {y}"
+
+
+def _bought(picture: Heat, row: int, column: int) -> str:
+    """What the instance's own settings cost, and what the largest of each would save."""
+    own = picture.values[row][column]
+    said = [f"here {picture.empty}" if own is None else f"here {amount(own, picture.unit)}"]
+    x, y = len(picture.xs) - 1, len(picture.ys) - 1
+    for moved, more, unit, noun in (
+        ((row, x), picture.xs[x] - picture.xs[column], picture.xunit, picture.xlabel),
+        ((y, column), picture.ys[y] - picture.ys[row], picture.yunit, picture.ylabel),
+    ):
+        if more > 0:
+            value = picture.values[moved[0]][moved[1]]
+            said.append(f"{amount(more, unit)} more {noun}: {_saved(picture, own, value)}")
+    return "; ".join(said)
+
+
+def _saved(picture: Heat, own: float | None, value: float | None) -> str:
+    if value is None:
+        return picture.empty
+    if own is None or own <= 0:
+        return amount(value, picture.unit)
+    saved = 1 - value / own
+    return "no gain" if saved <= 1e-9 else f"{percent(saved)} less"
 
 
 _SAID: dict[type, Callable[[Any], str]] = {

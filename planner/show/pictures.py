@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from formulations import FAMILIES
+from formulations.breakdown import Picture
 from planner.comparison import Report
 from planner.errors import UsageError
 from planner.events import Event
@@ -17,7 +18,7 @@ from planner.show.headlines import percent
 from planner.show.plots.charts import LINES_SAY, gap_over_time, losses
 from planner.show.plots.files import require, save
 from planner.show.plots.panel import Panel
-from planner.show.plots.panels import panels
+from planner.show.plots.panels import panels, panels_of
 from solvers.outcome import OPTIMAL_GAP
 
 
@@ -31,14 +32,15 @@ def refuse_undrawable(instance: Any, path: str) -> None:
         require(path)
 
 
-def draw(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
-    """Write the picture of a plan, in the family's JSON form, to a file."""
+def draw(path: str, instance: Any, plan: Mapping[str, Any], *before: Picture) -> None:
+    """Write the picture of a plan, in the family's JSON form, to a file; other pictures stand ``before`` it."""
     family = family_of(instance)
     decoded = family.plan_from_json(instance, plan)
     if family.picture is not None and _own_picture(instance, path):
         write_atomically(path, family.picture(instance, decoded), "--plot")
     else:
-        save(panels(instance, decoded), path, instance.name)
+        first = [panel for picture in before for panel in panels_of(picture)]
+        save([*first, *panels(instance, decoded)], path, instance.name)
 
 
 def draw_comparison(path: str, instance: Any, report: Report, events: Sequence[Event]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.breakdown import Heat
+from formulations.breakdown import Heat, least_of
 from formulations.compilation import compiling
 from formulations.family import no_preparation
 from formulations.size import SizeError
@@ -19,7 +19,8 @@ from planner.run import silent
 from planner.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
 
-_FAMILY = "stage_partitioning"
+#: The one problem that has these tables.
+FAMILY = "stage_partitioning"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Frontier:
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner frontier --json`` prints."""
         return {
-            "problem": _FAMILY,
+            "problem": FAMILY,
             "instance": self.instance,
             "stop": self.stop.value,
             "unit": self.unit,
@@ -96,8 +97,8 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     limits = limits or Limits()
     instance = admitted(instance, requirements=False)
     family = family_of(instance)
-    if family.name != _FAMILY:
-        raise UsageError.at("INSTANCE", family.name, f"an instance of {_FAMILY}")
+    if family.name != FAMILY:
+        raise UsageError.at("INSTANCE", family.name, f"an instance of {FAMILY}")
     watch = Watch(limits)
     worker = Worker(no_preparation, lambda: room.frontier(instance, watch), watch)
     with signals_stop(watch) as received:
@@ -160,19 +161,16 @@ def writes(found: Frontier, out: str | None, picture: str | None) -> Iterator[Ca
 def heat_of(found: Frontier) -> Heat:
     """The table as a heat map; its best entry is the first of the quickest."""
     times = found.times or []
-    best = min(
-        ((time, row, column) for row, line in enumerate(times) for column, time in enumerate(line) if time is not None),
-        default=None,
-    )
     return Heat(
-        "Time per sample by devices and degrees",
+        "Time per sample by devices and degrees, at most",
         range(1, len(times[0]) + 1 if times else 1),
         range(1, len(times) + 1),
         times,
-        "sum of degrees, at most",
-        "devices, at most",
-        f"time per sample, {found.unit}",
-        None if best is None else best[1:],
+        "sum of degrees",
+        "devices",
+        "time per sample",
+        least_of(times),
+        found.unit,
     )
 
 

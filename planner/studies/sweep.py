@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations import FAMILIES
+from formulations.breakdown import Heat, least_of
 from formulations.compilation import compiling
 from instances.parameters import MAX_COUNT, parse_count
 from planner.errors import UsageError
@@ -206,6 +207,30 @@ def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
         options={**best.result.options, "grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size},
         stats={**best.result.stats, "sweep": [vars(one.row) for one in tried]},
     )
+
+
+def heat_of(rows: Sequence[Row], unit: str) -> Heat:
+    """Least time per sequence by g and b'; where a limit ended a search, the least that was found."""
+    sizes, degrees = sorted({row.microbatch_size for row in rows}), sorted({row.grad_accum for row in rows})
+    found = {(row.grad_accum, row.microbatch_size): row.time_per_sequence for row in rows}
+    values = [[found.get((g, b)) for b in sizes] for g in degrees]
+    return Heat(
+        "Time per sequence by micro-batch and accumulation",
+        sizes,
+        degrees,
+        values,
+        "micro-batch size b'",
+        "gradient accumulation g",
+        "time per sequence" if all(is_proved(row) for row in rows) else "least time per sequence found",
+        least_of(values),
+        unit,
+        empty="no plan within the batch",
+    )
+
+
+def is_proved(row: Row) -> bool:
+    """Whether nothing is open about a row."""
+    return row.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
 def show_rows(rows: Sequence[Row], unit: str) -> None:

@@ -145,30 +145,45 @@ def _options(found: Tradeoff) -> list[Chart]:
     return [Chart(f"The options of each node{left}", text, spec, {"options": rows})]
 
 
-def _kept(count: int, best: int) -> list[int]:
-    """So many rows or columns as can be seen: all, or some at equal distances, with the last and the best."""
+def _kept(count: int, *marked: int) -> list[int]:
+    """So many rows or columns as can be seen: all, or some at equal distances, with the last and the marked ones."""
     step = -(-count // _CELLS)
-    return sorted({*range(step - 1, count, step), best, count - 1}) if count else []
+    return sorted({*range(step - 1, count, step), *marked, count - 1}) if count else []
+
+
+def _setting(value: float, unit: str) -> float | str:
+    return amount(value, unit) if unit else value
 
 
 def heat(found: Heat) -> list[Chart]:
     """A cell for each pair of settings, the best one marked; cells without a plan are empty."""
-    best = found.best or (0, 0)
-    down, across = _kept(len(found.ys), best[0]), _kept(len(found.xs), best[1])
+    marked = [each for each in (found.best, found.here) if each is not None]
+    down = _kept(len(found.ys), *(row for row, _ in marked))
+    across = _kept(len(found.xs), *(column for _, column in marked))
+    factor, unit = scaled(found.unit, min((v for values in found.values for v in values if v), default=0.0))
+    measure = f"{found.measure}, {unit}" if unit else found.measure
     rows: list[Row] = [
         {
-            "x": found.xs[column],
-            "y": found.ys[row],
-            "value": found.values[row][column],
-            "said": "infeasible" if found.values[row][column] is None else f"{found.values[row][column]:.4g}",
+            "x": _setting(found.xs[column], found.xunit),
+            "y": _setting(found.ys[row], found.yunit),
+            "value": None if (value := found.values[row][column]) is None else value / factor,
+            "said": found.empty if value is None else amount(value, found.unit),
             "is_best": found.best == (row, column),
+            "is_here": found.here == (row, column),
         }
         for row in down
         for column in across
     ]
     thinned = {"labelOverlap": True}
-    x_axis = {"field": "x", "type": "ordinal", "title": found.xlabel, "axis": {"labelAngle": 0, **thinned}}
-    y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": "descending", "axis": thinned}
+    x_axis = {
+        "field": "x",
+        "type": "ordinal",
+        "title": found.xlabel,
+        "sort": [_setting(found.xs[column], found.xunit) for column in across],
+        "axis": {"labelAngle": 0, **thinned},
+    }
+    ys = [_setting(found.ys[row], found.yunit) for row in reversed(down)]
+    y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": ys, "axis": thinned}
     known = [row["value"] for row in rows if row["value"]]
     kind = "log" if known and max(known) > 20 * min(known) else "linear"
     spec: dict[str, Any] = {
@@ -182,12 +197,18 @@ def heat(found: Heat) -> list[Chart]:
                     "color": {
                         "field": "value",
                         "type": "quantitative",
-                        "title": found.measure,
+                        "title": measure,
                         "scale": {"type": kind, "range": ["@line", "@paper"], "zero": False, "interpolate": "rgb"},
                         "legend": {"orient": "top", "gradientLength": 160},
                     },
-                    "stroke": {"condition": {"test": "datum.is_best", "value": "@alarm"}, "value": "@paper"},
-                    "strokeWidth": {"condition": {"test": "datum.is_best", "value": 3}, "value": 0.5},
+                    "stroke": {
+                        "condition": [
+                            {"test": "datum.is_best", "value": "@alarm"},
+                            {"test": "datum.is_here", "value": "@ink"},
+                        ],
+                        "value": "@paper",
+                    },
+                    "strokeWidth": {"condition": {"test": "datum.is_best || datum.is_here", "value": 3}, "value": 0.5},
                     "tooltip": said({"x": found.xlabel, "y": found.ylabel, "said": found.measure}),
                 },
             }

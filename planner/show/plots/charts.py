@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.events import Event
-from planner.show.headlines import percent
+from planner.show.headlines import percent, scaled
 from planner.show.palette import dashes, line_colour
 from planner.show.plots.marks import SMALL, apart, label_of, pixels, plain_log, quiet_frame, theme_of, width_of
 from solvers.outcome import OPTIMAL_GAP
@@ -73,6 +73,7 @@ def gap_over_time(axes: Any, events: Sequence[Event], unit: str = "s") -> Any:
                 ends.append((points[-1][1], method, colour))
     axes.set_xscale("symlog", linthresh=1e-3)
     axes.set_xlim(0, last)
+    axes.margins(y=0.12)
     _name_lines(axes, ends)
     axes.set(xlabel="seconds of the method", ylabel=f"incumbent and bound, {unit}" if unit else "incumbent and bound")
     quiet_frame(axes, "left", "bottom")
@@ -83,10 +84,12 @@ def _name_lines(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
     """Names at the right ends of lines, far enough from each other."""
     if not ends:
         return
-    axes.margins(y=0.12)
-    low, high = axes.get_ylim()
+    is_log = axes.get_yscale() == "log"
+    levels = [math.log(end[0]) if is_log else end[0] for end in ends]
+    low, high = map(math.log, axes.get_ylim()) if is_log else axes.get_ylim()
     least = (high - low) * 1.45 * SMALL * axes.figure.dpi / 72 / max(1.0, pixels(axes)[1])
-    for (value, name, colour), place in zip(ends, apart([end[0] for end in ends], least), strict=True):
+    for (value, name, colour), level in zip(ends, apart(levels, least), strict=True):
+        place = math.exp(level) if is_log else level
         axes.annotate(
             label_of(name),
             (1.0, value),
@@ -156,35 +159,26 @@ def frontier(axes: Any, times: Sequence[Sequence[float | None]], unit: str) -> A
     """Least time per sample over devices: ``times[k - 1][s - 1]``, a line for each of a few bounds on the sum s."""
     sums = len(times[0]) if times else 0
     shown = sorted({max(1, sums >> shift) for shift in range(4)}, reverse=True) if sums else []
-    ends = []
-    for number, s in enumerate(shown):
-        line = [math.nan if (time := row[s - 1]) is None else time for row in times]
+    return over_devices(axes, {f"sum <= {s}": [row[s - 1] for row in times] for s in shown}, unit)
+
+
+def over_devices(axes: Any, lines: Mapping[str, Sequence[float | None]], unit: str) -> Any:
+    """Least time per sample over devices, a line for each name, which stands at its end: ``lines[name][k - 1]``."""
+    known = [time for times in lines.values() for time in times if time]
+    factor, unit = scaled(unit, min(known, default=0.0))
+    ends, first, most = [], math.inf, max(map(len, lines.values()), default=0)
+    for number, (name, times) in enumerate(lines.items()):
+        values = [math.nan if time is None else time / factor for time in times]
         colour = line_colour(number)
-        axes.plot(range(1, len(times) + 1), line, linestyle=dashes(number), color=colour)
-        if not math.isnan(line[-1]):
-            ends.append((line[-1], f"sum <= {s}", colour))
+        axes.plot(range(1, len(values) + 1), values, linestyle=dashes(number), color=colour)
+        first = min([first, *(k for k, value in enumerate(values, 1) if not math.isnan(value))])
+        if values and not math.isnan(values[-1]):
+            ends.append((values[-1], name, colour))
     axes.set(xscale="log", yscale="log", xlabel="devices", ylabel=f"time per sample, {unit}")
     plain_log(axes)
-    axes.set_xlim(1, max(2, len(times)))
-    if ends:
-        levels = apart([math.log(end[0]) for end in ends], _log_step(axes))
-        for (value, name, colour), level in zip(ends, levels, strict=True):
-            axes.annotate(
-                name,
-                (1.0, value),
-                (1.02, math.exp(level)),
-                xycoords=("axes fraction", "data"),
-                textcoords=("axes fraction", "data"),
-                va="center",
-                fontsize=SMALL,
-                color=colour,
-                annotation_clip=False,
-            )
+    axes.set_xlim(min(first, most / 2) or 1, max(2, most))
+    low, high = axes.get_ylim()
+    axes.set_ylim(low / (high / low) ** 0.08, high)
+    _name_lines(axes, ends)
     quiet_frame(axes, "left", "bottom")
     return axes
-
-
-def _log_step(axes: Any) -> float:
-    """How far apart two texts are on a logarithmic axis at least."""
-    low, high = axes.get_ylim()
-    return (math.log(high) - math.log(low)) * 1.45 * SMALL * float(axes.figure.dpi) / 72 / max(1.0, pixels(axes)[1])

@@ -91,7 +91,7 @@ def _entitle(axes: Any, panel: Panel, width: float) -> None:
     over = legend is not None and legend.get_bbox_to_anchor().y1 > axes.bbox.y0 + axes.bbox.height / 2
     lines = -(-len(legend.get_texts()) // legend._ncols) if over and legend else 0
     signs = max(20, int((width - _beside(axes)) * 72 / _DPI / TEXT / 0.56))
-    said = textwrap.wrap(panel.says, signs)
+    said = textwrap.wrap(panel.says.replace(" %", "\N{NO-BREAK SPACE}%"), signs)
     low = 5 + 12 * lines
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     axes.annotate("\n".join(said), (0, 1), (0, low), fontsize=TEXT, color=theme.quiet, **place)

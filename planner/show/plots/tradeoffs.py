@@ -10,8 +10,20 @@ from typing import Any
 from formulations.breakdown import Heat, Options, Tradeoff
 from planner.show.headlines import amount, scaled
 from planner.show.palette import line_colour, mixed, text_on
-from planner.show.plots.marks import SMALL, apart, label_of, pixels, plain_numbers, quiet_frame, theme_of, width_of
+from planner.show.plots.marks import (
+    SMALL,
+    apart,
+    label_of,
+    pixels,
+    plain_numbers,
+    quiet_frame,
+    step_of,
+    theme_of,
+    width_of,
+)
 
+#: Pixels of a cell that has no room for a frame.
+_NARROW = 14
 #: More kinds of nodes than this are drawn without labels.
 _LABELLED = 8
 
@@ -137,13 +149,15 @@ def _beside(axes: Any, labels: Sequence[tuple[float, float, str]]) -> None:
 
 
 def heat(axes: Any, picture: Heat) -> Any:
-    """A cell for each pair of settings, dark is little; infeasible ones are hatched, what is chosen has a frame."""
+    """A cell for each pair of settings, dark is little; hatched ones have no value, the least and one's own a frame."""
+    from matplotlib.colors import LogNorm
+
     theme = theme_of(axes)
     values = [[math.nan if value is None else value for value in row] for row in picture.values]
     known = [value for row in values for value in row if not math.isnan(value)]
-    from matplotlib.colors import LogNorm
-
-    spread = bool(known) and min(known) > 0 and max(known) > 8 * min(known)
+    factor, unit = scaled(picture.unit, min((each for each in known if each > 0), default=0.0))
+    values, known = [[value / factor for value in row] for row in values], [value / factor for value in known]
+    spread = bool(known) and min(known) > 0 and max(known) > 4 * min(known)
     norm = LogNorm(min(known), max(known)) if spread else None
     axes.set_facecolor(mixed(theme.faint, theme.paper, 0.5))
     axes.patch.set(hatch="///", edgecolor=theme.quiet, linewidth=0)
@@ -151,35 +165,84 @@ def heat(axes: Any, picture: Heat) -> Any:
     rows, columns = len(picture.ys), len(picture.xs)
     texts = [f"{value:.3g}" for value in known]
     wide, tall = pixels(axes)[0] / max(1, columns), pixels(axes)[1] / max(1, rows)
+    measure = f"{picture.measure}, {unit}" if unit else picture.measure
     if known and wide > max(width_of(axes, text) for text in texts) + 4 and tall > 1.6 * SMALL * axes.figure.dpi / 72:
         _cells(axes, image, values)
+        axes.set_title(label_of(measure), loc="right", fontsize=SMALL, color=theme.quiet)
     elif known:
-        bar = axes.figure.colorbar(image, ax=axes, label=label_of(picture.measure))
+        bar = axes.figure.colorbar(image, ax=axes, label=label_of(measure))
         bar.outline.set_visible(False)
         plain_numbers(bar.ax.yaxis, is_log=spread)
-        if min(rows, columns) > 3 and max(known) > min(known):
-            _isolines(axes, values, min(known), max(known))
-    if picture.best is not None:
-        from matplotlib.patches import Rectangle
-
-        row, column = picture.best
-        axes.add_patch(
-            Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=theme.alarm, linewidth=2.5, zorder=4)
-        )
-    for name, settings, room in (("x", picture.xs, wide), ("y", picture.ys, tall * 2)):
-        texts = [f"{setting:g}" for setting in settings]
-        step = max(1, math.ceil((max(map(len, texts), default=1) * SMALL + 8) / max(room, 1.0)))
-        getattr(axes, f"set_{name}ticks")(range(0, len(settings), step), texts[::step])
+        if min(rows, columns) > 2 and max(known) > min(known):
+            _isolines(axes, image, values, known)
+    _framed(axes, picture, len(known) < rows * columns)
+    for name, settings, kind, room in (("x", picture.xs, picture.xunit, wide), ("y", picture.ys, picture.yunit, tall)):
+        texts = [amount(setting, kind) if kind else f"{setting:g}" for setting in settings]
+        needed = max((width_of(axes, text) for text in texts), default=0.0) if name == "x" else 1.5 * SMALL
+        step = step_of((needed + 6) / max(room, 1.0))
+        shown = [place for place in range(len(settings)) if not (place + 1) % step]
+        getattr(axes, f"set_{name}ticks")(shown, [texts[place] for place in shown])
     axes.set(xlabel=label_of(picture.xlabel), ylabel=label_of(picture.ylabel))
     quiet_frame(axes)
     return axes
 
 
-def _isolines(axes: Any, values: Sequence[Sequence[float]], least: float, most: float) -> None:
-    """Lines of equal values, with their values: 1.1, 1.5, 2 and 4 times the least."""
+def _framed(axes: Any, picture: Heat, has_empty: bool) -> None:
+    """Frames around the least value and one's own settings, and above what they and the hatched cells are."""
+    from matplotlib.patches import Patch, Rectangle
+
+    theme = theme_of(axes)
+    handles: list[Any] = []
+    small = min(pixels(axes)[0] / max(1, len(picture.xs)), pixels(axes)[1] / max(1, len(picture.ys))) < _NARROW
+    for place, colour, name, wide in (
+        (picture.best, theme.alarm, "least", 2.5),
+        (picture.here, theme.ink, "here", 1.8),
+    ):
+        if place is None:
+            continue
+        row, column = place
+        frame: dict[str, Any] = {"fill": False, "edgecolor": colour, "linewidth": wide}
+        for order, look in enumerate(({**frame, "edgecolor": theme.paper, "linewidth": wide + 2.0}, frame), 4):
+            if small:
+                marker = {"facecolor": "none", "edgecolor": look["edgecolor"], "linewidth": look["linewidth"]}
+                axes.scatter([column], [row], marker="s", s=70, zorder=order, clip_on=False, **marker)
+            else:
+                axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, zorder=order, clip_on=False, **look))
+        handles.append(Patch(label=name, **frame))
+    if has_empty:
+        hatched: dict[str, Any] = {
+            "facecolor": axes.get_facecolor(),
+            "edgecolor": theme.quiet,
+            "hatch": "///",
+            "linewidth": 0,
+        }
+        handles.append(Patch(label=label_of(picture.empty), **hatched))
+    if handles:
+        axes.legend(
+            handles=handles,
+            ncols=len(handles),
+            loc="lower left",
+            bbox_to_anchor=(0, 1.0),
+            frameon=False,
+            fontsize=SMALL,
+            borderaxespad=0.1,
+        )
+
+
+def _isolines(axes: Any, image: Any, values: Sequence[Sequence[float]], known: Sequence[float]) -> None:
+    """Lines along cells between lesser and larger values than 1.1, 1.5, 2 and 4 times the least, with these values."""
+    from matplotlib.colors import to_hex
+
+    least, most = min(known), max(known)
     levels = [factor * least for factor in (1.1, 1.5, 2.0, 4.0) if least < factor * least < most]
     if levels:
-        lines = axes.contour(values, levels=levels, colors=theme_of(axes).paper, linewidths=0.8)
+        colours = [text_on(to_hex(image.cmap(image.norm(level)))) for level in levels]
+        corners = [[value for value in row for _ in "ab"] for row in values for _ in "ab"]
+        ends = [
+            [place + side for place in range(count) for side in (-0.499, 0.499)]
+            for count in (len(values[0]), len(values))
+        ]
+        lines = axes.contour(*ends, corners, levels=levels, colors=colours, linewidths=0.9)
         axes.clabel(lines, fontsize=SMALL, fmt="%.3g")
 
 
