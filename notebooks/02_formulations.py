@@ -12,27 +12,24 @@
 # ---
 
 # %% [markdown]
-# %% [markdown]
 # # 2. One problem, many formulations
 #
-# Stage partitioning stands in this package as Piper's dynamic program, as an exact threshold search, and as three
-# declarative models: CP-SAT, a MILP with one constraint for each sentence of the paper, and a MILP over whole stages.
-# Here a model is taken apart, given a requirement, compared with the others, and solved by a program that knows nothing
-# of this package. At the end the same comparison for knapsacks, device mappings and stage graphs.
+# Stage partitioning stands in this package as Piper's dynamic program, as a threshold search, and as four declarative
+# models: CP-SAT and a MILP with a constraint for each sentence of the paper, and both over whole stages. Here a model
+# is taken apart, given a requirement, compared with the others, and solved by a program that knows nothing of this
+# package. Then every problem has its comparison: a search, CP-SAT and a MILP side by side.
 
 # %%
 import os
 import tempfile
 
 import highspy
-import matplotlib.pyplot as plt
 
 import planner
-from planner import plots
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
-SIZES = (4, 8, 12, 16, 32) if FULL else (3, 5)
-TIME_S = 60 if FULL else 1.5
+SIZES = (4, 8, 12, 16, 32) if FULL else (4, 10)
+LIMITS = planner.Limits(time_s=60 if FULL else 3)
 
 
 def layers_of_bert(layers):
@@ -43,14 +40,17 @@ def layers_of_bert(layers):
 # %% [markdown]
 # ## A model taken apart
 #
-# Each group of variables and constraints has the sentence that it stands for, and the paper's section.
+# Each group of variables and constraints has the sentence that it stands for, and the paper's section. A *complete*
+# model leaves out nothing that a known plan makes superfluous.
 
 # %%
 model = planner.model(layers_of_bert(4), "milp", complete=True)
 model
 
 # %% [markdown]
-# Its linear relaxation lets every stage be a fraction of every layer. How much of the optimum does its bound reach,
+# ## Roots
+#
+# The linear relaxation lets every stage be a fraction of every layer. How much of the optimum does its bound reach,
 # what is fractional in it, and which constraints hold it up? (`duals` has their dual values; the largest are shown.)
 
 # %%
@@ -59,6 +59,22 @@ print(f"bound {root.bound:.6g} s of {best.objective:.6g} s ({root.bound / best.o
 print(f"{len(root.fractional)} fractional variables, such as {next(iter(root.fractional.items()), None)}")
 for name, dual in sorted(root.duals.items(), key=lambda each: -abs(each[1]))[:4]:
     print(f"  {name}: {dual:.4g}")
+
+# %% [markdown]
+# The formulation decides. A stage's time in CP-SAT follows from conditions, of which a relaxation keeps nothing; the
+# MILP's rows keep most of the work; columns, whole stages with their price, keep nearly all. And a known plan helps:
+# as its method begins with it, a model of columns leaves out those that are slower than a heuristic's plan.
+
+# %%
+instance = layers_of_bert(8)
+optimum = planner.solve(instance, exact=True).objective
+for method in ("cpsat", "milp", "cpsat-columns", "milp-columns"):
+    for complete in (True, False):
+        each = planner.model(instance, method, complete=complete)
+        bound = each.root(LIMITS.time_s).bound
+        share = "no bound" if bound is None else f"{bound / optimum:6.1%} of the optimum"
+        kind = "complete" if complete else "as its method begins with it"
+        print(f"{method:13} {each.sizes().variables:4} variables, root {share}, {kind}")
 
 # %% [markdown]
 # ## A requirement
@@ -91,48 +107,35 @@ with tempfile.TemporaryDirectory() as folder:
 print(f"{judged.status}, {judged.objective:.9g} s; the optimum is {best.objective:.9g} s")
 
 # %% [markdown]
-# ## Formulations compared
+# ## Stage partitioning
 #
-# Variables, rows and root bound of each model, and seconds to the first plan, to a plan within 1 %, and to the proof.
-# The first plan is a heuristic's, which every model begins with. Columns price whole stages, so that their relaxation
-# is nearly integral, at the price of enumerating them.
+# The search that the problem prefers stands first, without a model. Of the models: their size, the share of the optimum
+# that their root has, seconds to the first plan, to one within 1 %, and to the proof. The first plan is a heuristic's,
+# which every model begins with. Columns price whole stages, so that their relaxation is nearly integral, at the price
+# of enumerating them.
 
 # %%
-compared = planner.formulations(layers_of_bert(SIZES[-1]), limits=planner.Limits(time_s=TIME_S))
-compared
+planner.formulations(layers_of_bert(SIZES[-1]), limits=LIMITS)
 
 # %% [markdown]
-# Gap over time on the same instance, with the combinatorial search beside the models.
+# The same with Piper's dynamic program, on growing instances: seconds of a proof, or the gap that the limit leaves.
+# Contradictions would be the interesting outcome. There must be none: no bound above any verified plan.
 
 # %%
-figure, at = plt.subplots(figsize=(8, 4.5))
-plots.gap_over_time(at, compared.events, compared.unit)
-
-# %% [markdown]
-# ## Growing instances
-#
-# Seconds to the end of each method; a limit ends those that prove nothing. Contradictions would be the interesting
-# outcome. There must be none: no bound above any verified plan.
-
-# %%
-METHODS = ("exact", "piper-exact-knapsack", "cpsat", "milp", "milp-columns")
-rows = []
+METHODS = ("piper-exact-knapsack", "exact", "cpsat", "milp", "cpsat-columns", "milp-columns")
+print("layers  " + "".join(f"{method:>22}" for method in METHODS))
 for layers in SIZES:
-    report = planner.crosscheck(layers_of_bert(layers), methods=METHODS, limits=planner.Limits(time_s=TIME_S))
+    report = planner.crosscheck(layers_of_bert(layers), methods=METHODS, limits=LIMITS)
     assert report.agree
-    rows += [(layers, result) for result in report.results]
-figure, at = plt.subplots(figsize=(7, 4))
-for grey, (method, line) in enumerate(zip(METHODS, ("-", "--", "-.", ":", "-"), strict=True)):
-    own = [(layers, result.seconds) for layers, result in rows if result.method == method]
-    at.plot(*zip(*own, strict=True), line, marker="os^vD"[grey], color=f"{0.15 * grey:.2f}", label=method)
-at.set(yscale="log", xlabel="layers", ylabel=f"seconds (limit {TIME_S:g} s)")
-at.legend()
+    known = {
+        each.method: f"{each.seconds:.3f} s" if str(each.stop) == "proved" else f"gap {each.gap or 1:.1%}"
+        for each in report.results
+    }
+    print(f"{layers:6}  " + "".join(f"{known.get(method, '-'):>22}" for method in METHODS))
 
 # %% [markdown]
-# ## The published program
-#
-# Piper's own dynamic program has the same recursion with a heuristic knapsack inside. It is not exact, and cannot
-# measure its loss; here the loss is known because the optimum is. Where its knapsack errs is the subject of notebook 3.
+# Piper's own program has the same recursion with a heuristic knapsack inside. It is not exact, and cannot measure its
+# loss; here the loss is known because the optimum is. Where its knapsack errs is the subject of notebook 3.
 
 # %%
 for memory in ("6GiB", "8GiB", "12GiB"):
@@ -145,13 +148,58 @@ for memory in ("6GiB", "8GiB", "12GiB"):
         print(f"{memory}: optimum {exact.objective:.6g}, piper loses {piper.objective / exact.objective - 1:.3%}")
 
 # %% [markdown]
-# ## Knapsacks and layers
+# ## Knapsack
 #
-# The same table for two smaller problems: TMPCs of a stage's nodes under its memory (Piper, section 4), and layers of a
-# chain in stages (AMP, section 3.4).
+# The configurations of a stage's layers under its memory (Piper, section 4): a multiple-choice knapsack. The search
+# opens a core around the break of the relaxation. Both models have the same rows, and their relaxation is near: one
+# layer at most is split between two configurations.
 
 # %%
-planner.formulations(planner.load("knapsack"), limits=planner.Limits(time_s=TIME_S))
+planner.formulations(planner.load("knapsack"), limits=LIMITS)
+
+# %% [markdown]
+# ## Device mapping
+#
+# Stage replicas on devices with links of different bandwidths (Parmesan): a bottleneck assignment, in which a product
+# of two choices decides every link. The search joins bounds, annealing and models of targets. CP-SAT lets a link's time
+# follow from its two ends, which relaxes to little. The MILP asks whether a target can be met over the few bandwidths
+# there are, or carries each link as a flow.
 
 # %%
-planner.formulations(planner.load("layers", layers=16, stages=4), limits=planner.Limits(time_s=TIME_S))
+planner.formulations(planner.load("dgx1", stages=4, replicas=2, objective="full"), limits=LIMITS)
+
+# %%
+planner.formulations(planner.load("fig2", objective="full"), limits=LIMITS)
+
+# %% [markdown]
+# ## Stage graphs
+#
+# Operators in convex stages that may run side by side (GraphPipe). The search goes over all partitions, level by level.
+# CP-SAT assigns operators to stages and counts the samples in flight along the stage graph; the MILP covers the
+# operators with columns, each a convex set at a depth. With large mini-batches there are more columns than are listed:
+# then the method searches for the target outside of its models, and there is no single model to look at.
+
+# %%
+branching = {"branches": 3, "layers": 2, "devices": 4}
+planner.formulations(planner.load("candle-uno", **branching, minibatch=16), limits=LIMITS)
+
+# %%
+planner.formulations(planner.load("candle-uno", **branching, minibatch=4096), limits=LIMITS)
+
+# %% [markdown]
+# ## Schedules, layers, tilings, operators
+#
+# A schedule of forward and backward passes (GraphPipe); layers of a chain in stages (AMP, section 3.4); tiles on a mesh
+# of heterogeneous nodes (AMP, Algorithm 2); operators in stages of replicas (Parmesan).
+
+# %%
+planner.formulations(planner.load("schedule-figure-5"), limits=LIMITS)
+
+# %%
+planner.formulations(planner.load("layers", layers=16, stages=4), limits=LIMITS)
+
+# %%
+planner.formulations(planner.load("mesh"), limits=LIMITS)
+
+# %%
+planner.formulations(planner.load("gnmt"), limits=LIMITS)

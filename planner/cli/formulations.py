@@ -21,7 +21,10 @@ def formulations_command(
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Compare the declarative models of an instance: size, root bound, seconds to a plan and to a proof."""
+    """Compare the declarative models of an instance with each other and with the exact search.
+
+    Size, root bound, seconds to a plan and to a proof.
+    """
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_all
     from planner.inputs.loading import load

@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.show.plots.charts import LINES_SAY, bars, gap_over_time
 from planner.show.plots.files import save
+from planner.show.plots.marks import theme_of
 from planner.show.plots.panel import Panel
 from planner.show.tables import number, percent, with_unit
 from planner.show.terminal import bold, console
@@ -43,25 +44,41 @@ def show_model(found: Mapping[str, Any]) -> None:
 
 
 def show_formulations(found: Formulations) -> None:
-    """Print a line for each model, and what is known of the optimum."""
+    """Print a line for the search beside the models and for each of them, and what is known of the optimum."""
     from rich.table import Table
 
     out = console()
     out.print(bold(found.instance), f" {found.problem}, optimum {with_unit(found.optimum, found.unit)}")
-    headings = ("method", "variables", "rows", "non-zeros", "root", "of optimum", "1st plan", "1 %", "proof", "status")
-    table = Table(*headings, box=None)
-    for row in found.rows:
-        sizes = [number(each) for each in (row.variables, row.constraints, row.nonzeros)]
-        seconds = [_short(each) for each in (row.first_plan_s, row.one_percent_s, row.proof_s)]
-        root = [_short(row.root_bound), percent(row.root_share)]
-        table.add_row(row.method, *sizes, *root, *seconds, row.status)
+    lines = formulation_lines(found)
+    table = Table(*lines[0], box=None)
+    for line in lines:
+        table.add_row(*line.values())
     out.print(table)
     out.print("root: bound of the linear relaxation; 1st plan, 1 %, proof: seconds until there was one", style="dim")
-    for row in found.rows:
+    for row in found.lines:
         if row.reason and row.proof_s is None:
             out.print(f"{row.method}: {row.reason}")
     for sentence in found.report.contradictions:
         out.print(f"contradiction: {sentence}", style="bold red")
+
+
+def formulation_lines(found: Formulations) -> list[dict[str, str]]:
+    """A line for the search beside the models and for each of them, by heading, as people read them."""
+    return [
+        {
+            "method": line.method,
+            "variables": number(line.variables),
+            "rows": number(line.constraints),
+            "non-zeros": number(line.nonzeros),
+            "root": _short(line.root_bound),
+            "of optimum": percent(line.root_share),
+            "1st plan": _short(line.first_plan_s),
+            "1 %": _short(line.one_percent_s),
+            "proof": _short(line.proof_s),
+            "status": line.status,
+        }
+        for line in found.lines
+    ]
 
 
 def _short(value: float | None) -> str:
@@ -69,18 +86,23 @@ def _short(value: float | None) -> str:
 
 
 def draw_formulations(path: str, found: Formulations) -> None:
-    """Write the share of the optimum that each root bound has, and gaps over time, to a file."""
+    """Write the pictures of a comparison of models to a file."""
+    save(panels_of_formulations(found), path, found.instance)
+
+
+def panels_of_formulations(found: Formulations) -> list[Panel]:
+    """The share of the optimum that each root bound has, and incumbents and bounds over time."""
     shares = {row.method: 100 * row.root_share for row in found.rows if row.root_share is not None}
     panels = [Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, found.events, found.unit), LINES_SAY)]
     if shares:
         ylabel = "bound of the relaxation, % of the optimum"
 
         def draw(axes: Any) -> Any:
-            axes.axhline(100.0, color="black", linestyle="--")
+            axes.axhline(100.0, color=theme_of(axes).ink, linestyle="--")
             return bars(axes, list(shares), list(shares.values()), ylabel, xlabel="model")
 
         panels.insert(0, Panel("Root bounds", draw))
-    save(panels, path, found.instance)
+    return panels
 
 
 def _ending(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What notebooks show of results, comparisons and instances: tables, and the pictures of files and pages.
+"""What notebooks show of results, comparisons, models and instances: tables, and the pictures of files and pages.
 
 IPython asks this module; the classes know nothing of pictures. Importing `planner` in a notebook registers it.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.comparison import Report
     from planner.result import Result
     from planner.show.plots.panel import Panel
+    from planner.studies.formulations import Formulations
 
 #: Pixels of a picture in a notebook.
 _WIDTH = 960
@@ -35,10 +36,11 @@ _INSTANCES = {
 
 
 def register(shell: Any) -> None:
-    """Let a running IPython show results, comparisons and instances so, when it meets the first one of each."""
+    """Let a running IPython show results, comparisons, models and instances so, from the first one of each on."""
     formatter = shell.display_formatter.formatters["text/html"]
     formatter.for_type_by_name("planner.result", "Result", of_result)
     formatter.for_type_by_name("planner.comparison", "Report", of_report)
+    formatter.for_type_by_name("planner.studies.formulations", "Formulations", of_formulations)
     for module, name in _INSTANCES.items():
         formatter.for_type_by_name(f"instances.{module}", name, of_instance)
 
@@ -61,6 +63,15 @@ def of_report(report: Report) -> str:
             html += _image([losses_of(report)], _WIDTH // 2)
         html += _pictures(min(found, key=lambda result: (result.objective, result.seconds)))
     return html
+
+
+def of_formulations(found: Formulations) -> str:
+    """What a terminal shows of them, root bounds as bars, and gaps over time."""
+    from planner.result import html_table
+    from planner.show.models import formulation_lines, panels_of_formulations
+
+    html = html_table(formulation_lines(found))
+    return html + (_image(panels_of_formulations(found), _WIDTH) if _can_draw() else "")
 
 
 def of_instance(instance: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +57,18 @@ class Formulation:
 
 @dataclass(frozen=True)
 class Formulations:
-    """All declarative methods on an instance, and its optimum if some method proved it (`report` has their results)."""
+    """All declarative methods on an instance, and its optimum if some method proved it (`report` has their results).
+
+    ``search`` is the exact method beside them, which has no model: its sizes and root are ``None``. It is ``None``
+    itself where the method that the problem prefers is one of the models.
+    """
 
     problem: str
     instance: str
     unit: str
     optimum: float | None
     rows: tuple[Formulation, ...]
+    search: Formulation | None
     report: Report
     events: tuple[Event, ...]
 
@@ -75,11 +80,17 @@ class Formulations:
             "unit": self.unit,
             "optimum": self.optimum,
             "rows": [dict(vars(row)) for row in self.rows],
+            "search": None if self.search is None else dict(vars(self.search)),
         }
 
+    @property
+    def lines(self) -> tuple[Formulation, ...]:
+        """The search, if there is one, and the models."""
+        return (*filter(None, [self.search]), *self.rows)
+
     def _repr_html_(self) -> str:
-        """A table for notebooks."""
-        return html_table([vars(row) for row in self.rows])
+        """A table; in IPython `planner.show.notebook` shows it with its pictures."""
+        return html_table([vars(line) for line in self.lines])
 
 
 def formulations(
@@ -117,14 +128,24 @@ def formulations(
     report = crosscheck(instance, methods=asked, limits=limits, listen=events.append, notice=notice)
     optimum = report.optimum
     results = {result.method: result for result in report.results}
-    rows = tuple(_row(instance, name, results.get(name), events, optimum, limits) for name in names)
-    return Formulations(family.name, instance.name, family.unit(instance), optimum, rows, report, tuple(events))
+    unit = family.unit(instance)
+
+    def row(name: str, sizes: Mapping[str, Any], unbuilt: str = "") -> Formulation:
+        return _row(name, results.get(name), events, optimum, sizes, unbuilt)
+
+    rows = tuple(row(name, *_looked_at(instance, name, limits)) for name in names)
+    search = None if best in names else row(best, _NOTHING)
+    return Formulations(family.name, instance.name, unit, optimum, rows, search, report, tuple(events))
 
 
 def _row(
-    instance: Any, name: str, result: Result | None, events: Sequence[Event], optimum: float | None, limits: Limits
+    name: str,
+    result: Result | None,
+    events: Sequence[Event],
+    optimum: float | None,
+    sizes: Mapping[str, Any],
+    unbuilt: str,
 ) -> Formulation:
-    sizes, unbuilt = _looked_at(instance, name, limits) if noted() is None else (dict(_NOTHING), "interrupted")
     root = sizes["root_bound"]
     own = [event for event in events if event.method == name and event.objective is not None]
     near = [] if optimum is None else [each for each in own if _is_near(each.objective, optimum)]
@@ -150,6 +171,8 @@ def _is_near(objective: float | None, optimum: float) -> bool:
 def _looked_at(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any], str]:
     """Sizes and relaxation of a model, ``None`` each where it is too large to build; and what is missing, in words."""
     found: dict[str, Any] = dict(_NOTHING)
+    if noted() is not None:
+        return found, "interrupted"
     family, watch = family_of(instance), Watch(limits)
     opened = OpenModel(family, family.method(name), instance, watch=watch)
     try:

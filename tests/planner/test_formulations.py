@@ -22,6 +22,8 @@ def test_rows_belong_together() -> None:
         assert row.status == "optimal" and row.variables and row.constraints and row.nonzeros
         assert row.first_plan_s is not None and row.one_percent_s is not None and row.proof_s is not None
         assert row.first_plan_s <= row.one_percent_s <= row.proof_s + 1e-3
+    assert found.search is not None and found.search.method == "exact" and found.search.proof_s is not None
+    assert found.search.variables is None and found.search.objective == pytest.approx(best, rel=1e-9)
     milp = found.rows[1]
     assert milp.root_bound is not None and milp.root_share == pytest.approx(milp.root_bound / found.optimum)
     assert 0.5 < milp.root_share < 1
@@ -48,7 +50,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["formulations", "layers", "--layers", "8", "--stages", "3", "--time-limit", "20"]
     assert main([*given, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert set(shown) == {"problem", "instance", "unit", "optimum", "rows"} and len(shown["rows"]) == 2
+    assert set(shown) == {"problem", "instance", "unit", "optimum", "rows", "search"} and len(shown["rows"]) == 2
     picture = tmp_path / "roots.svg"
     assert main([*given, "--plot", str(picture)]) == 0
     assert "milp" in capsys.readouterr().out and "% of the optimum" in picture.read_text()

@@ -1,4 +1,4 @@
-"""What a notebook shows of results, comparisons and instances, as IPython is asked for it."""
+"""What a notebook shows of results, comparisons, models and instances, as IPython is asked for it."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def test_a_result_is_a_row_and_its_pictures(shown: Any) -> None:
 def test_a_comparison_has_losses_and_the_best_plan(shown: Any) -> None:
     report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"], reproducers=None)
     assert shown(report).count("<img") == 2
+
+
+def test_models_are_compared_beside_the_search(shown: Any) -> None:
+    found = planner.formulations(planner.load("fig2", objective="p2p"), limits=planner.Limits(time_s=5))
+    html = shown(found)
+    assert [line.method for line in found.lines] == ["exact", "cpsat", "milp"] and html.count("<img") == 1
+    heads, exact, *models = html.split("<tr>")[1:]
+    assert re.findall("<th>(.*?)</th>", heads)[4:7] == ["root", "of optimum", "1st plan"]
+    assert exact.count("<td>-</td>") == 5, "a search has neither size nor root"
+    assert all("<td>-</td>" not in model for model in models)
+    assert 'alt="Root bounds; Incumbents and bounds: whole: incumbents; dashed: bounds"' in html
 
 
 def test_an_instance_is_described(shown: Any) -> None:
