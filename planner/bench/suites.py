@@ -109,6 +109,7 @@ def models_suite(_inputs: str | None) -> list[Case]:
     return [
         *(Case("bert32", {"layers": n, "devices": n}, ("cpsat",)) for n in (8, 16)),
         *(Case("bert32", {"layers": n, "devices": 8}, ("milp",)) for n in (2, 4, 8, 12)),
+        Case("bert32", {"layers": 16, "devices": 16}, ("milp",)),
         Case("bert32", {**bert, "first": 16, "devices": 16}, ("cpsat", "milp")),
         Case("bert32", {"layers": 32, "devices": 64}, ("cpsat-columns", "milp-columns")),
         *(Case("bert32", {**bert, "devices": k}, ("cpsat-columns", "milp-columns")) for k in (32, 64)),

@@ -15,9 +15,17 @@ import planner
 from formulations.stage_partitioning import cpsat, milp
 from formulations.stage_partitioning.models import target_cpsat, target_milp
 from formulations.stage_partitioning.models.by_refuting import MAX_CHOICES, Search, searchable
-from formulations.stage_partitioning.models.terms import Terms
+from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.models.within_target import WithinTarget, num_choices
-from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, suffix_sums, violations
+from formulations.stage_partitioning.problem import (
+    Stage,
+    StagePlan,
+    evaluate,
+    stage_memory,
+    stage_time,
+    suffix_sums,
+    violations,
+)
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
@@ -69,6 +77,51 @@ def test_every_plan_is_a_path_of_blocks_at_its_own_time(model: Any, cases: int) 
         _keep_only(built, set(blocks.values()))
         assert not built.decide(Limits(), Watch())[0].infeasible, seed
     assert seen > count // 16
+
+
+def test_nodes_of_a_stage_are_never_apart(cases: int) -> None:
+    """Stages that fill the target and the memory to the last bit, of any nodes with nothing between them outside."""
+    seen = 0
+    for seed in range(5 * cases):
+        rng = random.Random(seed)
+        instance = random_stage_instance(rng, max_nodes=6, max_devices=6, memory="ample")
+        terms = Terms(instance)
+        t, d = rng.choice(terms.configs or ((0, 0),))
+        own = [[o for o in of_node if terms.options[o].tp_degree == t] for of_node in terms.of_node]
+        nodes = _closed(rng, instance)
+        if not all(own[v] for v in nodes):
+            continue
+        stage = terms.plan([Chosen(t, d, tuple(rng.choice(own[v]) for v in nodes))]).stages[0]
+        s, target = rng.randint(d, terms.max_s), stage_time(instance, stage)
+        if target == 0:
+            continue
+        seen += 1
+        limited = replace(instance, memory_bytes=stage_memory(instance, stage, s))
+        blocks = WithinTarget(Terms(limited), target, Watch()).blocks
+        apart = next(block.apart for block in blocks if block.key == (s, t, d))
+        assert all(len(nodes.intersection(group)) <= 1 for group in apart), seed
+    assert seen > cases
+
+
+def _closed(rng: random.Random, instance: StageInstance) -> set[int]:
+    """Random nodes, and those between them."""
+    before = {v: {v} for v in range(len(instance.layers))}
+    for _ in before:
+        for u, v in instance.edge_indices:
+            before[v] |= before[u]
+    drawn = rng.sample(sorted(before), rng.randint(1, min(4, len(before))))
+    return {w for w in before if any(u in before[w] for u in drawn) and any(w in before[v] for v in drawn)}
+
+
+@pytest.mark.parametrize(("work", "crossing", "are_apart"), [(2.0, 3.0, True), (3.0, 2.0, True), (1.0, 3.0, False)])
+def test_a_neighbour_takes_its_time_or_its_crossing(work: float, crossing: float, are_apart: bool) -> None:
+    """Two nodes of 9 at a target of 10: a neighbour before the second is with them, or is paid for."""
+    times = {"u": 4.5, "v": 4.5, "w": work}
+    layers = tuple(Layer(name, {1: (Tmpc("x", time, 0.0, 0.0, 0.0),)}) for name, time in times.items())
+    edges = (Edge("u", "v", 0.0), Edge("w", "v", crossing / 2))
+    instance = StageInstance("three", layers, edges, 1, 10.0, 1.0, 1)
+    (block,) = WithinTarget(Terms(instance), 10.0, Watch()).blocks
+    assert any({0, 1} <= set(group) for group in block.apart) is are_apart
 
 
 def _is_of(block: Any, stage: Any) -> bool:

@@ -6,7 +6,8 @@ the target T given all rows are about parts of d T and of M: no big-M stands in 
 
 Nodes that exceed T or M together are in no stage together, and neither are those that what lies between them keeps
 apart: what is between two nodes of a stage is in it. A crossing between such nodes is paid by whoever holds its payer.
-These bounds price the memory at several rates (Lagrange), and are no search.
+A neighbour that may be in the stage is in it, and takes its time and bytes, or is not, and its crossings are paid: the
+less of both is certain. These bounds price the memory at several rates (Lagrange), and are no search.
 
 Source: this project; the rows are Piper's, sections 3.1 to 3.6 and 4. Symbols as in `terms`.
 """
@@ -193,7 +194,11 @@ class WithinTarget:
         return size / self.limit if self.limit else math.inf
 
     def _together(self, d: int, times: Mapping[int, float], sizes: Mapping[int, float]) -> NDArray[np.bool_]:
-        """Which pairs of nodes can be in one stage; of a node with itself: which can be in any."""
+        """Which pairs of nodes can be in one stage; of a node with itself: which can be in any.
+
+        A stage with a pair holds its hull, and of any other node w what w takes, at least, or what the hull pays where
+        w is missing. All that together is at most 1, in time as in bytes, and so at every rate between them.
+        """
         pairs, inside = self._hulls
         least = [[o for o in self.terms.of_node[v] if o in times] for v in self.terms.nodes]
         found = np.array([bool(own) for own in least])
@@ -205,17 +210,15 @@ class WithinTarget:
             )
             for rate in _RATES
         ]
-        paying = [c for c in self.terms.crossings if self._all_pay(c, times)]
-        payer, other = (np.array([getattr(c, end) for c in paying], np.int64) for end in ("payer", "other"))
-        parts = np.array([c.time for c in paying]) / (d * self.target)
+        unless_inside = inside @ self._paid_between(d, times)  # what a hull pays where a node is missing
         exceeds = np.zeros(len(pairs), bool)
         while True:
             possible = (inside @ ~together) == 0  # what may be in a stage with all of a hull
-            boundary = (inside[:, payer] > 0) & ~possible[:, other]
-            crossing = boundary @ parts if len(paying) else np.zeros(len(pairs))
             now = exceeds | ~(possible | (inside == 0)).all(axis=1)
             for rate, per_node in rated:
-                now |= inside @ per_node + (1 - rate) * crossing > 1 + _NOISE
+                missing = (1 - rate) * unless_inside
+                others = np.where(possible, np.minimum(missing, per_node), missing)
+                now |= np.where(inside > 0, per_node, others).sum(axis=1) > 1 + _NOISE
             if (now == exceeds).all():
                 return together
             exceeds = now
@@ -223,6 +226,14 @@ class WithinTarget:
                 together[u, v] = together[v, u] = False
             gone = ~together.diagonal()
             together[gone, :] = together[:, gone] = False
+
+    def _paid_between(self, d: int, times: Mapping[int, float]) -> NDArray[np.float64]:
+        """What a node pays for another that is not in its stage, whatever its option: parts of d T, shape (n, n)."""
+        found = np.zeros((len(self.terms.nodes), len(self.terms.nodes)))
+        for crossing in self.terms.crossings:
+            if self._all_pay(crossing, times):
+                found[crossing.payer, crossing.other] += crossing.time / (d * self.target)
+        return found
 
     def _all_pay(self, crossing: Crossing, times: Mapping[int, float]) -> bool:
         return all(o in crossing.options for o in self.terms.of_node[crossing.payer] if o in times)
