@@ -2,6 +2,7 @@
 {
 const data = JSON.parse(document.getElementById("data").textContent);
 const dark = matchMedia("screen and (prefers-color-scheme: dark)");  // what is printed is light
+const MOST_SQUARE = 460;  // pixels of a picture that is as high as wide
 const drawn = new Map();  // by box: how to draw it again, and its view
 
 function made(tag, text = "", attributes = {}) {
@@ -36,14 +37,15 @@ function meant(spec, values) {
 
 async function draw(box, chart, top, then = () => {}) {
   const {colours, config} = scheme();
-  const spec = {width: "container", ...meant(chart.spec, {...colours, top})};
+  const square = Math.min(box.clientWidth, MOST_SQUARE);
+  const spec = {width: "container", ...meant(chart.spec, {...colours, top, square, inside: square - 2 * config.padding})};
   spec.datasets = Object.fromEntries(Object.entries(chart.data).map(([name, columns]) => [name, rows(columns)]));
   const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: {...config, axisY: {labelLimit: Math.max(70, 0.28 * box.clientWidth)}}};
   drawn.get(box)?.finalize?.();
   if (!box.isConnected) return;  // another plan was chosen meanwhile
   const found = await vegaEmbed(box, spec, options);
   box.querySelector("svg")?.setAttribute("aria-hidden", "true");  // the box says what the picture shows
-  drawn.set(box, {again: () => draw(box, chart, top, then), finalize: found.finalize});
+  drawn.set(box, {again: () => draw(box, chart, top, then), finalize: found.finalize, isSquare: chart.spec.width === "@square"});
   then(found.view);
 }
 
@@ -285,5 +287,10 @@ for (const box of document.querySelectorAll("[data-chart]")) {
 document.querySelectorAll("table.sortable").forEach(sortable);
 document.querySelectorAll(".command").forEach(copied);
 dark.addEventListener("change", () => { for (const each of drawn.values()) each.again(); });
+let resized;  // pictures with a width of their own are drawn again; Vega sees to the others
+addEventListener("resize", () => {
+  clearTimeout(resized);
+  resized = setTimeout(() => { for (const each of drawn.values()) if (each.isSquare) each.again(); }, 100);
+});
 rest();
 }

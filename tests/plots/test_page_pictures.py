@@ -86,7 +86,7 @@ def drawn(chart: Chart) -> str:
     columns = Columns()
     content = columns.of(chart)
     scheme = schemes()["light"]
-    values = {**scheme["colours"], "top": chart.top}
+    values = {**scheme["colours"], "top": chart.top, "square": 400, "inside": 392}
 
     def meant(part: Any) -> Any:
         if isinstance(part, str):
@@ -183,11 +183,37 @@ def test_what_is_too_large_is_folded_and_says_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(networks, "_LINKS", 1)
     chart = only(EXAMPLES[4])
     assert "the 1 slowest of 2 links" in chart.title
-    assert [row["is_slowest"] for row in chart.datasets["links"]] == [True]
+    assert [row["is_slowest"] for row in chart.datasets["links"]] == [True, True]  # both of its ends
 
     monkeypatch.setattr(schedules, "_MOST", 3)
     chart = only(EXAMPLES[2])
     assert "the first 3 of 4 passes" in chart.title and len(chart.datasets["tasks"]) == 3
+
+
+def test_no_link_lies_under_another_device_or_link() -> None:
+    """On a torus the link that closes a ring bends around the devices between its ends; straight ones are lines."""
+    places = [Place(4 * x + y, x, y, 0, x) for x in range(2) for y in range(4)]
+    rings = [Link(4 * x + y, 4 * x + (y + 1) % 4, 1.0, 1.0) for x in range(2) for y in range(4)]
+    links = only(Network("Torus", places, [*rings, Link(0, 7, 1.0, 1.0)], STAGE)).datasets["links"]
+    ways: dict[int, list[Any]] = {}
+    for row in links:
+        ways.setdefault(row["link"], []).append(row)
+    bent = [way for way in ways.values() if len(way) > 2]
+    assert [way[0]["ends"] for way in bent] == ["7 and 4", "3 and 0"]
+    for way in bent:
+        points = [(row["x"], row["y"]) for row in sorted(way, key=lambda row: row["place"])]
+        assert {*points} & {(place.x, place.y) for place in places} == {points[0], points[-1]}
+        assert max(abs(x - points[0][0]) for x, _ in points) == pytest.approx(0.4)
+
+
+def test_machines_and_the_stages_of_a_matrix_have_their_names() -> None:
+    places = [Place(device, device % 2, device // 2, device // 2, device % 2) for device in range(4)]
+    chart = only(Network("Network", places, [], STAGE, ["fast", "slow"]))
+    assert [row["name"] for row in chart.datasets["machines"]] == ["fast", "slow"]
+    assert [row["label"] for row in chart.datasets["places"]] == ["0", "▼1", "0", "▼1"]
+    chart = only(EXAMPLES[5])
+    assert (chart.spec["width"], chart.spec["height"]) == ("@square", "@inside")
+    assert [(row["short"], row["middle"]) for row in chart.datasets["stages"]] == [("0", 1.0), ("▼1", 2.5)]
 
 
 def test_a_column_is_kept_once_for_all_charts() -> None:

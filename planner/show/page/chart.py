@@ -29,7 +29,8 @@ class Chart:
         The same for those who do not see it.
     spec
         Vega-Lite without data. The strings ``@ink``, ``@paper``, ``@quiet``, ``@faint``, ``@alarm`` are colours of the
-        reader's theme, and ``@top`` is ``top`` of the highest of the charts that stand side by side.
+        reader's theme, ``@square`` and ``@inside`` are the width and height of a picture that is as high as wide, and
+        ``@top`` is ``top`` of the highest of the charts that stand side by side.
     datasets
         What ``{"data": {"name": ...}}`` of the specification means: rows, all with the same names.
     top

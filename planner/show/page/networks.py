@@ -14,6 +14,10 @@ from planner.show.page.marks import pixels_per, said, short_name, stage_colour, 
 _LINKS, _BLOCKS = 1500, 48
 _HIGHEST = 560
 _GB = 1e9
+#: Of so many links those that would pass over other devices go around them; the points on the way, and how far it is.
+_CURVED, _POINTS, _ASIDE = 400, 8, 0.4
+#: A device's name, and a machine's, beside it are drawn where a device has so many pixels.
+_NAMED = 40
 
 
 def network(found: Network) -> list[Chart]:
@@ -25,36 +29,39 @@ def network(found: Network) -> list[Chart]:
             "device": place.device,
             "x": place.x,
             "y": place.y,
-            "machine": place.machine,
+            "machine": found.machines[place.machine] if place.machine < len(found.machines) else str(place.machine),
             "stage": place.stage,
             "replica": place.replica,
             "stage_name": "none" if place.stage is None else stage_name(found.stages[place.stage]),
+            "label": "" if place.stage is None else short_name(found.stages[place.stage]),
+            "is_bottleneck": place.stage is not None and found.stages[place.stage].is_bottleneck,
         }
         for place in found.places
     ]
-    where = {place.device: place for place in found.places}
     drawn = sorted(found.links, key=lambda link: (not link.is_slowest, -link.seconds))[:_LINKS]
     widest = min(7.0, max(1.2, 96 / across))
     longest = max((link.seconds for link in drawn), default=0.0) or 1.0
     links: list[Row] = [
         {
-            "x": where[link.a].x,
-            "y": where[link.a].y,
-            "x2": where[link.b].x,
-            "y2": where[link.b].y,
+            "link": number,
+            "place": place,
+            "x": x,
+            "y": y,
             "wide": widest * (0.15 + 0.85 * link.seconds / longest),
             "is_slowest": link.is_slowest,
             **_said_of(link),
         }
-        for link in reversed(drawn)  # the slowest above the others
-    ]
+        for number, (link, way) in enumerate(zip(reversed(drawn), _ways(found, drawn[::-1]), strict=True))
+        for place, (x, y) in enumerate(way)
+    ]  # the slowest above the others
     machines = _machines(found) if len(found.machines) > 1 else []
+    above = 0.95 if machines else 0.6
     quiet = {"axis": None, "scale": {"domain": [min(xs) - 0.6, max(xs) + 0.6], "nice": False}}
-    down_scale = {"domain": [max(ys) + 0.6, min(ys) - 0.6], "nice": False}
+    down_scale = {"domain": [max(ys) + 0.6, min(ys) - above], "nice": False}
     x, y = x_of("x", **quiet), {"field": "y", "type": "quantitative", "axis": None, "scale": down_scale}
     room = pixels_per(across)
     spec: dict[str, Any] = {
-        "height": min(_HIGHEST, max(90, 62 * down)),
+        "height": int(min(_HIGHEST, max(90, 62 * (down - 0.4 + above)))),
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
             {
@@ -68,13 +75,28 @@ def network(found: Network) -> list[Chart]:
                 },
             },
             {
+                "data": {"name": "machines"},
+                "mark": {"type": "text", "align": "left", "baseline": "bottom", "dy": -3, "color": "@quiet"},
+                "encoding": {
+                    "x": {**x, "field": "left"},
+                    "y": {**y, "field": "above"},
+                    "text": {
+                        "condition": {
+                            "test": f"(datum.right - datum.left) * {room} > 7 * datum.name.length && {room} > 24",
+                            "field": "name",
+                        },
+                        "value": "",
+                    },
+                },
+            },
+            {
                 "data": {"name": "links"},
-                "mark": {"type": "rule"},
+                "mark": {"type": "line", "interpolate": "cardinal", "strokeCap": "round"},
                 "encoding": {
                     "x": x,
                     "y": y,
-                    "x2": {"field": "x2"},
-                    "y2": {"field": "y2"},
+                    "detail": {"field": "link"},
+                    "order": {"field": "place", "type": "quantitative"},
                     "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
                     "color": {"condition": {"test": "datum.is_slowest", "value": "@ink"}, "value": "@quiet"},
                     "opacity": {"condition": {"test": "datum.is_slowest", "value": 1}, "value": 0.55},
@@ -86,14 +108,17 @@ def network(found: Network) -> list[Chart]:
                 "mark": {
                     "type": "circle",
                     "opacity": 1,
-                    "stroke": "@quiet",
-                    "strokeWidth": 0.6,
                     "size": {"expr": f"pow(clamp(0.62 * {room}, 3, 30), 2)"},
                 },
                 "encoding": {
                     "x": x,
                     "y": y,
                     "color": stage_colour(found.stages),
+                    "stroke": {"condition": {"test": "datum.is_bottleneck", "value": "@ink"}, "value": "@edge"},
+                    "strokeWidth": {
+                        "condition": {"test": "datum.is_bottleneck", "value": {"expr": f"{room} > 20 ? 3 : 1"}},
+                        "value": {"expr": f"{room} > 12 ? 1 : 0.4"},
+                    },
                     "tooltip": said(
                         {"device": "device", "machine": "machine", "stage_name": "stage", "replica": "replica"}
                     ),
@@ -101,19 +126,68 @@ def network(found: Network) -> list[Chart]:
             },
             {
                 "data": {"name": "places"},
-                "mark": {"type": "text", "fontSize": 10, "tooltip": None},
+                "mark": {"type": "text", "fontSize": 11, "fontWeight": "bold", "tooltip": None},
                 "encoding": {
                     "x": x,
                     "y": y,
                     "color": stage_colour(found.stages, "@on_stages", "@ink"),
-                    "text": {"condition": {"test": f"{room} > 34", "field": "device"}, "value": ""},
+                    "text": {
+                        "condition": {"test": f"0.6 * {room} > 7 * datum.label.length", "field": "label"},
+                        "value": "",
+                    },
+                },
+            },
+            {
+                "data": {"name": "places"},
+                "mark": {
+                    "type": "text",
+                    "fontSize": 10,
+                    "align": "left",
+                    "color": "@quiet",
+                    "tooltip": None,
+                    "dx": {"expr": f"2 + 0.28 * clamp(0.62 * {room}, 3, 30)"},
+                    "dy": {"expr": f"6 + 0.36 * clamp(0.62 * {room}, 3, 30)"},
+                },
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "text": {"condition": {"test": f"{room} > {_NAMED}", "field": "device"}, "value": ""},
                 },
             },
         ],
     }
     left = f"; the {_LINKS:,} slowest of {len(found.links):,} links" if len(found.links) > _LINKS else ""
-    title = f"{found.title}{left}"
+    title = f"{found.title}{left} (in circles: stages, beside them: devices)"
     return [Chart(title, headline(found), spec, {"links": links, "places": places, "machines": machines})]
+
+
+def _ways(found: Network, links: Sequence[Link]) -> list[list[tuple[float, float]]]:
+    """The points on the way of each link: straight ones have two, those around other devices bend to one side."""
+    import numpy
+
+    at = {place.device: place for place in found.places}
+    everywhere = numpy.array([(place.x, place.y) for place in found.places]).reshape(-1, 2)
+    ways = []
+    for link in links:
+        a, b = ((at[device].x, at[device].y) for device in (link.a, link.b))
+        along = numpy.subtract(b, a)
+        length = float(numpy.hypot(*along)) or 1.0
+        from_a = everywhere - a
+        ahead = from_a @ along / length
+        aside = numpy.abs(from_a[:, 0] * along[1] - from_a[:, 1] * along[0]) / length
+        is_over = bool(((ahead > 0.3) & (ahead < length - 0.3) & (aside < 0.3)).any())
+        if not is_over or len(links) > _CURVED:
+            ways.append([a, b])
+            continue
+        shares = [step / _POINTS for step in range(_POINTS + 1)]
+        bow = [4 * _ASIDE * share * (1 - share) / length for share in shares]
+        ways.append(
+            [
+                (float(a[0] + share * along[0] - far * along[1]), float(a[1] + share * along[1] + far * along[0]))
+                for share, far in zip(shares, bow, strict=True)
+            ]
+        )
+    return ways
 
 
 def _machines(found: Network) -> list[Row]:
@@ -123,12 +197,13 @@ def _machines(found: Network) -> list[Row]:
         members.setdefault(place.machine, []).append(place)
     return [
         {
+            "name": found.machines[number],
             "left": min(place.x for place in own) - 0.42,
             "right": max(place.x for place in own) + 0.42,
             "above": min(place.y for place in own) - 0.42,
             "below": max(place.y for place in own) + 0.42,
         }
-        for own in members.values()
+        for number, own in sorted(members.items())
     ]
 
 
@@ -148,7 +223,7 @@ def matrix(found: Matrix) -> list[Chart]:
     count = len(order) / step
     cells = _cells(found.bandwidth_bytes_per_s, order, step)
     speeds = sorted({row["speed"] for row in cells if row["speed"]})
-    band = -max(0.6, 0.04 * count)
+    band = -max(0.6, 0.05 * count)
     x = {"type": "quantitative", "axis": None, "scale": {"domain": [band, count], "nice": False, "zero": False}}
     y = {"type": "quantitative", "axis": None, "scale": {"domain": [count, band], "nice": False, "zero": False}}
     kind = "log" if speeds and speeds[-1] > 20 * speeds[0] else "linear"
@@ -163,8 +238,14 @@ def matrix(found: Matrix) -> list[Chart]:
         {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "datum": band}, "y2": {"datum": 0}},
         {"y": {**y, "field": "start"}, "y2": {"field": "end"}, "x": {**x, "datum": band}, "x2": {"datum": 0}},
     )
+    room = f"(width / {count - band:g})"
+    names = (
+        {"x": {**x, "field": "middle"}, "y": {**y, "datum": band / 2}},
+        {"y": {**y, "field": "middle"}, "x": {**x, "datum": band / 2}},
+    )
     spec: dict[str, Any] = {
-        "height": int(min(360, max(160, 24 * count))),
+        "width": "@square",
+        "height": "@inside",
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
             {
@@ -190,6 +271,38 @@ def matrix(found: Matrix) -> list[Chart]:
                     "encoding": {**place, "color": stage_colour(found.stages), "tooltip": said({"name": "stage"})},
                 }
                 for place in beside
+            ),
+            *(
+                {
+                    "data": {"name": "stages"},
+                    "mark": {"type": "text", "fontSize": 11, "fontWeight": "bold", "tooltip": None},
+                    "encoding": {
+                        **place,
+                        "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                        "text": {
+                            "condition": {
+                                "test": f"(datum.end - datum.start) * {room} > 7 * datum.short.length + 2",
+                                "field": "short",
+                            },
+                            "value": "",
+                        },
+                    },
+                }
+                for place in names
+            ),
+            *(
+                {  # what the bottleneck's replicas use among themselves
+                    "data": {"name": "stages"},
+                    "transform": [{"filter": "datum.is_bottleneck"}],
+                    "mark": {"type": "rect", "fill": None, "stroke": colour, "strokeWidth": wide, "tooltip": None},
+                    "encoding": {
+                        "x": {**x, "field": "start"},
+                        "x2": {"field": "end"},
+                        "y": {**y, "field": "start"},
+                        "y2": {"field": "end"},
+                    },
+                }
+                for colour, wide in (("@paper", 5), ("@ink", 2.5))
             ),
         ],
     }
@@ -225,7 +338,17 @@ def _edges(found: Matrix, step: int) -> list[Row]:
     end = 0.0
     for place, (own, stage) in enumerate(zip(found.devices, found.stages, strict=True)):
         start, end = end, end + len(own) / step
-        rows.append({"stage": place, "start": start, "end": end, "name": stage_name(stage)})
+        rows.append(
+            {
+                "stage": place,
+                "start": start,
+                "end": end,
+                "middle": (start + end) / 2,
+                "name": stage_name(stage),
+                "short": short_name(stage),
+                "is_bottleneck": stage.is_bottleneck,
+            }
+        )
     return rows
 
 
@@ -251,13 +374,14 @@ def tiles(found: Tiles) -> list[Chart]:
         }
         for tile in found.tiles
     ]
-    axis = {"grid": False, "tickMinStep": 1, "format": "d"}
-    x = x_of("column", title="machine", axis=axis, scale={"domain": [0, found.columns], "nice": False})
+    x = x_of(
+        "column", title="machine", axis=_middles(found.columns), scale={"domain": [0, found.columns], "nice": False}
+    )
     y = {
         "field": "row",
         "type": "quantitative",
         "title": "device of the machine",
-        "axis": axis,
+        "axis": _middles(found.rows),
         "scale": {"domain": [found.rows, 0], "nice": False},
     }
     spec = {
@@ -296,3 +420,14 @@ def tiles(found: Tiles) -> list[Chart]:
         ],
     }
     return [Chart(found.title, headline(found), spec, {"tiles": rows})]
+
+
+def _middles(count: int) -> dict[str, Any]:
+    """An axis whose numbers stand in the middle of what they count."""
+    return {
+        "grid": False,
+        "ticks": False,
+        "values": [number + 0.5 for number in range(count)],
+        "labelExpr": "format(floor(datum.value), 'd')",
+        "labelOverlap": True,
+    }

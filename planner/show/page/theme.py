@@ -37,6 +37,7 @@ def _colours(theme: Theme) -> dict[str, Any]:
         "on_stages": [text_on(colour) for colour in STAGES],
         "on_pale_stages": [text_on(part_colour(colour, 1, theme)) for colour in STAGES],
         "no_stage": NO_STAGE,
+        "edge": theme.quiet,
         **{f"ramp{place}": mixed(line, theme.paper, share) for place, share in enumerate(_RAMP)},
         f"ramp{len(_RAMP)}": theme.faint,
     }
