@@ -15,6 +15,11 @@ STAGES = (
     *("#003f88", "#8ecae6", "#7a0f3c", "#f2b134", "#1f4e9c", "#7fd8be"),
     *("#8c2d04", "#b7d968", "#4d4d4d", "#a0e0f5", "#b3261e", "#ffd9a0"),
 )
+#: The same on dark paper: dark ones lightened until their contrast to it is 3, and light ones a little.
+STAGES_ON_DARK = (
+    *("#3265ad", "#9cd0e9", "#ae3c63", "#f4ba4c", "#3664b2", "#8eddc6"),
+    *("#ac441b", "#c0de7a", "#666666", "#abe4f6", "#be2e24", "#ffdeab"),
+)
 #: What belongs to no stage.
 NO_STAGE = "#9a9a9a"
 #: Patterns of TMPCs or roles in the order in which they first occur, as matplotlib calls hatches; the first is none.
@@ -35,7 +40,7 @@ class Theme:
     """Colours that are not data.
 
     ``paper`` is behind everything, ``ink`` for texts and edges, ``quiet`` for texts and lines that step back, ``faint``
-    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met.
+    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met, ``stages`` for stages in turn.
     """
 
     name: str
@@ -44,22 +49,23 @@ class Theme:
     quiet: str
     faint: str
     alarm: str
+    stages: tuple[str, ...] = STAGES
 
 
 LIGHT = Theme("light", "#ffffff", "#1a1a1a", "#5c5c5c", "#d9d9d9", "#b3261e")
-DARK = Theme("dark", "#14171c", "#f0f0f0", "#a9afb8", "#3b424d", "#ff8a80")
+DARK = Theme("dark", "#14171c", "#f0f0f0", "#a9afb8", "#3b424d", "#ff8a80", STAGES_ON_DARK)
 #: Print is light on white with black ink: patterns and lightness carry what hues do on a screen.
 PRINT = Theme("print", "#ffffff", "#000000", "#404040", "#cccccc", "#000000")
 THEMES = (LIGHT, DARK, PRINT)
 
 
-def stage_colour(stage: int | None) -> str:
-    """The colour of a stage by its position, the same in every picture of a plan: ``#rrggbb``.
+def stage_colour(stage: int | None, theme: Theme = LIGHT) -> str:
+    """The colour of a stage by its position, the same in every picture of a plan on such paper: ``#rrggbb``.
 
     >>> stage_colour(0), stage_colour(12), stage_colour(None)
     ('#003f88', '#003f88', '#9a9a9a')
     """
-    return NO_STAGE if stage is None else STAGES[stage % len(STAGES)]
+    return NO_STAGE if stage is None else theme.stages[stage % len(theme.stages)]
 
 
 def text_on(colour: str) -> str:

@@ -92,11 +92,13 @@ function key(entries) {
   for (const [name, pattern, share] of entries) {
     const sample = document.querySelector("#sample").cloneNode(true);
     sample.removeAttribute("id");
+    const [shade, hatch] = [...sample.children].slice(1);
     const painted = () => {
-      const hatch = `url(#${pattern}-${dark.matches ? "ffffff" : "000000"})`;
-      const paint = pattern[0] === "@" ? scheme().colours[pattern.slice(1)] : pattern ? hatch : "currentColor";
-      sample.lastElementChild.setAttribute("fill", paint);
-      sample.lastElementChild.setAttribute("fill-opacity", pattern ? 1 : share);
+      const named = pattern[0] === "@";
+      shade.setAttribute("fill", named ? scheme().colours[pattern.slice(1)] : "currentColor");
+      shade.setAttribute("fill-opacity", named ? 1 : share);
+      const lines = dark.matches === share < 0.5 ? "ffffff" : "000000";  // ink on paper, paper on ink
+      hatch.setAttribute("fill", pattern && !named ? `url(#${pattern}-${lines})` : "none");
     };
     painted();
     dark.addEventListener("change", painted);

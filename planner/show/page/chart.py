@@ -40,7 +40,7 @@ class Chart:
     unit
         Of ``top``: only charts with the same one share it.
     key
-        Names, and for each the pattern or ``@colour``, or else the share of a stage's colour, that stands for it.
+        Names, and for each the pattern or ``@colour`` that stands for it, and the share of a stage's colour below it.
     """
 
     title: str

@@ -11,7 +11,8 @@ from formulations.breakdown import Stack, Stage, Strip
 from planner.show.headlines import amount, headline, scaled
 from planner.show.page.chart import SVG_ROWS, Chart, Row
 from planner.show.page.marks import figures, pixels, said, short_name, stage_colour, stage_name, x_of
-from planner.show.palette import SHARES, patterns, text_on
+from planner.show.page.theme import part_pattern
+from planner.show.palette import PART_PATTERNS, SHARES, patterns, text_on
 from planner.show.palette import stage_colour as colour_of
 
 #: Pixels: above the strip, of the strip, of a plot of bars.
@@ -195,7 +196,7 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     marks: list[Row] = [
         {
             "label": stage.label,
-            "total": totals[place] / factor,
+            "above": _above(found, place) / factor,
             "mark": short_name(stage) if stage.is_bottleneck else "",
             "limit": None if found.limits is None else found.limits[place] / factor,
         }
@@ -203,9 +204,9 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     ]
     measure = f"{found.measure}, {unit}" if unit else found.measure
     is_limited = found.limits is not None and any(map(math.isfinite, found.limits))
-    spec = _stacked(found, measure, is_limited)
+    spec = _stacked(found, measure, is_limited, len(rows) <= SVG_ROWS)
     title = f"{found.title} (line: the limit)" if is_limited else found.title
-    shares = [(name, "", SHARES[place % len(SHARES)]) for place, name in enumerate(found.parts)]
+    shares = [(name, part_pattern(place), SHARES[place % len(SHARES)]) for place, name in enumerate(found.parts)]
     key = [*shares, *((f"{name} (thin)", "@quiet", 1.0) for name in found.beside)]
     return [
         Chart(
@@ -220,6 +221,13 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     ]
 
 
+def _above(found: Stack, place: int) -> float:
+    """Where a stage's mark stands: on its bar, or on the line of its limit where that would go through the mark."""
+    total = found.total(place)
+    limit = math.inf if found.limits is None else found.limits[place]
+    return limit if 0 <= limit - total < 0.12 * limit else total
+
+
 def _pieces(found: Stack, place: int) -> Iterator[tuple[str, str, float, float]]:
     """The parts of a stage's bar from the bottom up, and what stands beside it: name, which of both, from, to."""
     start = 0.0
@@ -230,8 +238,8 @@ def _pieces(found: Stack, place: int) -> Iterator[tuple[str, str, float, float]]
         yield name, "beside", 0.0, values[place]
 
 
-def _stacked(found: Stack, measure: str, is_limited: bool) -> dict[str, Any]:
-    """The specification of stacked bars of the fields start and end."""
+def _stacked(found: Stack, measure: str, is_limited: bool, is_patterned: bool) -> dict[str, Any]:
+    """The specification of stacked bars of the fields start and end; patterns can be drawn on a canvas no more."""
     outer = max(0.1, (8 - len(found.stages)) / 3)  # a few stages are no walls
     axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "labelLimit": 60}
     x = {
@@ -277,10 +285,11 @@ def _stacked(found: Stack, measure: str, is_limited: bool) -> dict[str, Any]:
                 "tooltip": hover,
             },
         },
+        *(_patterned(found, place, wide, box) for place in range(len(parts)) if is_patterned and part_pattern(place)),
         {
             "data": {"name": "stages"},
             "mark": {"type": "text", "dy": -9, "fontWeight": "bold"},
-            "encoding": {"x": x, "y": {**y, "field": "total"}, "text": {"field": "mark"}},
+            "encoding": {"x": x, "y": {**y, "field": "above"}, "text": {"field": "mark"}},
         },
     ]
     if found.beside:
@@ -306,4 +315,16 @@ def _stacked(found: Stack, measure: str, is_limited: bool) -> dict[str, Any]:
                 "encoding": {"x": x, "y": {**y, "field": "limit"}},
             }
         )
-    return {"height": _BARS, "layer": layers}
+    return {"height": _BARS, "resolve": {"scale": {"fill": "independent"}}, "layer": layers}
+
+
+def _patterned(found: Stack, place: int, wide: float, box: Any) -> dict[str, Any]:
+    """The pattern over the parts of one name: they differ where shades cannot be seen."""
+    name = list(found.parts)[place]
+    scale = {"domain": list(range(len(found.stages))), "range": f"@part{place % len(PART_PATTERNS)}"}
+    return {
+        "data": {"name": "parts"},
+        "transform": [{"filter": {"field": "part", "equal": name}}, {"filter": "datum.side === 'sum'"}],
+        "mark": {"type": "bar", "width": {"band": wide}, "tooltip": None},
+        "encoding": {**box, "fill": {"field": "stage", "type": "nominal", "scale": scale, "legend": None}},
+    }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.show.palette import DARK, LIGHT, NO_STAGE, STAGES, Theme, line_colour, mixed, part_colour, text_on
+from planner.show.palette import DARK, LIGHT, NO_STAGE, PART_PATTERNS, Theme, line_colour, mixed, part_colour, text_on
+from planner.show.palette import PATTERNS as HATCHES
 
 #: Patterns as paths in a square of 8, in the order of `planner.show.palette.PATTERNS` without the first, which is none.
 PATTERNS = (
@@ -33,14 +34,31 @@ def _colours(theme: Theme) -> dict[str, Any]:
     return {
         **{name: getattr(theme, name) for name in ("paper", "ink", "quiet", "faint", "alarm")},
         "line": line,
-        "stages": STAGES,
-        "on_stages": [text_on(colour) for colour in STAGES],
-        "on_pale_stages": [text_on(part_colour(colour, 1, theme)) for colour in STAGES],
+        "stages": theme.stages,
+        "on_stages": [text_on(colour) for colour in theme.stages],
+        "on_pale_stages": [text_on(part_colour(colour, 1, theme)) for colour in theme.stages],
+        **{f"part{part}": _hatches(part, theme) for part in range(len(PART_PATTERNS))},
         "no_stage": NO_STAGE,
         "edge": theme.quiet,
         **{f"ramp{place}": mixed(line, theme.paper, share) for place, share in enumerate(_RAMP)},
         f"ramp{len(_RAMP)}": theme.faint,
     }
+
+
+def part_pattern(part: int) -> str:
+    """The page's pattern over a part of a stacked bar; empty for parts that have none.
+
+    >>> part_pattern(0), part_pattern(1)
+    ('', 'hatch-1')
+    """
+    hatch = PART_PATTERNS[part % len(PART_PATTERNS)][:3]
+    return f"hatch-{HATCHES.index(hatch)}" if hatch else ""
+
+
+def _hatches(part: int, theme: Theme) -> list[str]:
+    """The same for each stage, with lines in black or white, as the part's colour needs."""
+    lines = [text_on(part_colour(colour, part, theme)).removeprefix("#") for colour in theme.stages]
+    return [f"url(#{part_pattern(part)}-{line})" if part_pattern(part) else "transparent" for line in lines]
 
 
 def _config(theme: Theme) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def _number(node: Node) -> str:
 
 
 def _node(axes: Any, node: Node, place: Point, text: str, picture: Graph, room: float) -> None:
-    theme, colour = theme_of(axes), stage_colour(node.stage)
+    theme = theme_of(axes)
+    colour = stage_colour(node.stage, theme)
     decisive = node.stage is not None and picture.stages[node.stage].is_bottleneck
     edge = {"edgecolor": theme.ink if decisive else theme.paper, "linewidth": 1.8 if decisive else 0.6}
     if text:
@@ -139,7 +140,7 @@ def _stages(axes: Any, picture: Graph, places: Mapping[int, Point], wide: float,
         last = x
         box = {
             "boxstyle": "round,pad=0.2",
-            "facecolor": stage_colour(number),
+            "facecolor": stage_colour(number, theme),
             "edgecolor": theme.ink if stage.is_bottleneck else "none",
         }
         axes.text(
@@ -149,7 +150,7 @@ def _stages(axes: Any, picture: Graph, places: Mapping[int, Point], wide: float,
             ha="center",
             va="bottom",
             fontsize=SMALL,
-            color=text_on(stage_colour(number)),
+            color=text_on(stage_colour(number, theme)),
             bbox=box,
             zorder=4,
             parse_math=False,

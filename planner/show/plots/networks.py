@@ -94,7 +94,7 @@ def matrix(axes: Any, picture: Matrix) -> Any:
     side = min(pixels(axes)) / (size + band)
     edge = -0.5
     for number, own in enumerate(picture.devices):
-        colour = stage_colour(number)
+        colour = stage_colour(number, theme)
         axes.barh(edge + len(own) / 2, band, len(own), left=-0.5 - band, color=colour, linewidth=0)
         axes.bar(edge + len(own) / 2, band, len(own), bottom=-0.5 - band, color=colour, linewidth=0)
         is_decisive = picture.stages[number].is_bottleneck
@@ -152,7 +152,8 @@ def network(axes: Any, picture: Network) -> Any:
 def _device(axes: Any, picture: Network, place: Place, big: float, unit: float) -> None:
     from matplotlib.patches import Rectangle
 
-    theme, colour = theme_of(axes), stage_colour(place.stage)
+    theme = theme_of(axes)
+    colour = stage_colour(place.stage, theme)
     decisive = place.stage is not None and picture.stages[place.stage].is_bottleneck
     edge: dict[str, Any] = {
         "edgecolor": theme.ink if decisive else theme.paper,
@@ -239,7 +240,7 @@ def tiles(axes: Any, picture: Tiles) -> Any:
     theme = theme_of(axes)
     unit = min(pixels(axes)[0] / max(1, picture.columns), pixels(axes)[1] / max(1, picture.rows))
     for tile in picture.tiles:
-        colour, stage = stage_colour(tile.stage), picture.stages[tile.stage]
+        colour, stage = stage_colour(tile.stage, theme), picture.stages[tile.stage]
         edge: dict[str, Any] = (
             {"edgecolor": theme.ink, "linewidth": 2.6, "zorder": 3}
             if stage.is_bottleneck

@@ -34,7 +34,7 @@ def strip(axes: Any, picture: Strip) -> Any:
     left, blocks = 0.0, []
     for stage, run in groupby(range(len(sizes)), key=lambda place: picture.items[place].stage):
         places = list(run)
-        start, colour = left, stage_colour(stage)
+        start, colour = left, stage_colour(stage, theme)
         tall = 1.0 if stage is None else height_of(picture.stages[stage].replicas, most)
         ink = text_on(colour)
         for pattern, same in groupby(places, key=lambda place: picture.items[place].pattern):
@@ -103,7 +103,7 @@ def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any,
                 at, tall + 0.04, said, ha="center", va="bottom", fontsize=SMALL, color=theme.ink, parse_math=False
             )
         if room >= (width_of(axes, text) + 5 if upright else 1.1 * SMALL * axes.figure.dpi / 72):
-            colour = stage_colour(stage)
+            colour = stage_colour(stage, theme)
             box = {"boxstyle": "round,pad=0.15", "facecolor": colour, "edgecolor": "none"}
             axes.text(
                 middle,
@@ -212,7 +212,7 @@ def _bars(axes: Any, picture: Stack, factor: float, looks: Sequence[int]) -> Non
     theme, count = theme_of(axes), len(picture.stages)
     decisive = bottleneck(picture.stages)
     wide = 0.8 if not picture.beside else 0.5
-    colours = [stage_colour(look) for look in looks]
+    colours = [stage_colour(look, theme) for look in looks]
     base = [0.0] * count
     for number, values in enumerate(picture.parts.values()):
         fills = [part_colour(colour, number, theme) for colour in colours]
@@ -274,7 +274,7 @@ def _limits(axes: Any, picture: Stack, totals: Sequence[float], factor: float) -
 def _top_colour(axes: Any, picture: Stack, stage: int) -> str:
     """The colour of the highest part that is there."""
     used = [number for number, values in enumerate(picture.parts.values()) if values[stage] > 0]
-    return part_colour(stage_colour(stage), used[-1] if used else 0, theme_of(axes))
+    return part_colour(stage_colour(stage, theme_of(axes)), used[-1] if used else 0, theme_of(axes))
 
 
 def _parts_key(axes: Any, picture: Stack) -> None:
@@ -323,7 +323,7 @@ def gantt(axes: Any, picture: Passes) -> Any:
     ordered = sorted(picture.tasks, key=lambda task: (task.stage, task.replica, task.kind))
     for (stage, replica, kind), run in groupby(ordered, key=lambda task: (task.stage, task.replica, task.kind)):
         tasks = list(run)
-        fill = part_colour(stage_colour(stage), 0 if kind == "B" else 1, theme)
+        fill = part_colour(stage_colour(stage, theme), 0 if kind == "B" else 1, theme)
         tall = 0.84 / lanes[stage]
         low = stage - 0.42 + replica * tall
         spans = [(task.start / factor, (task.end - task.start) / factor) for task in tasks]
@@ -332,7 +332,7 @@ def gantt(axes: Any, picture: Passes) -> Any:
             spans,
             (low, tall * (0.94 if lanes[stage] > 1 else 1.0)),
             facecolor=fill,
-            edgecolor=theme.paper if kind == "B" else mixed(stage_colour(stage), theme.ink, 0.75),
+            edgecolor=theme.paper if kind == "B" else mixed(stage_colour(stage, theme), theme.ink, 0.75),
             linewidth=0.5 if gaps else 0,
         )
         if tall * high >= SMALL * axes.figure.dpi / 72:
