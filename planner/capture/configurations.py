@@ -33,7 +33,7 @@ from instances.transformer import RECOMPUTE, VANILLA
 from planner.capture.captured import Captured, Node, edge_bytes
 from planner.capture.choices import Choices, Work
 from planner.capture.ops import LOOKUPS
-from planner.capture.sharding import Sharding, sharding
+from planner.capture.sharding import Sharding, ring, sharding
 
 SEQUENCE = "sequence parallel"
 #: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
@@ -116,7 +116,7 @@ class Configurations:
                 part = size * (1 / t if maker in split else rest)
                 saved += part
                 inside += part if maker in own else 0.0
-        reduce = 2 * (t - 1) / t / self.link_rate
+        reduce = ring(t) / self.link_rate
         forward_link = reduce * rule.forward_bytes if rule is not None else 0.0
         backward_link = reduce * rule.backward_bytes if rule is not None else 0.0
         backward = sum(self._times_back(op) * spent for op, spent in seconds.items())

@@ -37,6 +37,11 @@ class Sharding:
         return all(size % degree == 0 for size in self.sizes)
 
 
+def ring(degree: int) -> float:
+    """Bytes that a device sends for each byte of a tensor that so many devices sum in a ring, 2 (t-1)/t."""
+    return 2 * (degree - 1) / degree
+
+
 def sharding(captured: Captured, node: Node) -> Sharding | None:
     """How a node is split among devices; ``None`` where no rule is known, and each device computes the whole.
 
@@ -63,6 +68,7 @@ class _Walk:
         self.found = Sharding()
         self.taken: set[str] = set()
         self.widths: dict[str, set[int]] = {}
+        self.scores: set[str] = set()  # products of queries and keys, and what is made of them before the values
         self.products = any(self.graph[op].target in PRODUCTS for op in node.ops)
 
     def see(self, op: Any) -> bool:
@@ -84,6 +90,8 @@ class _Walk:
             return False
         if is_attention(op) and shapes:
             self._heads(op, shapes[0])
+        elif any(each.name in self.scores for each in inputs):
+            self.scores.add(name)
         split.add(name)
         self.found.shared.add(name)
         return True
@@ -161,5 +169,8 @@ class _Walk:
         if len(shape) < 3:
             return
         self.found.sizes.add(shape[-3])
-        if op.target not in PRODUCTS:
+        inputs = {each.name for each in op.all_input_nodes}
+        if op.target not in PRODUCTS or inputs & self.scores:  # gives as many columns as a head has
             self.found.sizes.update(width // shape[-1] for width in self.widths[op.name] if width % shape[-1] == 0)
+        else:
+            self.scores.add(op.name)

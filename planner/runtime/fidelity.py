@@ -11,6 +11,8 @@ from typing import Any
 from instances.errors import InstanceError
 
 _LISTS = ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "measured", "simulated")
+#: Of runs with tensor parallelism alone.
+_SUMS = ("collective_bytes", "collective_planned")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Fidelity:
 def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     """Compare the terms of a run, as ``planner run --out`` writes it.
 
-    ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``memory`` the most bytes that a
+    ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``collectives``, where stages are
+    tensor-parallel, bytes sent to sum tensors within replicas; ``memory`` the most bytes that a
     process holds for backward passes; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
     seconds of the iteration beyond a simulated one with the measured passes, which moves tensors in no time;
     ``iteration`` seconds of all. The last two follow from others and are never the worst.
@@ -70,6 +73,7 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
         Term("forward", "s", _busy(simulated, "F"), _busy(measured, "F")),
         Term("backward", "s", _busy(simulated, "B"), _busy(measured, "B")),
         Term("transfer", "bytes", math.fsum(run["bytes_planned"]), math.fsum(run["bytes_sent"])),
+        *_sums(run),
         Term("memory", "bytes", max(run["held_planned"]), max(run["held_bytes"])),
         Term(
             "bubble",
@@ -81,6 +85,13 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     terms.append(Term("waiting", "s", 0.0, ends[1] - run["resimulated_s"]))
     terms.append(Term("iteration", "s", *ends))
     return Fidelity(str(run["instance"]), tuple(terms), worst.term if worst.error else None)
+
+
+def _sums(run: Mapping[str, Any]) -> list[Term]:
+    if _SUMS[0] not in run:
+        return []
+    measured, predicted = (math.fsum(run[name]) for name in _SUMS)
+    return [Term("collectives", "bytes", predicted, measured)]
 
 
 def _end(passes: Sequence[Any]) -> float:
@@ -96,12 +107,13 @@ def _idle(passes: Sequence[Any], processes: int, end: float) -> float:
 
 
 def _expect(run: Mapping[str, Any], where: str) -> None:
-    for name in ("instance", "resimulated_s", "processes", *_LISTS):
+    lists = (*_LISTS, *(_SUMS if any(name in run for name in _SUMS) else ()))
+    for name in ("instance", "resimulated_s", "processes", *lists):
         if name not in run:
             raise InstanceError.missing(where, name, "a run, as planner run --out writes it")
     if not isinstance(run["resimulated_s"], int | float):
         raise InstanceError.at(where, "resimulated_s", run["resimulated_s"], "seconds")
-    for name in _LISTS:
+    for name in lists:
         rows = run[name]
         if not isinstance(rows, list) or not rows:
             raise InstanceError.at(where, name, rows, "a list that is not empty")
@@ -123,7 +135,8 @@ def _expect_whole(run: Mapping[str, Any], where: str) -> None:
     count = run["processes"]
     if not isinstance(count, int):
         raise InstanceError.at(where, "processes", count, "a whole number")
-    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned"):
+    sums = [name for name in _SUMS if name in run]
+    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", *sums):
         if len(run[name]) != count:
             raise InstanceError.at(where, f"len({name})", len(run[name]), f"{count}, one for each process")
     passes = {name: Counter(tuple(row[:3]) for row in run[name]) for name in ("measured", "simulated")}

@@ -8,6 +8,7 @@ of b samples is split over the r devices of a stage, the first of them get one m
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,12 @@ from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.simulate_graph import kfkb
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel
+from instances.transformer import RECOMPUTE, VANILLA
 from planner.errors import UsageError
+from planner.runtime.origin import granularity_of
+
+#: TMPCs of imported instances that are split by columns and rows, and nothing else.
+_SPLIT = (VANILLA, RECOMPUTE)
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,15 @@ class Duty:
     Parameters
     ----------
     bytes_planned
-        Bytes that it sends to other stages in an iteration, by the model of the plan.
+        Bytes that it sends in an iteration, by the model of the plan: to other stages, which the first process of a
+        replica does alone, and of what comes from them on to the next process of the replica.
     held_planned
         Bytes of activations that it holds at most, by the model of the plan.
     forward_s, backward_s
         Seconds of a pass, by the model of the plan; what it sends is not part of it.
+    shard, degree
+        Which of the replica's processes it is, and how many they are (tensor parallelism); their ranks follow each
+        other.
     """
 
     stage: int
@@ -50,6 +60,12 @@ class Duty:
     held_planned: float
     forward_s: float
     backward_s: float
+    shard: int = 0
+    degree: int = 1
+
+    def __str__(self) -> str:
+        shard = f", shard {self.shard}" if self.degree > 1 else ""
+        return f"stage {self.stage}, replica {self.replica}{shard}"
 
 
 @dataclass(frozen=True)
@@ -80,10 +96,11 @@ class Layout:
     is_relayed: bool = False
 
     def owners(self) -> dict[tuple[int, int], int]:
-        """The process that runs a sample, by (stage, sample)."""
+        """The process that runs a sample and speaks for its replica, by (stage, sample)."""
         return {
             (duty.stage, sample): rank
             for rank, duty in enumerate(self.duties)
+            if not duty.shard
             for each in duty.passes
             for sample in each.samples
         }
@@ -100,8 +117,8 @@ def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None =
     Raises
     ------
     UsageError
-        If plans of this problem cannot be run, a stage is split over tensor-parallel devices, or the orders have other
-        passes than the plan.
+        If plans of this problem cannot be run, it is not known how a stage's tensors are split, or the orders have
+        other passes than the plan.
     """
     if family not in _LAYOUTS:
         raise UsageError.at("INSTANCE", family, f"an instance of one of {', '.join(_LAYOUTS)}")
@@ -150,40 +167,55 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
     duties, recomputed = [], set()
     for number, (stage, s) in enumerate(zip(plan.stages, in_flight, strict=True)):
-        if stage.tp_degree != 1:
-            raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} of stage {number}", "1: tensors are not split")
-        chosen = {node: next(x for x in layers[node].tmpcs[1] if x.id == stage.tmpcs[node]) for node in stage.nodes}
+        chosen = {
+            node: next(x for x in layers[node].tmpcs[stage.tp_degree] if x.id == stage.tmpcs[node])
+            for node in stage.nodes
+        }
+        _expect_known_split(instance, stage, f"of stage {number}")
         recomputed |= {node for node, x in chosen.items() if "recomp" in x.id}
-        moved = [
-            edge.bytes
-            + (
-                chosen[edge.source].sync_backward_bytes.get(edge.target, 0.0)
-                if edge.source in chosen
-                else chosen[edge.target].sync_forward_bytes.get(edge.source, 0.0)
-            )
-            for edge in instance.edges
-            if (edge.source in chosen) != (edge.target in chosen)
-        ]
-        d, N = stage.dp_degree, instance.num_microbatches
+        crossing = [edge for edge in instance.edges if (edge.source in chosen) != (edge.target in chosen)]
+        moved = math.fsum(edge.bytes for edge in crossing)
+        spread = math.fsum(
+            chosen[edge.source].sync_backward_bytes.get(edge.target, 0.0)
+            if edge.source in chosen
+            else chosen[edge.target].sync_forward_bytes.get(edge.source, 0.0)
+            for edge in crossing
+        )
+        d, t, N = stage.dp_degree, stage.tp_degree, instance.num_microbatches
         seconds = math.fsum(x.time for x in chosen.values()) * (1e-3 if instance.time_unit == "ms" else 1.0)
         held = -(-s // d)
-        for replica in range(d):
+        for replica, shard in itertools.product(range(d), range(t)):
             own = range(replica, N, d)
+            sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
             duties.append(
                 Duty(
                     number,
                     replica,
                     _passes([(m,) for m in own], kfkb(len(own), held, 1)),
-                    math.fsum(moved) * len(own),
+                    sent * len(own),
                     math.fsum(x.activation_bytes for x in chosen.values()) * held,
                     seconds / 3,
                     seconds * 2 / 3,
+                    shard,
+                    t,
                 )
             )
     edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
-    crossing = tuple(sorted((u, v) for u, v in edges if u != v))
+    joined = tuple(sorted((u, v) for u, v in edges if u != v))
     relayed = instance.cost_model is CostModel.RUNTIME
-    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, crossing, relayed)
+    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, joined, relayed)
+
+
+def _expect_known_split(instance: Any, stage: Any, where: str) -> None:
+    """`UsageError` if a stage is tensor-parallel in another way than by columns and rows, as they are imported."""
+    if stage.tp_degree == 1:
+        return
+    if granularity_of(instance) is None:
+        rule = "1: how tensors are split is known of imported models alone"
+        raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} {where}", rule)
+    for node, tmpc in stage.tmpcs.items():
+        if tmpc not in _SPLIT:
+            raise UsageError.at("PLAN", f"TMPC {tmpc} of node {node} {where}", f"{' or '.join(_SPLIT)}, which are run")
 
 
 def _of_stage_graph(instance: Any, plan: Any) -> Layout:
@@ -285,7 +317,8 @@ def simulate(made: Layout) -> list[Timing]:
             takers = (after if task.is_forward else before).get(duty.stage, [])
             for sample in task.samples:
                 ends[duty.stage, task.is_forward, sample] = clock[rank]
-                ready += [owners[taker, sample] for taker in takers]
+                firsts = [owners[taker, sample] for taker in takers]
+                ready += [first + shard for first in firsts for shard in range(made.duties[first].degree)]
     stuck = [made.duties[rank].stage for rank, done in enumerate(next_pass) if done < len(made.duties[rank].passes)]
     if stuck:
         raise UsageError.at("the order of passes", f"one in which stage {stuck[0]} waits for ever", "one that ends")

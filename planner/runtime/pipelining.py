@@ -29,6 +29,8 @@ def _refusals(job: Job) -> list[str]:
     found = []
     if count < 2:
         found.append("there is one stage")
+    if any(duty.degree > 1 for duty in made.duties):
+        found.append("a stage is tensor-parallel")
     if len(set(replicas)) > 1:
         found.append(f"stages have {', '.join(map(str, replicas))} replicas")
     for each in stages.tensors:

@@ -1,7 +1,8 @@
 """One process of a run: the passes of a replica of a stage, on torch.distributed.
 
 A tensor is sent once to each stage that takes it, to the replica that runs the sample, and its gradient comes back
-once from each; or (`layout.Layout.is_relayed`) from each stage to the next one, up to the last that takes it. Sends
+once from each; or (`layout.Layout.is_relayed`) from each stage to the next one, up to the last that takes it. Where a
+replica is several processes (tensor parallelism), the first of them receives, and each passes on to the next one. Sends
 never wait, so that only the order of passes decides who waits for whom.
 """
 
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.runtime.layout import Layout, Pass, Timing
 from planner.runtime.objective import Objective
-from planner.runtime.program import Program
+from planner.runtime.program import Program, attribute
 from planner.runtime.stages import Block, Stages, Tensor
 
 
@@ -46,7 +48,8 @@ class Report:
     """What came of a process.
 
     ``losses`` are parts of the loss by sample, ``gradients`` those of its stage's parameters (replica 0 alone; ``None``
-    for a parameter without one), ``held_bytes`` the most that it held for backward passes.
+    for a parameter without one), both of the first process of a replica alone; ``held_bytes`` the most that it held for
+    backward passes, ``collective_bytes`` what it sent to sum tensors in its replica.
     """
 
     rank: int
@@ -54,6 +57,7 @@ class Report:
     gradients: Mapping[str, Any]
     bytes_sent: int
     held_bytes: int
+    collective_bytes: float
     timings: tuple[Timing, ...]
 
 
@@ -81,6 +85,7 @@ class Process:
         self.parameters = job.stages.parameters[self.stage]
         for block in self.blocks:
             _move(block.module, self.device)
+        self._share()
         self.owners = job.layout.owners()
         self.incoming = [each for each in job.stages.tensors if self.stage in each.targets]
         self.outgoing = [each for each in job.stages.tensors if each.source == self.stage]
@@ -91,10 +96,28 @@ class Process:
         self.losses: dict[int, float] = {}
         self.bytes_sent = self.held_bytes = 0
         self.fixed = {
-            each.untyped_storage()._cdata
+            _storage(each)._cdata
             for block in self.blocks
             for each in (*block.module.parameters(), *block.module.buffers())
         }
+
+    def _share(self) -> None:
+        """Take a share of the blocks that the processes of this replica share."""
+        self.sharded: list[Any] = []
+        self.collectives: Any = nullcontext()
+        mesh = _mesh(self.job, self.rank)
+        if mesh is None:
+            return
+        from planner.runtime.sharded import Counted, Sharded
+
+        self.collectives = Counted(self.duty.degree)
+        blocks = []
+        for block in self.blocks:
+            if block.split is not None:
+                self.sharded.append(Sharded(block.module, block.split, mesh))
+                block = replace(block, module=self.sharded[-1])
+            blocks.append(block)
+        self.blocks = tuple(blocks)
 
     def run(self) -> Report:
         """Run the iteration and sum gradients."""
@@ -104,11 +127,15 @@ class Process:
         for parameter in self.parameters.values():
             parameter.grad = None
         distributed.barrier()
-        timings = self.iterate()
+        with self.collectives:
+            timings = self.iterate()
         self._reduce(holders)
         distributed.barrier()
-        gradients = {} if self.duty.replica else {name: _on_cpu(each.grad) for name, each in self.parameters.items()}
-        return Report(self.rank, self.losses, gradients, self.bytes_sent, self.held_bytes, tuple(timings))
+        speaks = not self.duty.replica and not self.duty.shard
+        gradients = {name: _on_cpu(each.grad) for name, each in self.parameters.items()} if speaks else {}
+        summed = getattr(self.collectives, "num_bytes", 0.0)
+        losses = {} if self.duty.shard else self.losses
+        return Report(self.rank, losses, gradients, self.bytes_sent, self.held_bytes, summed, tuple(timings))
 
     def iterate(self) -> list[Timing]:
         """Run all passes; when each ran, once all that it waits for had come."""
@@ -150,8 +177,9 @@ class Process:
         for each in self.outgoing:
             if each.has_gradient:  # the tensor itself is no longer needed here
                 kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(values[each.name])
-            for taker in each.targets:
-                self._send(values[each.name], each, taker, sample, True)
+            if not self.duty.shard:
+                for taker in each.targets:
+                    self._send(values[each.name], each, self.owners[taker, sample], sample, True)
         kept.loss = self.loss(values, sample)
 
     def compute(self, sample: int, received: dict[str, Any]) -> dict[str, Any]:
@@ -186,7 +214,7 @@ class Process:
             for each in given:
                 if isinstance(each, torch.Tensor):
                     save(each)
-            made = checkpoint(block.module, *given, use_reentrant=False)
+            made = checkpoint(block.module, *given, use_reentrant=False, early_stop=False)
         return dict(zip(block.outputs, made, strict=True))
 
     def _saver(self, storages: dict[int, int], inputs: Iterable[Any]) -> Callable[[Any], Any]:
@@ -196,7 +224,7 @@ class Process:
         known = self.fixed | {each.untyped_storage()._cdata for each in inputs if isinstance(each, torch.Tensor)}
 
         def save(tensor: Any) -> Any:
-            storage = tensor.untyped_storage()
+            storage = _storage(tensor)
             if storage._cdata not in known:
                 storages[storage._cdata] = storage.nbytes()
             return tensor.detach()  # a tensor that its own operation saves would keep itself alive
@@ -227,17 +255,16 @@ class Process:
         if roots:
             torch.autograd.backward(roots, gradients)
         for each in self.incoming:
-            if each.has_gradient:
+            if each.has_gradient and not self.duty.shard:
                 leaf = kept.received[each.name]
                 gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-                self._send(gradient, each, each.source, sample, False)
+                self._send(gradient, each, self.owners[each.source, sample], sample, False)
 
-    def _send(self, tensor: Any, each: Tensor, stage: int, sample: int, is_forward: bool) -> None:
+    def _send(self, tensor: Any, each: Tensor, to: int, sample: int, is_forward: bool) -> None:
         from torch import distributed
 
         self.unsent = [(work, data) for work, data in self.unsent if not work.is_completed()]
         data = tensor.detach().contiguous()
-        to = self.owners[stage, sample]
         group, tag = self._line(self.rank, to, each, sample, is_forward)
         self.unsent.append((distributed.isend(data, to, group=group, tag=tag), data))
         self.bytes_sent += each.num_bytes
@@ -247,9 +274,11 @@ class Process:
         from torch import distributed
 
         data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
-        source = self.owners[stage, sample]
+        source = self.rank - 1 if self.duty.shard else self.owners[stage, sample]
         group, tag = self._line(source, self.rank, each, sample, is_forward)
         distributed.recv(data, source, group=group, tag=tag)
+        if self.duty.shard + 1 < self.duty.degree:
+            self._send(data, each, self.rank + 1, sample, is_forward)
         return data.requires_grad_() if is_forward and each.has_gradient else data
 
     def _line(self, source: int, to: int, each: Tensor, sample: int, is_forward: bool) -> tuple[Any, int]:
@@ -259,10 +288,19 @@ class Process:
         return None, (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
 
     def _reduce(self, holders: Mapping[str, Any]) -> None:
-        """Sum the gradients of each parameter over all processes that use it: replicas, and stages that share it."""
+        """Sum the gradients of each parameter over all replicas that use it, and stages that share it.
+
+        Those of shared blocks are gathered before, to be compared whole.
+        """
         import torch
         from torch import distributed
 
+        for block in self.sharded:
+            for path, gradient in block.gradients().items():
+                parameter = attribute(block.inner, path)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        if self.duty.shard:
+            return
         for name, group in holders.items():
             parameter = self.parameters.get(name)
             if parameter is None or not parameter.requires_grad:
@@ -274,12 +312,15 @@ class Process:
 
 
 def _holders(job: Job) -> dict[str, Any]:
-    """The group of processes that use a parameter, by its name in order; ``None`` where only one does."""
+    """The group of processes that use a parameter, by its name in order; ``None`` where only one does.
+
+    Of the processes of a replica that is the first one.
+    """
     from torch import distributed
 
     ranks: dict[str, list[int]] = {}
     for rank, duty in enumerate(job.layout.duties):
-        for name in job.stages.parameters[duty.stage]:
+        for name in () if duty.shard else job.stages.parameters[duty.stage]:
             ranks.setdefault(name, []).append(rank)
     groups = {
         members: distributed.new_group(list(members))
@@ -300,7 +341,30 @@ def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:
             for sample in range(job.layout.num_samples):
                 source, to = owners[each.source, sample], owners[taker, sample]
                 found[source, to, True] = found[to, source, False] = None
+    for rank, duty in enumerate(job.layout.duties):
+        if duty.shard:
+            found[rank - 1, rank, True] = found[rank - 1, rank, False] = None
     return {line: distributed.new_group(sorted(line[:2])) for line in sorted(found)}
+
+
+def _mesh(job: Job, rank: int) -> Any:
+    """The processes of this one's replica; ``None`` if it is the only one. Groups are made by all in one order."""
+    from torch import distributed
+
+    found = None
+    for first, duty in enumerate(job.layout.duties):
+        if duty.degree > 1 and not duty.shard:
+            group = distributed.new_group(range(first, first + duty.degree))
+            if first <= rank < first + duty.degree:
+                from torch.distributed.device_mesh import DeviceMesh
+
+                found = DeviceMesh.from_group(group, "cpu" if job.backend == "gloo" else "cuda")
+    return found
+
+
+def _storage(tensor: Any) -> Any:
+    """Where a tensor's numbers are; of a shared one, this process's part."""
+    return getattr(tensor, "_local_tensor", tensor).untyped_storage()
 
 
 def _move(module: Any, device: Any) -> None:

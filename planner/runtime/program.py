@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from instances.rules import NodeId
 from planner.errors import UsageError
+from planner.runtime.splits import Split
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Program:
         depends on no parameter (masks, positions) is computed by every stage that needs it.
     samples
         Arguments of one call of the model, ``(args, kwargs)``, for each sample of an iteration.
+    splits
+        How the processes of a tensor-parallel stage share its nodes; each of them computes the others whole.
     """
 
     model: Any
@@ -34,6 +37,7 @@ class Program:
     graph_module: Any
     node_of: Mapping[str, NodeId]
     samples: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...]
+    splits: Mapping[NodeId, Split] = field(default_factory=dict)
 
     def leaves(self, sample: int) -> list[Any]:
         """The tensors and numbers in the arguments of a sample, in the order of the graph's inputs."""

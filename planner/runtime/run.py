@@ -12,7 +12,7 @@ from planner.checking import read_plan
 from planner.errors import UsageError
 from planner.inputs.loading import family_of
 from planner.runtime.launch import rendezvous, run_all
-from planner.runtime.layout import Layout, Timing, layout, orders_of, simulate
+from planner.runtime.layout import Duty, Layout, Timing, layout, orders_of, simulate
 from planner.runtime.member import run_process
 from planner.runtime.objective import objective_of
 from planner.runtime.pipelining import expect_pipelined
@@ -44,6 +44,8 @@ class Run:
         Bytes of tensors sent to other stages in the iteration.
     held_bytes, held_planned
         Bytes held at most for backward passes.
+    collective_bytes, collective_planned
+        Bytes sent to sum tensors within tensor-parallel replicas, as rings send them.
     seconds
         From the first pass to the end of the last one.
     measured, simulated
@@ -62,6 +64,8 @@ class Run:
     bytes_planned: tuple[float, ...]
     held_bytes: tuple[int, ...]
     held_planned: tuple[float, ...]
+    collective_bytes: tuple[float, ...]
+    collective_planned: tuple[float, ...]
     seconds: float
     tolerance: float | None
     layout: Layout
@@ -82,7 +86,17 @@ class Run:
             "bytes_planned": list(self.bytes_planned),
             "held_bytes": list(self.held_bytes),
             "held_planned": list(self.held_planned),
+            **self._collectives(),
             "seconds": self.seconds,
+        }
+
+    def _collectives(self) -> dict[str, list[float]]:
+        """The bytes of sums within replicas, of plans that have such stages."""
+        if all(duty.degree == 1 for duty in self.layout.duties):
+            return {}
+        return {
+            "collective_bytes": list(self.collective_bytes),
+            "collective_planned": list(self.collective_planned),
         }
 
     def record(self, instance: str) -> dict[str, Any]:
@@ -91,7 +105,10 @@ class Run:
         def rows(timings: Sequence[Timing]) -> list[list[Any]]:
             return [[t.rank, "F" if t.is_forward else "B", t.index, t.start_s, t.end_s] for t in timings]
 
-        processes = [{"stage": duty.stage, "replica": duty.replica} for duty in self.layout.duties]
+        processes = [
+            {"stage": duty.stage, "replica": duty.replica, **({"shard": duty.shard} if duty.degree > 1 else {})}
+            for duty in self.layout.duties
+        ]
         passes = {"measured": rows(self.measured), "simulated": rows(self.simulated)}
         head = {"schema_version": 1, "instance": instance, "rows": processes}
         return {**head, **self.to_json(), **passes, "resimulated_s": self.resimulated_s}
@@ -137,7 +154,9 @@ def run_plan(
     made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem, orders)
     require_torch()
     expect_places(len(made.duties), backend, runtime)
-    found = program(model, getattr(instance, "flat", instance), made.num_samples)
+    degrees = {duty.stage: duty.degree for duty in made.duties}
+    by_node = {node: degrees[stage] for node, stage in made.stage_of.items()}
+    found = program(model, getattr(instance, "flat", instance), made.num_samples, by_node)
     return run_program(found, made, backend=backend, check=check, time_limit=time_limit, runtime=runtime)
 
 
@@ -191,6 +210,9 @@ def run_program(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a pool of threads does not survive a fork
     try:
+        if any(duty.degree > 1 for duty in made.duties):
+            import planner.runtime.sharded  # noqa: F401 - before processes are forked: each would import DTensor
+
         simulated = simulate(made)
         stages = split(program, made)
         args, kwargs = program.samples[0]
@@ -199,7 +221,7 @@ def run_program(
             job = Job(program, made, stages, objective, file, backend, time_limit, runtime == "pipelining")
             if job.is_pipelined:
                 expect_pipelined(job)
-            names = [f"process {n} (stage {d.stage}, replica {d.replica})" for n, d in enumerate(made.duties)]
+            names = [f"process {number} ({duty})" for number, duty in enumerate(made.duties)]
             reports: list[Report] = run_all(lambda rank: run_process(job, rank), names, time_limit)
         whole = run_all(lambda _: _whole(job), ["the whole model"], time_limit)[0] if check else None
     finally:
@@ -255,6 +277,8 @@ def _judged(
         tuple(duty.bytes_planned for duty in made.duties),
         tuple(report.held_bytes for report in reports),
         tuple(duty.held_planned for duty in made.duties),
+        tuple(report.collective_bytes for report in reports),
+        tuple(_collective_planned(job, duty) for duty in made.duties),
         max(each.end_s for each in measured),
         tolerance,
         made,
@@ -262,6 +286,12 @@ def _judged(
         tuple(simulated),
         _resimulated(made, measured),
     )
+
+
+def _collective_planned(job: Job, duty: Duty) -> float:
+    """Bytes that a process sends by the formula of TMPCs with tensor parallelism, in an iteration."""
+    samples = sum(len(task.samples) for task in duty.passes if task.is_forward)
+    return samples * math.fsum(block.reduced_bytes() for block in job.stages.blocks[duty.stage])
 
 
 def _resimulated(made: Layout, measured: Sequence[Timing]) -> float:

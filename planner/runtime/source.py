@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from planner.errors import UsageError
 from planner.runtime.in_place import without_in_place
 from planner.runtime.origin import granularity_of, other_bytes, other_graph
 from planner.runtime.program import Program, by_modules, names_modules
+from planner.runtime.splits import splits
 
 _NEEDS = "planner run"
 
@@ -23,8 +25,13 @@ def require_torch() -> None:
     expect_packages("torch", for_what=_NEEDS)
 
 
-def program(named: str, instance: Any, num_samples: int) -> Program:
+def program(named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId, int]) -> Program:
     """The program of ``FILE.py:function``, whose operations belong to the nodes of an instance.
+
+    Parameters
+    ----------
+    degrees
+        Tensor-parallel degrees of nodes; other than 1 for imported instances alone.
 
     Raises
     ------
@@ -41,12 +48,14 @@ def program(named: str, instance: Any, num_samples: int) -> Program:
     captured, node_of = _bound(named, example, instance, given_example)
     traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
     given = example.args, {name: example.kwargs[name] for name in traced}
+    ids = list(modules_of(instance))
+    shared = {ids[place]: each for place, each in splits(captured, [degrees.get(node, 1) for node in ids]).items()}
     for operation, writer in without_in_place(captured.module).items():
         if writer in node_of:
             node_of[operation] = node_of[writer]
     whole = captured.module if _without_dropout(named, captured.module) else example.model
     samples = tuple(_drawn(given, sample) for sample in range(num_samples))
-    return Program(example.model, whole, captured.module, node_of, samples)
+    return Program(example.model, whole, captured.module, node_of, samples, shared)
 
 
 def _first(inputs: Any) -> Any:

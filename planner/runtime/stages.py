@@ -10,6 +10,7 @@ from instances.rules import NodeId
 from planner.errors import UsageError
 from planner.runtime.layout import Layout
 from planner.runtime.program import Program, node_order, settle
+from planner.runtime.splits import Split
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Block:
     """Operations that run together: those of a node, or what a stage computes without parameters.
 
     ``module(*inputs)`` returns a tuple of the ``outputs``; both are names of values in the whole graph. ``dropped`` are
-    values that no later block of the stage needs.
+    values that no later block of the stage needs. ``split`` is how several processes share it, if they do.
     """
 
     module: Any
@@ -25,6 +26,13 @@ class Block:
     outputs: tuple[str, ...]
     recomputed: bool
     dropped: tuple[str, ...] = ()
+    split: Split | None = None
+
+    def reduced_bytes(self) -> float:
+        """Bytes that each process that shares it sends to sum results and gradients of a sample."""
+        if self.split is None:
+            return 0.0
+        return self.split.forward_bytes * (1 + self.recomputed) + self.split.backward_bytes
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def split(program: Program, made: Layout) -> Stages:
     for stage in range(count):
         sent = {each.name for each in tensors if each.source == stage} | {name for _, name in results[stage]}
         wanted = [node for node in order if stage_of[node] == stage]
-        blocks.append(_blocks(graph_module, places, wanted, sent, recomputed))
+        blocks.append(_blocks(program, places, wanted, sent, recomputed))
     return Stages(
         tuple(blocks),
         tuple(tensors),
@@ -166,13 +174,14 @@ def _results(
 
 
 def _blocks(
-    graph_module: Any,
+    program: Program,
     places: Mapping[Any, NodeId],
     nodes: Sequence[NodeId],
     sent: set[str],
     recomputed: frozenset[NodeId],
 ) -> tuple[Block, ...]:
     """The blocks of a stage: what needs no parameter, then its nodes in order."""
+    graph_module = program.graph_module
     ranks = {each: place for place, each in enumerate(graph_module.graph.nodes)}
     operations: dict[NodeId, list[Any]] = {node: [] for node in nodes}
     for each, node in places.items():
@@ -180,20 +189,21 @@ def _blocks(
             operations[node].append(each)
     kept = [each for node, part in operations.items() if node not in recomputed for each in part]
     free = sorted(_without_parameters(kept, places), key=ranks.__getitem__)
-    parts = [(free, False)] if free else []
+    parts: list[tuple[list[Any], bool, Split | None]] = [(free, False, None)] if free else []
     for node, part in operations.items():
+        shared = program.splits.get(node)
         if node in recomputed:  # what it needs without parameters is made again, too
-            parts.append((sorted([*_without_parameters(part, places), *part], key=ranks.__getitem__), True))
+            parts.append((sorted([*_without_parameters(part, places), *part], key=ranks.__getitem__), True, shared))
         elif part:
-            parts.append((part, False))
+            parts.append((part, False, shared))
     blocks: list[Block] = []
     needed = set(sent)
-    for part, again in reversed(parts):
+    for part, again, shared in reversed(parts):
         outputs = tuple(each.name for each in part if each.name in needed)
         block = _block(graph_module, part, outputs, again)
         dropped = tuple(name for name in block.inputs if name not in needed)
         needed |= set(block.inputs)
-        blocks.append(replace(block, dropped=dropped))
+        blocks.append(replace(block, dropped=dropped, split=shared))
     return tuple(reversed(blocks))
 
 

@@ -25,7 +25,7 @@ def chrome_trace(found: Run) -> dict[str, Any]:
 def _events(group: int, name: str, made: Layout, timings: Sequence[Timing], factor: float) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = [_named("process_name", group, 0, name)]
     for rank, duty in enumerate(made.duties):
-        events.append(_named("thread_name", group, rank, f"stage {duty.stage}, replica {duty.replica}"))
+        events.append(_named("thread_name", group, rank, str(duty)))
     samples = {
         (rank, each.is_forward, each.index): each.samples
         for rank, duty in enumerate(made.duties)

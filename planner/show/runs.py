@@ -25,11 +25,15 @@ def show_run(found: Run) -> None:
     from rich.table import Table
 
     table = Table(title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s")
-    for heading in ("stage", "replica", "passes", "sent", "planned", "held at most", "planned"):
+    is_shared = any(duty.degree > 1 for duty in found.layout.duties)
+    sums = ("summed", "planned") if is_shared else ()
+    for heading in ("stage", "replica", "passes", "sent", "planned", "held at most", "planned", *sums):
         table.add_column(heading, justify="right")
     for rank, duty in enumerate(found.layout.duties):
-        moved = (found.bytes_sent[rank], found.bytes_planned[rank], found.held_bytes[rank], found.held_planned[rank])
-        table.add_row(str(duty.stage), str(duty.replica), str(len(duty.passes)), *map(size, moved))
+        columns = [found.bytes_sent, found.bytes_planned, found.held_bytes, found.held_planned]
+        columns += [found.collective_bytes, found.collective_planned] if is_shared else []
+        replica = f"{duty.replica}.{duty.shard}" if duty.degree > 1 else str(duty.replica)
+        table.add_row(str(duty.stage), replica, str(len(duty.passes)), *(size(each[rank]) for each in columns))
     out = console()
     out.print(table)
     if list(found.bytes_sent) != list(found.bytes_planned):

@@ -1,4 +1,4 @@
-"""Eight kinds of models with tiny configurations, in float64, as `planner run --model` takes them."""
+"""Kinds of models with tiny configurations, in float64, as `planner run --model` takes them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ _LAYERS = {"hidden_size": WIDTH, "num_hidden_layers": 3, "num_attention_heads": 
 def llama() -> Any:
     numbers = _LAYERS | {"num_key_value_heads": 1, "vocab_size": WORDS, "use_cache": False}
     return _made("LlamaForCausalLM", "LlamaConfig", **numbers), {"input_ids": _words()}
+
+
+def grouped() -> Any:
+    """A Llama with two keys and values for four heads, and a vocabulary of an even number of words."""
+    numbers = _LAYERS | {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": WORDS + 1}
+    return _made("LlamaForCausalLM", "LlamaConfig", **numbers, use_cache=False), {"input_ids": _words()}
 
 
 def bert() -> Any:
@@ -160,6 +166,22 @@ class Mixture(nn.Module):
 
 def experts() -> Any:
     return Mixture().double(), (_words(),)
+
+
+class Stacked(nn.Module):
+    """Two perceptrons at once, each with matrices of its own in one parameter of three dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Parameter(torch.randn(2, WIDTH, 24))
+        self.narrow = nn.Parameter(torch.randn(2, 24, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.tanh(x @ self.wide) @ self.narrow
+
+
+def stacked() -> Any:
+    return nn.Sequential(*(Stacked() for _ in range(2))).double(), (torch.randn(2, LENGTH, WIDTH).double(),)
 
 
 class Interaction(nn.Module):

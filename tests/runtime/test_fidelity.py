@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.runtime.fidelity import fidelity
 from planner.show.runs import show_run
@@ -45,12 +46,19 @@ LATE = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 9.0, 10.0], [1, "B", 0, 10.0, 12.0], 
         ({"measured": SLOW, "resimulated_s": 14.0}, "backward"),
         ({"measured": LATE}, "bubble"),
         ({"bytes_sent": [8, 0]}, "transfer"),
+        ({"collective_bytes": [8, 8], "collective_planned": [8, 0]}, "collectives"),
         ({"held_bytes": [5, 14]}, "memory"),
         ({"held_bytes": [5, 0], "held_planned": [0.0, 0.0]}, "memory"),
     ],
 )
 def test_the_term_that_is_most_wrong_is_named(changed: dict[str, Any], worst: str) -> None:
     assert fidelity(record(**changed)).worst == worst
+
+
+@pytest.mark.parametrize("cut", [{"collective_planned": [8]}, {}])
+def test_both_lists_of_collectives_are_there_whole(cut: dict[str, Any]) -> None:
+    with pytest.raises(InstanceError, match="collective_planned"):
+        fidelity(record(collective_bytes=[8, 8], **cut))
 
 
 def test_waiting_is_what_measured_passes_do_not_explain() -> None:
@@ -103,7 +111,7 @@ def test_the_command_prints_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_other_bytes_are_explained(
     planned: tuple[float, float], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    duty = SimpleNamespace(stage=0, replica=0, passes=())
+    duty = SimpleNamespace(stage=0, replica=0, passes=(), degree=1)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
     layout = SimpleNamespace(duties=(duty, duty))
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
