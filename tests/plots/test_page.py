@@ -150,11 +150,13 @@ def test_a_loss_to_a_bound_is_at_most_that(tmp_path: Path) -> None:
     assert [plan["label"] for plan in plans] == ["piper: 0.0273 s, <= 24.1 %", "equi-no-tp: 0.036 s, <= 63.6 %"]
 
 
-def test_the_table_of_fewer_devices_is_shown_where_it_is_cheap(tmp_path: Path) -> None:
+def test_the_table_of_devices_and_memory_is_shown_where_it_is_cheap(tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     given = ["--memory", "40MB", "--quiet", "--out", str(target)]
     assert main(["report", "chain8", *given, "--methods", "piper-exact-knapsack,equi"]) == 0
     text = target.read_text()
-    assert "What more devices would buy" in text and "<pre>planner frontier chain8 --memory 40MB</pre>" in text
+    assert "What more devices or memory would buy" in text
+    assert "<pre>planner frontier chain8 --memory 40MB --more-devices 8</pre>" in text
+    assert "8 more devices: " in text and "76.3 MiB more memory of a device: " in text
     assert main(["report", "chain8", *given, "--methods", "exact"]) == 0
     assert "planner frontier" not in target.read_text()

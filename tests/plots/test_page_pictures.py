@@ -231,10 +231,32 @@ def test_plans_side_by_side_have_one_unit() -> None:
     assert most == {"Time": 2.0} and (alone.unit, beside.unit) == ("time, ms", "time, s") and beside.top == 0.55
 
 
+def test_a_table_has_lines_between_less_and_more_and_cells_without_a_value() -> None:
+    """Levels are 1.1, 1.5, 2 and 4 times the least; a line lies where neighbours are on both sides of one."""
+    values = [[None, 9.0, 8.0, 4.0], [None, 6.0, 4.1, 4.0], [5.0, 4.0, 4.0, 4.0]]
+    picture = Heat("Heat", [1, 2, 3, 4], [1, 2, 3], values, "devices", "memory", "time", (0, 3), "s", (1, 1))
+    chart = only(picture)
+    lines = chart.datasets["lines"]
+    sides: dict[float, set[tuple[Any, ...]]] = {}
+    for level in (4.4, 6.0, 8.0):
+        sides[level] = set()
+        for row, column in ((row, column) for row in range(3) for column in range(4)):
+            for other, side in (((row, column - 1), "left"), ((row - 1, column), "below")):
+                here, beside = values[row][column], values[other[0]][other[1]] if min(other) >= 0 else None
+                if here is not None and beside is not None and (here < level) != (beside < level):
+                    sides[level].add((column + 1, row + 1, side))
+    found = [(each["x"], each["y"], each["side"]) for each in lines]
+    assert len(found) == sum(map(len, sides.values())) and {*found} == set.union(*sides.values())
+    assert [each["said"] for each in lines if each["said"]] == ["4.4 s", "6 s", "8 s"]
+    assert len({each["y"] for each in lines if each["said"]}) == 3  # no label on another one
+    assert [name for name, _, _ in chart.key] == ["frame: the least", "frame: here", "infeasible"]
+    assert sum(cell["said"] == "infeasible" for cell in chart.datasets["cells"]) == 2
+
+
 def test_a_large_table_is_drawn_with_some_of_its_rows_the_last_and_the_best() -> None:
     values = [[float(row + column) for column in range(2)] for row in range(100)]
     chart = only(Heat("Heat", [1, 2], range(1, 101), values, "x", "y", "time", (1, 0)))
     assert "some of its rows" in chart.title
     cells = chart.datasets["cells"]
     rows = sorted({cell["y"] for cell in cells})
-    assert rows == [2, *range(3, 101, 3), 100] and [cell["value"] for cell in cells if cell["is_best"]] == [1.0]
+    assert rows == [2, *range(3, 101, 3), 100] and [cell["value"] for cell in cells if cell["frame"] == "best"] == [1.0]

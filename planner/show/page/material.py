@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,10 @@ from planner.inputs.choices import split
 from planner.inputs.loading import load
 from planner.result import Result
 from planner.run import silent
-from planner.studies.frontier import frontier, heat_of
+from planner.studies.memories import MORE_DEVICES, by_memory
 from solvers.outcome import OPTIMAL_GAP, Limits
 
-#: The method whose table has the optima of fewer devices, too; the table is shown where it took no longer than this.
+#: The method whose table has the optima of other devices, too; tables are made where its own took no longer than this.
 _TABLE, _CHEAP_S = "piper-exact-knapsack", 2.0
 
 
@@ -27,7 +26,7 @@ _TABLE, _CHEAP_S = "piper-exact-knapsack", 2.0
 class Material:
     """One instance with everything that its methods found; ``commands`` repeat it, ``checks`` check the certificate.
 
-    ``frontier`` is the table of optima up to its devices and micro-batches, where it is cheap.
+    ``frontier`` is the table of optima by devices and memory, fewer and more than its own, where it is cheap.
     """
 
     instance: Any
@@ -105,18 +104,19 @@ def material(
 
 
 def _frontier(instance: Any, report: Report, limits: Limits) -> Heat | None:
-    """The optima up to the instance's devices and micro-batches, from one run of the table that proved its own."""
+    """The optima for fewer and more devices and memory, if the table that proved the instance's own took no time."""
     method = next((result for result in report.results if result.method == _TABLE and is_proved(result)), None)
     if method is None or method.seconds > _CHEAP_S or instance.requirements or report.signal:
         return None
-    found = frontier(instance, limits=replace(limits, time_s=min(limits.time_s or math.inf, 10 * _CHEAP_S)))
-    return heat_of(found) if found.times else None
+    found = by_memory(instance, limits=replace(limits, time_s=10 * _CHEAP_S))
+    return found.heat if found.times else None
 
 
 def _frontier_command(name: str, settings: Mapping[str, Any], inputs: str | None) -> str:
     overrides, _ = split(settings)
     where = [] if inputs is None else ["--inputs", inputs]
-    return shlex.join(["planner", "frontier", name, *_words(overrides), *where])
+    more = ["--more-devices", str(MORE_DEVICES)]
+    return shlex.join(["planner", "frontier", name, *_words(overrides), *more, *where])
 
 
 def _certification(instance: Any, report: Report, limits: Limits) -> Certification | None:

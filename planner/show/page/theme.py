@@ -40,6 +40,7 @@ def _colours(theme: Theme) -> dict[str, Any]:
         **{f"part{part}": _hatches(part, theme) for part in range(len(PART_PATTERNS))},
         "no_stage": NO_STAGE,
         "edge": theme.quiet,
+        "hatching": f"url(#hatch-1-{text_on(theme.paper).removeprefix('#')})",
         **{f"ramp{place}": mixed(line, theme.paper, share) for place, share in enumerate(_RAMP)},
         f"ramp{len(_RAMP)}": theme.faint,
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.breakdown import Heat, Tradeoff
 from planner.show.headlines import amount, headline, scaled
-from planner.show.page.chart import Chart, Row
+from planner.show.page.chart import SVG_ROWS, Chart, Row
 from planner.show.page.marks import said
 
 _HEIGHT = 260
@@ -14,6 +15,8 @@ _HEIGHT = 260
 _NODES = 200
 #: A table with more rows or columns is drawn with some of them.
 _CELLS = 48
+#: Isolines, as multiples of the least.
+_LEVELS = (1.1, 1.5, 2.0, 4.0)
 
 
 def tradeoff(found: Tradeoff) -> list[Chart]:
@@ -156,63 +159,148 @@ def _setting(value: float, unit: str) -> float | str:
 
 
 def heat(found: Heat) -> list[Chart]:
-    """A cell for each pair of settings, the best one marked; cells without a plan are empty."""
+    """A cell for each pair of settings, the least and one's own with a frame; cells without a value are hatched.
+
+    Lines run between cells of less and of more than 1.1, 1.5, 2 and 4 times the least.
+    """
     marked = [each for each in (found.best, found.here) if each is not None]
     down = _kept(len(found.ys), *(row for row, _ in marked))
     across = _kept(len(found.xs), *(column for _, column in marked))
     factor, unit = scaled(found.unit, min((v for values in found.values for v in values if v), default=0.0))
     measure = f"{found.measure}, {unit}" if unit else found.measure
+    xs = [_setting(each, found.xunit) for each in found.xs]
+    ys = [_setting(each, found.yunit) for each in found.ys]
     rows: list[Row] = [
         {
-            "x": _setting(found.xs[column], found.xunit),
-            "y": _setting(found.ys[row], found.yunit),
+            "x": xs[column],
+            "y": ys[row],
             "value": None if (value := found.values[row][column]) is None else value / factor,
             "said": found.empty if value is None else amount(value, found.unit),
-            "is_best": found.best == (row, column),
-            "is_here": found.here == (row, column),
+            "frame": "best" if found.best == (row, column) else "here" if found.here == (row, column) else "",
         }
         for row in down
         for column in across
     ]
-    thinned = {"labelOverlap": True}
-    x_axis = {
-        "field": "x",
-        "type": "ordinal",
-        "title": found.xlabel,
-        "sort": [_setting(found.xs[column], found.xunit) for column in across],
-        "axis": {"labelAngle": 0, **thinned},
+    is_hatched = len(rows) <= SVG_ROWS  # on a canvas there are no patterns
+    empty = "@hatching" if is_hatched else "@faint"
+    box = {
+        "x": {
+            "field": "x",
+            "type": "ordinal",
+            "title": found.xlabel,
+            "sort": [xs[column] for column in across],
+            "axis": {"labelAngle": 0, "labelOverlap": True},
+        },
+        "y": {
+            "field": "y",
+            "type": "ordinal",
+            "title": found.ylabel,
+            "sort": [ys[row] for row in reversed(down)],
+            "axis": {"labelOverlap": True},
+        },
     }
-    ys = [_setting(found.ys[row], found.yunit) for row in reversed(down)]
-    y_axis = {"field": "y", "type": "ordinal", "title": found.ylabel, "sort": ys, "axis": thinned}
+    hover = said({"x": found.xlabel, "y": found.ylabel, "said": found.measure})
     known = [row["value"] for row in rows if row["value"]]
-    kind = "log" if known and max(known) > 20 * min(known) else "linear"
+    kind = "log" if known and max(known) > 4 * min(known) else "linear"
+    from_least = {} if kind == "log" else {"zero": False}
+    colour = {
+        "field": "value",
+        "type": "quantitative",
+        "title": measure,
+        "scale": {"type": kind, "range": ["@line", "@ramp3"], "interpolate": "rgb", **from_least},
+        "legend": {"orient": "top", "gradientLength": 160},
+    }
     spec: dict[str, Any] = {
-        "data": {"name": "cells"},
-        "height": int(min(320, max(80, 26 * len(down)))),
-        "encoding": {"x": x_axis, "y": y_axis},
+        "height": int(min(320, max(120, 30 * len(down)))),
         "layer": [
             {
-                "mark": {"type": "rect"},
-                "encoding": {
-                    "color": {
-                        "field": "value",
-                        "type": "quantitative",
-                        "title": measure,
-                        "scale": {"type": kind, "range": ["@line", "@paper"], "zero": False, "interpolate": "rgb"},
-                        "legend": {"orient": "top", "gradientLength": 160},
-                    },
-                    "stroke": {
-                        "condition": [
-                            {"test": "datum.is_best", "value": "@alarm"},
-                            {"test": "datum.is_here", "value": "@ink"},
-                        ],
-                        "value": "@paper",
-                    },
-                    "strokeWidth": {"condition": {"test": "datum.is_best || datum.is_here", "value": 3}, "value": 0.5},
-                    "tooltip": said({"x": found.xlabel, "y": found.ylabel, "said": found.measure}),
-                },
-            }
+                "data": {"name": "cells"},
+                "transform": [{"filter": "datum.value !== null"}],
+                "mark": {"type": "rect", "stroke": "@paper", "strokeWidth": 0.5},
+                "encoding": {**box, "color": colour, "tooltip": hover},
+            },
+            {
+                "data": {"name": "cells"},
+                "transform": [{"filter": "datum.value === null"}],
+                "mark": {"type": "rect", "fill": empty},
+                "encoding": {**box, "tooltip": hover},
+            },
+            *_isolines(box),
+            *(
+                {
+                    "data": {"name": "cells"},
+                    "transform": [{"filter": {"field": "frame", "equal": frame}}],
+                    "mark": {"type": "rect", "fill": None, "stroke": stroke, "strokeWidth": wide, "tooltip": None},
+                    "encoding": box,
+                }
+                for frame, own in (("best", "@alarm"), ("here", "@ink"))
+                for stroke, wide in (("@paper", 5), (own, 2.5))
+            ),
         ],
     }
+    key = [
+        *([("frame: the least", "@alarm", 1.0)] if found.best is not None else []),
+        *([("frame: here", "@ink", 1.0)] if found.here not in (None, found.best) else []),
+    ]
+    if len(known) < len(rows):
+        key.append((found.empty, "hatch-1", 0.0) if is_hatched else (found.empty, "@faint", 1.0))
     some = "" if len(down) == len(found.ys) and len(across) == len(found.xs) else " (some of its rows and columns)"
-    return [Chart(f"{found.title}{some}", headline(found), spec, {"cells": rows})]
+    lines = _levels(found, down, across, xs, ys)
+    return [Chart(f"{found.title}{some}", headline(found), spec, {"cells": rows, "lines": lines}, key=tuple(key))]
+
+
+def _levels(found: Heat, down: Sequence[int], across: Sequence[int], xs: Sequence[Any], ys: Sequence[Any]) -> list[Row]:
+    """Sides of cells between less and more than each level; the topmost upright one of a level has its value."""
+    known = [value for row in down for column in across if (value := found.values[row][column]) is not None]
+    rows: list[Row] = []
+    for level in (times * min(known, default=0.0) for times in _LEVELS):
+        own: list[dict[str, Any]] = []
+        for lower, row in zip((None, *down), down, strict=False):
+            for before, column in zip((None, *across), across, strict=False):
+                here = found.values[row][column]
+                for other, side in ((before, "left"), (lower, "below")):
+                    if other is None or here is None:
+                        continue
+                    beside = found.values[row][other] if side == "left" else found.values[other][column]
+                    if beside is not None and (here < level) != (beside < level):
+                        own.append({"x": xs[column], "y": ys[row], "side": side, "said": "", "is_right": False})
+        upright = [each for each in own if each["side"] == "left"]
+        free = [each for each in reversed(upright) if not any(row["said"] and row["y"] == each["y"] for row in rows)]
+        for each in free[:1]:
+            each["said"] = amount(level, found.unit)
+            each["is_right"] = list(xs).index(each["x"]) > 0.75 * len(xs)
+        rows += own
+    return rows
+
+
+def _isolines(box: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Levels as lines along cells, with their values in the middle of a cell's side."""
+    x, y = box["x"], box["y"]
+    sides = {
+        "left": {"x": {**x, "bandPosition": 0}, "y": {**y, "bandPosition": 0}, "y2": {"field": "y", "bandPosition": 1}},
+        "below": {
+            "y": {**y, "bandPosition": 1},
+            "x": {**x, "bandPosition": 0},
+            "x2": {"field": "x", "bandPosition": 1},
+        },
+    }
+    lines: list[dict[str, Any]] = [
+        {
+            "data": {"name": "lines"},
+            "transform": [{"filter": {"field": "side", "equal": side}}],
+            "mark": {"type": "rule", "stroke": "@ink", "strokeWidth": 1.2, "tooltip": None},
+            "encoding": place,
+        }
+        for side, place in sides.items()
+    ]
+    texts: list[dict[str, Any]] = [
+        {
+            "data": {"name": "lines"},
+            "transform": [{"filter": f"datum.said !== '' && datum.is_right === {side}"}],
+            "mark": {"type": "text", "fontSize": 11, "tooltip": None, **where, **halo},
+            "encoding": {"x": {**x, "bandPosition": 0}, "y": y, "text": {"field": "said"}},
+        }
+        for side, where in (("false", {"align": "left", "dx": 3}), ("true", {"align": "right", "dx": -3}))
+        for halo in ({"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, {})
+    ]
+    return [*lines, *texts]
