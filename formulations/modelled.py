@@ -17,6 +17,7 @@ from formulations.family import Answer, Violation
 from formulations.first_plan import First
 from formulations.vocabulary import Quantity, meant
 from instances.requirements import requirements_of
+from solvers.collection import no_collection
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch, relative_gap
 
 Instance = TypeVar("Instance")
@@ -163,7 +164,8 @@ def prove(
     rounds, rejected = 0, None
     try:
         go_on(watch)
-        model = build()
+        with no_collection():
+            model = build()
         known = watch.best_objective
         while True:
             rounds += 1

@@ -157,7 +157,7 @@ def run(
     watch = watch or Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
-    highs, columns, has_objective, rows = translate(model)
+    highs, columns, has_objective, rows = translate(model, watch)
     if watch.stopped():
         return Run(stop=watch.why())
     if highs.getNumRow() != len(rows):  # Pyomo ignores that HiGHS refused a row

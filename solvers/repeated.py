@@ -38,7 +38,7 @@ class Repeated:
         demand("highspy")
         exam.demand_passed("highs", limits)
         self.watch, self.seed = watch, limits.seed
-        self.highs, self.columns, _, _ = translate(model)
+        self.highs, self.columns, _, _ = translate(model, watch)
         count = self.highs.getNumCol()
         every = np.arange(count, dtype=np.int32)
         self.highs.changeColsIntegrality(count, every, np.zeros(count, np.uint8))

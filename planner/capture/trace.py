@@ -16,7 +16,7 @@ from planner.capture.measure import measured
 from planner.capture.models import quiet
 from planner.capture.ops import CHECKS, LOOKUPS, PICKS
 from planner.errors import UsageError
-from planner.inputs.reading import no_collection
+from solvers.collection import no_collection
 
 #: Share of all operations above which those of replicated ops are reported.
 _MUCH = 0.01

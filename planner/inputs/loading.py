@@ -15,10 +15,11 @@ from instances.requirements import with_requirements
 from planner.errors import UsageError, closest
 from planner.inputs import settings
 from planner.inputs.graphs import declared, is_graph, read_graph, with_machine
-from planner.inputs.reading import STANDARD, no_collection, parse_json, read_named, read_text
+from planner.inputs.reading import STANDARD, parse_json, read_named, read_text
 from planner.inputs.rows import has_rows, read_row, split_row
 from planner.inputs.tables import is_table, read_table
 from planner.types import Instance
+from solvers.collection import no_collection
 
 
 class UnknownInstanceError(UsageError):

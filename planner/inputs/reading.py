@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 import math
@@ -23,18 +22,6 @@ STANDARD = "-"
 #: Larger files are refused rather than read into memory, also those that are so large when decompressed.
 MAX_FILE_BYTES = 256 * 2**20
 _PIECE_BYTES = 2**20
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """No garbage collection meanwhile: the content of a large file has no cycles, and looking for them takes longer."""
-    ours = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if ours:
-            gc.enable()
 
 
 def read_text(path: Path) -> str:

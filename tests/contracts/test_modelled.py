@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from itertools import pairwise, product
@@ -14,7 +15,7 @@ from oracles import flushed_partitioning, hierarchical_partitioning, operator_pa
 from formulations.family import Violation
 from formulations.flushed_partitioning import cpsat as flushed_cpsat
 from formulations.hierarchical_partitioning import cpsat as hierarchical_cpsat
-from formulations.modelled import WithoutSizes, prove
+from formulations.modelled import Stopped, WithoutSizes, prove
 from formulations.operator_partitioning import cpsat as operator_cpsat
 from formulations.operator_partitioning import milp as operator_milp
 from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
@@ -28,6 +29,19 @@ from solvers.outcome import Limits, Run, Stop, Watch
 def whole(plan: Any) -> Any:
     """All of a plan."""
     return plan
+
+
+def test_models_are_built_without_garbage_collections() -> None:
+    """They take longer the larger the model has become, and nobody asks the watch meanwhile."""
+    seen = list[bool]()
+
+    def build() -> Any:
+        seen.append(gc.isenabled())
+        raise Stopped
+
+    assert gc.isenabled()
+    prove(None, build, lambda *_: 0.0, lambda *_: (), Limits(), Watch())
+    assert seen == [False] and gc.isenabled()
 
 
 def one_by_one(

@@ -36,6 +36,15 @@ def test_another_order_is_the_same_model() -> None:
         assert [round(values[place]) for place in moved] == [1, 1, 0, 0]
 
 
+def test_a_translation_ends_once_the_watch_is_stopped() -> None:
+    watch = Watch()
+    assert len(translate(items(), watch)[3]) == 2
+    watch.stop(Stop.INTERRUPTED)
+    highs, columns, has_objective, rows = translate(items(), watch)
+    assert not rows and highs.getNumRow() == 0
+    assert len(columns) == 4 and has_objective
+
+
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_model_whose_rows_have_no_variables(rows: int) -> None:
     model = items()

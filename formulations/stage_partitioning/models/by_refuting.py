@@ -18,6 +18,7 @@ from formulations.stage_partitioning.models.terms import Chosen, Terms
 from formulations.stage_partitioning.models.within_target import MAX_CHOICES, WithinTarget, num_choices
 from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, stage_time
 from instances.stage_partitioning import StageInstance
+from solvers.collection import no_collection
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch
 
 #: A plan faster by less than this part is none that is looked for; and this part of a refuted target is given up, as
@@ -119,7 +120,7 @@ class Search(WithoutSizes, Generic[Built]):
             target = (low + high) / 2
             if watch.stopped() or not low < target < high:
                 break
-            if self.refute(self.build(WithinTarget(self.terms, target, watch)), limits, watch):
+            if self.refute(self._model(target, watch), limits, watch):
                 low, found = target, target * (1 - _GIVEN_UP)
                 on_bound(found)
             else:
@@ -134,7 +135,7 @@ class Search(WithoutSizes, Generic[Built]):
         Solvers' tolerances, a millionth of everything, admit the best plan itself where the target is just below it.
         """
         instance, best = self.terms.instance, _best(watch)
-        model = self.build(WithinTarget(self.terms, target, watch))
+        model = self._model(target, watch)
         large, slow = list[tuple[Stage, int]](), list(self._too_slow(watch.best_plan, target))
         while True:
             for stage, in_flight in large:
@@ -149,6 +150,10 @@ class Search(WithoutSizes, Generic[Built]):
             slow = list(self._too_slow(plan, target)) if evaluate(instance, plan) >= best else []
             if not large and not slow:
                 return run, plan
+
+    @no_collection()
+    def _model(self, target: float, watch: Watch) -> Built:
+        return self.build(WithinTarget(self.terms, target, watch))
 
     def _chosen(self, stage: Stage) -> Chosen:
         return self.terms.chosen(StagePlan((stage,)))[0]
