@@ -99,6 +99,8 @@ class Stack:
         What happens at the same time, by its name: a value for each stage, which counts where it takes longer.
     adds_up
         Whether all bars together make the objective, so that no bar alone is waited for.
+    note
+        What is to say of the parts, in a sentence.
     """
 
     title: str
@@ -109,6 +111,7 @@ class Stack:
     limits: Sequence[float] | None = None
     beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
     adds_up: bool = False
+    note: str = ""
 
     def total(self, stage: int) -> float:
         """The stage's number: the sum of its parts, or what happens beside them and takes longer."""
@@ -116,6 +119,18 @@ class Stack:
 
     def _besides(self, stage: int) -> list[float]:
         return [0.0, *(part[stage] for part in self.beside.values())]
+
+
+def states(weights: Sequence[float], copies: float) -> dict[str, list[float]]:
+    """Weights, gradients and the optimiser's states of instances that count so many copies of the weights of a stage.
+
+    The first copy is the weights, the second one their gradients, and the others are the optimiser's.
+
+    >>> states([10.0], 4.0), states([10.0], 1.5)
+    ({'weights': [10.0], 'gradients': [10.0], 'optimiser': [20.0]}, {'weights': [10.0], 'gradients': [5.0]})
+    """
+    shares = {"weights": min(copies, 1.0), "gradients": min(copies - 1, 1.0), "optimiser": copies - 2}
+    return {name: [share * each for each in weights] for name, share in shares.items() if share > 0}
 
 
 class Task(NamedTuple):

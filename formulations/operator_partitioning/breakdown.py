@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.added_up import flushed
-from formulations.breakdown import Breakdown, Graph, Passes, Picture, Stack, Stage, slowest, stages_of
+from formulations.breakdown import Breakdown, Graph, Passes, Picture, Stack, Stage, slowest, stages_of, states
 from formulations.folding import model_graph, stage_graph
 from formulations.operator_partitioning.problem import (
     OperatorPlan,
@@ -17,6 +17,7 @@ from formulations.operator_partitioning.problem import (
     crossing_bytes,
     evaluate,
     memory_bytes,
+    memory_terms,
     microbatches_each,
     stage_of,
     stage_seconds,
@@ -67,14 +68,6 @@ def pictures(
         "compute": [row["compute_s"] / share for row, share in zip(rows, shares, strict=True)],
         "transfer": [row["communication_s"] / share for row, share in zip(rows, shares, strict=True)],
     }
-    memory = Stack(
-        "Memory of each stage",
-        stages,
-        {"in use": [row["memory_bytes"] for row in rows]},
-        "memory of a stage",
-        "bytes",
-        None if instance.memory_bytes is None else [capacity_bytes(instance, count) for count in plan.replicas],
-    )
     texts = [f"{len(members)} operators" for members in plan.stages]
     graph = operators_graph(instance, plan, stages)
     return (
@@ -82,9 +75,25 @@ def pictures(
         stage_graph("Stages", texts, [(a, b, size) for (a, b), size in volumes.items()], stages),
         Stack("Time of a micro-batch in each stage", stages, parts, "time of a micro-batch", "s"),
         *_together(instance, plan, rows, stages),
-        *([memory] if any(row["memory_bytes"] for row in rows) else []),
+        *memory_stack(instance, plan, stages),
         _passes(instance, plan, times, list(volumes), stages),
     )
+
+
+def memory_stack(instance: OperatorInstance, plan: OperatorPlan, stages: Sequence[Stage]) -> list[Stack]:
+    """What a replica of each stage holds, in the parts that the instance declares; none where it declares no bytes."""
+    training, count = instance.training, len(plan.stages)
+    terms = [memory_terms(instance, members, count - stage) for stage, members in enumerate(plan.stages)]
+    held = {name: [math.fsum(each[name]) for each in terms] for name in (terms[0] if terms else ())}
+    parts = {"declared (one sum)": held.pop("declared", [])}
+    if training is not None:
+        weights = [math.fsum(instance.operators[each].parameter_bytes for each in members) for members in plan.stages]
+        working = "activations of a micro-batch" if training.recompute else "activations in flight"
+        parts |= states(weights, training.weight_copies)
+        parts |= {"inputs in flight": held["inputs"], working: held["activations"]}
+    parts = {name: values for name, values in parts.items() if any(values)}
+    limits = None if instance.memory_bytes is None else [capacity_bytes(instance, each) for each in plan.replicas]
+    return [Stack("Memory of each stage", stages, parts, "memory of a stage", "bytes", limits)] if parts else []
 
 
 def _together(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 
 from formulations.operator_partitioning.vocabulary import VOCABULARY
 from formulations.violation import Violation
@@ -106,10 +107,15 @@ def memory_bytes(instance: OperatorInstance, members: tuple[int, ...], from_end:
     Reconstructed. Copies of the weights, the stage's inputs for every micro-batch in flight, and its activations: with
     recomputation the peak over one micro-batch, without all of them for all micro-batches.
     """
+    return math.fsum(chain.from_iterable(memory_terms(instance, members, from_end).values()))
+
+
+def memory_terms(instance: OperatorInstance, members: tuple[int, ...], from_end: int) -> dict[str, list[float]]:
+    """What `memory_bytes` adds up, by what it is for; ``states`` are all copies of the weights."""
     own = [instance.operators[operator].memory_bytes for operator in members]
     training = instance.training
     if training is None:
-        return math.fsum(own)
+        return {"declared": own}
     inside = set(members)
     weights = [training.weight_copies * instance.operators[operator].parameter_bytes for operator in members]
     in_flight = training.microbatches if training.schedule == "gpipe" else min(training.microbatches, from_end)
@@ -120,7 +126,7 @@ def memory_bytes(instance: OperatorInstance, members: tuple[int, ...], from_end:
     else:
         kept = math.fsum(instance.operators[operator].activation_bytes for operator in members)
         working = training.microbatches * kept
-    return math.fsum([*own, *weights, *inputs, working])
+    return {"declared": own, "states": weights, "inputs": inputs, "activations": [working]}
 
 
 def _peak_bytes(instance: OperatorInstance, members: tuple[int, ...]) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from formulations.breakdown import Breakdown, Network, Picture
 from formulations.device_mapping.breakdown import breakdown as of_mapping
-from formulations.operator_partitioning.breakdown import operators_graph
+from formulations.operator_partitioning.breakdown import memory_stack, operators_graph
 from formulations.passes import of_passes
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, second_phase
 from formulations.pipeline_placement.simulate import simulate_plan
@@ -34,7 +34,8 @@ def breakdown(instance: PlacementInstance, plan: PlacementPlan) -> Breakdown:
             f"{{}}{reduced}."
         )
         amounts = (evaluate(instance, plan), step.pipeline_s, step.allreduce_s)
-        return (network, graph, *others, replace(passes, note=note, amounts=amounts))
+        memory = memory_stack(instance.operators, plan.partition, stages)
+        return (network, graph, *others, *memory, replace(passes, note=note, amounts=amounts))
 
     figures = {**mapped.figures, "simulated_step_s": step.seconds, "bubble_share": bubble}
     return replace(mapped, figures=figures, draw=draw)

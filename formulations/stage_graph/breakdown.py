@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from formulations.breakdown import Breakdown, Picture, Stack, slowest, stages_of
+from formulations.breakdown import Breakdown, Picture, Stack, slowest, stages_of, states
 from formulations.breakdown import Stage as Shown
 from formulations.folding import model_graph, stage_graph
 from formulations.passes import of_passes
@@ -106,13 +106,8 @@ def _memory(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> S
     weights = [math.fsum(instance.operators[node].weight_bytes for node in stage.nodes) for stage in plan.stages]
     copies = instance.weight_copies
     held = [memory_bytes(instance, stage) for stage in plan.stages]
-    parts = {
-        "weights": [min(copies, 1.0) * weight for weight in weights],
-        "gradients, optimiser": [max(copies - 1.0, 0.0) * weight for weight in weights],
-        "activations in flight": [
-            max(0.0, total - copies * weight) for total, weight in zip(held, weights, strict=True)
-        ],
-    }
+    kept = [max(0.0, total - copies * weight) for total, weight in zip(held, weights, strict=True)]
+    parts = {**states(weights, copies), "activations in flight": kept}
     limits = [_limit(instance, stage) for stage in plan.stages]
     return Stack("Memory of a device of each stage", stages, parts, "memory of a device", "bytes", limits)
 

@@ -20,6 +20,12 @@ from formulations.stage_partitioning.problem import (
 )
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
 
+#: Why `memory_stack` has no parts of what is held always: X.b is one number.
+_ONE_SUM = (
+    "Weights, gradients, the optimiser's states and what recomputation works on are held always; layers declare one "
+    "sum for them."
+)
+
 
 def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
     """Every stage's time per sample, and where its memory goes; the bottleneck and how much devices wait for it."""
@@ -91,10 +97,11 @@ def time_parts(instance: StageInstance, plan: StagePlan) -> dict[str, list[float
 def memory_stack(rows: Sequence[Mapping[str, Any]], stages: Sequence[shown.Stage], limit: float) -> Stack:
     """What a device of each stage holds, from `memory_rows`."""
     parts = {
-        "weights, gradients, optimiser": [row["static_bytes"] for row in rows],
+        "held always (one sum)": [row["static_bytes"] for row in rows],
         "activations in flight": [row["activation_bytes"] for row in rows],
     }
-    return Stack("Memory of a device of each stage", stages, parts, "memory of a device", "bytes", [limit] * len(rows))
+    title, measure = "Memory of a device of each stage", "memory of a device"
+    return Stack(title, stages, parts, measure, "bytes", [limit] * len(rows), note=_ONE_SUM)
 
 
 def memory_rows(instance: StageInstance, plan: StagePlan, sums: Sequence[int] | None = None) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence
             places = list(run)
             if stage is None:
                 continue
-            colour = stage_colour(look[stage])
+            colour = stage_colour(look[stage], theme)
             axes.bar(places[0], 0.5, len(places), height, align="edge", color=colour, edgecolor=theme.paper, lw=1.2)
             if len(places) * per_node > width_of(axes, stage) + 4:
                 middle = places[0] + len(places) / 2

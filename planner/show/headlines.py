@@ -76,6 +76,13 @@ def note(picture: Passes) -> str:
     return picture.note.format(*(amount(each, picture.unit) for each in picture.amounts))
 
 
+def remark(picture: Picture) -> str:
+    """What else is to say of a picture, in sentences; empty: nothing."""
+    if isinstance(picture, Passes):
+        return note(picture)
+    return picture.note if isinstance(picture, Stack) else ""
+
+
 def bottleneck(stages: Sequence[Stage]) -> int | None:
     """The position of the stage that the objective waits for."""
     return next((position for position, stage in enumerate(stages) if stage.is_bottleneck), None)

@@ -24,6 +24,13 @@ class Layout:
         """The last layer."""
         return max((x for x, _ in self.places.values()), default=0.0)
 
+    def turned(self) -> Layout:
+        """The same with its first layer on top."""
+        return Layout(
+            {node: (y, x) for node, (x, y) in self.places.items()},
+            [[(y, x) for x, y in route] for route in self.routes],
+        )
+
     @property
     def breadth(self) -> float:
         """How far the outermost points are from each other."""

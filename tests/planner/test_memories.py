@@ -92,6 +92,7 @@ def test_frames_ticks_and_what_hatches_mean() -> None:
     assert axes.get_title(loc="right") == "time, ms"
 
 
+@pytest.mark.slow
 def test_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     picture = tmp_path / "map.svg"

@@ -143,7 +143,8 @@ def test_crosscheck_draws_gap_over_time(tmp_path: Path) -> None:
 
 def test_on_a_phone_titles_are_whole_and_lines_to_names_do_not_cross_them() -> None:
     found = [("amp-released-after-all", 0.0), ("b", 0.16)]
-    events = [Event("p", "i", name, 0.1, 3.0, 2.0) for name in ("one-of-them", "two", "three", "four", "five")]
+    names = ("one-of-them", "two", "three", "four", "five")
+    events = [Event("p", "i", name, 0.1, 3.0 + place / 1000, 2.0) for place, name in enumerate(names)]
     says = "6 of 8 methods find the optimum; the worst loses 16 %"
     drawn = [
         Panel("Loss of every method to the proved optimum", lambda on: plots.losses(on, found, "optimum"), says),

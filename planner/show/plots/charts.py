@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from solvers.outcome import OPTIMAL_GAP
 LINES_SAY = "whole: incumbents; dashed: bounds"
 #: More bars than this are labelled at every few.
 _LABELLED = 24
+#: Signs of a line of names that stand together.
+_TIED = 22
 
 
 def bars(
@@ -80,8 +83,28 @@ def gap_over_time(axes: Any, events: Sequence[Event], unit: str = "s") -> Any:
     return axes
 
 
+def _together(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
+    """Texts for the ends of lines; where more than two end at one value, their names are one text of a few lines."""
+    groups: dict[str, list[tuple[float, str, str]]] = {}
+    for end in ends:
+        groups.setdefault(f"{end[0]:.6g}", []).append(end)
+    found = []
+    for own in groups.values():
+        if len(own) < 3:
+            found += [(value, label_of(name), colour) for value, name, colour in own]
+            continue
+        names = f"{len(own)} tied: {', '.join(label_of(name) for _, name, _ in own)}"
+        # The first text is the lowest one.
+        found += [
+            (own[0][0], line, theme_of(axes).ink)
+            for line in reversed(textwrap.wrap(names, _TIED, break_on_hyphens=False))
+        ]
+    return found
+
+
 def _name_lines(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
     """Names at the right ends of lines, far enough from each other."""
+    ends = _together(axes, ends)
     if not ends:
         return
     is_log = axes.get_yscale() == "log"
@@ -91,7 +114,7 @@ def _name_lines(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
     for (value, name, colour), level in zip(ends, apart(levels, least), strict=True):
         place = math.exp(level) if is_log else level
         axes.annotate(
-            label_of(name),
+            name,
             (1.0, value),
             (1.02, place),
             xycoords=("axes fraction", "data"),

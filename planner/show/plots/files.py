@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import io
+import re
 import textwrap
 import warnings
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ WIDTH, _DPI = 1200, 100
 _FINE = 160
 #: From so many pixels on two panels share a row; inches of a panel's titles.
 _TWO, _TITLE = 800, 0.5
+#: Between a number and its unit, where no line ends.
+_UNIT = re.compile(r"(?<=\d) (?=([mµn]?s|[KMGT]?i?B|%)(\W|$))")
 
 
 def require(path: str) -> None:
@@ -52,7 +55,7 @@ def figure(
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = _rows(drawn, 1 if width < _TWO else 2)
-    heights = [max(panel.height + _TITLE for panel in row) for row in rows]
+    heights = [max(_height(panel, width / _DPI / len(row)) for panel in row) for row in rows]
     with matplotlib.rc_context(_settings(theme)):
         made = Figure(
             figsize=(width / _DPI, max(2.0, sum(heights)) + (_TITLE if title else 0.0)),
@@ -74,6 +77,12 @@ def figure(
     return made
 
 
+def _height(panel: Panel, width: float) -> float:
+    """Inches of a panel with its titles: a line of what it says, and what more lines take."""
+    lines = len(textwrap.wrap(panel.says, max(20, int((width - 0.6) * 72 / TEXT / 0.56))))
+    return panel.height_at(width) + _TITLE + max(0, lines - 1) * 12.5 / 72
+
+
 def _rows(drawn: Sequence[Panel], together: int) -> list[list[Panel]]:
     """The panels in rows, in their order."""
     rows: list[list[Panel]] = []
@@ -91,7 +100,7 @@ def _entitle(axes: Any, panel: Panel, width: float) -> None:
     over = legend is not None and legend.get_bbox_to_anchor().y1 > axes.bbox.y0 + axes.bbox.height / 2
     lines = -(-len(legend.get_texts()) // legend._ncols) if over and legend else 0
     signs = max(20, int((width - _beside(axes)) * 72 / _DPI / TEXT / 0.56))
-    said = textwrap.wrap(panel.says.replace(" %", "\N{NO-BREAK SPACE}%"), signs)
+    said = textwrap.wrap(_UNIT.sub("\N{NO-BREAK SPACE}", panel.says), signs)
     low = 5 + 12 * lines
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     axes.annotate("\n".join(said), (0, 1), (0, low), fontsize=TEXT, color=theme.quiet, **place)

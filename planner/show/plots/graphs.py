@@ -13,27 +13,47 @@ from planner.show.plots.marks import SMALL, label_of, pixels, quiet_frame, theme
 
 #: Bytes are written on at most so many cuts, the largest first.
 _WRITTEN = 8
+#: Layers nearer to each other than so many of a picture's pixels, of which an inch has so many, stand below each other.
+_NEAR, _DOTS = 16, 100
+#: Inches of the highest graph.
+_TALLEST = 9.0
 
 
 def graph(axes: Any, picture: Graph, layout: Layout | None = None) -> Any:
     """Nodes in the colours of their stages; cuts are thick, the largest with their bytes; chains have their length."""
     found = layout or layered(picture)
+    upright = _is_upright(found, pixels(axes)[0])
+    if upright:
+        found = found.turned()
     across = [y for route in found.routes for _, y in route] + [y for _, y in found.places.values()] or [0.0]
-    axes.set_xlim(-0.6, found.depth + 0.6)
+    along = [x for route in found.routes for x, _ in route] + [x for x, _ in found.places.values()] or [0.0]
+    axes.set_xlim(min(along) - (1.2 if upright else 0.6), max(along) + 0.6)
     axes.set_ylim(max(across) + 0.6, min(across) - 0.9)
-    wide = pixels(axes)[0] / (found.depth + 1.2)
+    wide = pixels(axes)[0] / (max(along) - min(along) + 1.2)
     tall = pixels(axes)[1] / (max(across) - min(across) + 1.5)
     boxes = _boxes(axes, picture.nodes, wide, tall)
     _arcs(axes, picture, found)
     for node in picture.nodes:
         _node(axes, node, found.places[node.id], boxes[node.id], picture, min(wide, tall))
     if not any(boxes.values()):
-        _stages(axes, picture, found.places, wide, tall)
+        _stages(axes, picture, found.places, wide, tall, upright)
     _bytes(axes, picture, found, wide, tall)
     axes.set_xticks([])
     axes.set_yticks([])
     quiet_frame(axes)
     return axes
+
+
+def inches(layout: Layout, width: float) -> float:
+    """How high the picture of a graph is where it is so many inches wide."""
+    if _is_upright(layout, width * _DOTS):
+        return min(_TALLEST, 0.6 + 0.19 * layout.depth)
+    return min(6.0, 1.1 + 0.5 * layout.breadth)
+
+
+def _is_upright(layout: Layout, wide: float) -> bool:
+    """Whether the inputs stand on top, as layers would be too near to each other side by side."""
+    return layout.depth > layout.breadth and wide / (layout.depth + 1.2) < _NEAR
 
 
 def _boxes(axes: Any, nodes: Sequence[Node], wide: float, tall: float) -> dict[int, str]:
@@ -125,19 +145,26 @@ def _bytes(axes: Any, picture: Graph, layout: Layout, wide: float, tall: float) 
         axes.text(x, y, text, ha="center", va="center", fontsize=SMALL, color=theme.ink, bbox=box, zorder=2)
 
 
-def _stages(axes: Any, picture: Graph, places: Mapping[int, Point], wide: float, tall: float) -> None:
-    """Above nodes without texts: the number of each stage, over the middle of its nodes."""
+def _stages(
+    axes: Any, picture: Graph, places: Mapping[int, Point], wide: float, tall: float, upright: bool = False
+) -> None:
+    """Above nodes without texts, or left of them: the number of each stage, at the middle of its nodes."""
     theme, last = theme_of(axes), -1e9
     middles = []
     for number, stage in enumerate(picture.stages):
         own = [places[node.id] for node in picture.nodes if node.stage == number]
-        if own:
+        if own and upright:
+            middle = sum(y for _, y in own) / len(own)
+            middles.append((middle, min(x for x, _ in own), stage, number))
+        elif own:
             middles.append((sum(x for x, _ in own) / len(own), min(y for _, y in own), stage, number))
-    for x, y, stage, number in sorted(middles, key=lambda each: each[0]):
+    for along, edge, stage, number in sorted(middles, key=lambda each: each[0]):
         text = f"{BOTTLENECK} {stage.label}" if stage.is_bottleneck else stage.label
-        if (x - last) * wide < width_of(axes, text) + 6:
+        needed = 2.2 * SMALL * axes.figure.dpi / 72 if upright else width_of(axes, text) + 6
+        if (along - last) * (tall if upright else wide) < needed:
             continue
-        last = x
+        last = along
+        x, y = (edge - 12 / wide, along) if upright else (along, edge - 16 / tall)
         box = {
             "boxstyle": "round,pad=0.2",
             "facecolor": stage_colour(number, theme),
@@ -145,10 +172,10 @@ def _stages(axes: Any, picture: Graph, places: Mapping[int, Point], wide: float,
         }
         axes.text(
             x,
-            y - 16 / tall,
+            y,
             text,
-            ha="center",
-            va="bottom",
+            ha="right" if upright else "center",
+            va="center" if upright else "bottom",
             fontsize=SMALL,
             color=text_on(stage_colour(number, theme)),
             bbox=box,

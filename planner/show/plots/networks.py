@@ -43,7 +43,8 @@ def _scale_beside(axes: Any, image: Any) -> None:
 
     is_log = isinstance(image.norm, LogNorm)
     ticks = LogLocator(subs=(1.0, 2.0, 5.0)) if is_log else None
-    bar = axes.figure.colorbar(image, ax=axes, label="bandwidth, GB/s", shrink=0.8, ticks=ticks, format="%g")
+    beside = axes.inset_axes((1.04, 0.0, 0.05, 1.0))
+    bar = axes.figure.colorbar(image, cax=beside, label="bandwidth, GB/s", ticks=ticks, format="%g")
     bar.outline.set_visible(False)
     bar.ax.yaxis.set_minor_locator(NullLocator())
 

@@ -9,9 +9,9 @@ from typing import Any
 from formulations.breakdown import Graph, Heat, Matrix, Network, Passes, Picture, Stack, Strip, Tiles, Tradeoff
 from planner.inputs.files import plain
 from planner.inputs.loading import family_of
-from planner.show.headlines import headline
+from planner.show.headlines import headline, remark
 from planner.show.layers import layered
-from planner.show.plots.graphs import graph
+from planner.show.plots.graphs import graph, inches
 from planner.show.plots.networks import matrix, network, tiles
 from planner.show.plots.panel import Panel
 from planner.show.plots.stages import gantt, stack, strip
@@ -22,7 +22,6 @@ _DRAWN: dict[type, tuple[Callable[[Any, Any], Any], bool, float]] = {
     Strip: (strip, True, 1.9),
     Stack: (stack, False, 3.2),
     Passes: (gantt, True, 3.2),
-    Graph: (graph, True, 3.4),
     Network: (network, False, 4.0),
     Matrix: (matrix, False, 4.2),
     Tiles: (tiles, False, 3.4),
@@ -53,15 +52,27 @@ def panels_of(picture: Picture) -> Iterator[Panel]:
             3.8,
         )
         return
-    draw, is_wide, height = _DRAWN[type(picture)]
-    if isinstance(picture, Network) and picture.places:
-        ys = [place.y for place in picture.places]
-        height = min(height, max(2.2, 1.6 + 0.55 * (max(ys) - min(ys))))
-    if isinstance(picture, Passes):
-        height = min(7.0, max(2.0, 1.1 + 0.24 * len(picture.stages)))
     if isinstance(picture, Graph):
         layout = layered(picture)
-        height = min(6.0, 1.1 + 0.5 * layout.breadth)
-        yield Panel(picture.title, lambda axes: graph(axes, picture, layout), headline(picture), is_wide, height)
+        yield Panel(
+            picture.title, lambda axes: graph(axes, picture, layout), headline(picture), True, partial(inches, layout)
+        )
         return
-    yield Panel(picture.title, lambda axes: draw(axes, picture), headline(picture), is_wide, height)
+    draw, is_wide, most = _DRAWN[type(picture)]
+    says = ". ".join(filter(None, (headline(picture), remark(picture))))
+    yield Panel(picture.title, lambda axes: draw(axes, picture), says, is_wide, partial(_height, picture, most))
+
+
+def _height(picture: Picture, most: float, width: float) -> float:
+    """Inches of a picture at a width: what keeps its shape takes no more than that."""
+    if isinstance(picture, Passes):
+        return min(7.0, max(2.0, 1.1 + 0.24 * len(picture.stages)))
+    if isinstance(picture, Network) and picture.places:
+        xs, ys = [place.x for place in picture.places], [place.y for place in picture.places]
+        shape = (max(ys) - min(ys) + 1.8) / (max(xs) - min(xs) + 1.8)
+        return min(most, max(1.6, 0.8 + (width - 0.3) * shape))
+    if isinstance(picture, Matrix):
+        return min(most, max(2.0, width - 1.1))
+    if isinstance(picture, Tiles):
+        return min(most, max(1.6, 0.7 + (width - 0.9) * picture.rows / picture.columns))
+    return most

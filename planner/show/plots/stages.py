@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 from formulations.breakdown import Item, Passes, Stack, Stage, Strip
@@ -47,20 +48,21 @@ def strip(axes: Any, picture: Strip) -> Any:
             left = edges[-1]
         axes.vlines(left, 0, tall, color=theme.paper, linewidth=1.2 if (left - start) * per_unit > 3 else 0.3)
         blocks.append((stage, start, left, tall))
-    _name_blocks(axes, picture.stages, blocks, per_unit)
+    narrow = _name_blocks(axes, picture.stages, blocks, per_unit)
     _brackets(axes, picture.stages, blocks, per_unit)
     axes.set_xlim(0, left or 1.0)
     axes.set_ylim(-0.42 if any(stage.degrees for stage in picture.stages) else -0.06, 1.24)
     axes.set_yticks([])
     axes.set_xticks([])
     quiet_frame(axes)
-    axes.set_xlabel(
-        f"width: {picture.measure}"
-        + ("; height: replicas" if len({stage.replicas for stage in picture.stages}) > 1 else ""),
-        loc="left",
-        color=theme.quiet,
-    )
-    _key(axes, look)
+    said = [f"width: {picture.measure}"]
+    if len({stage.replicas for stage in picture.stages}) > 1:
+        said.append("height: replicas")
+    if narrow:
+        said.append("too narrow for a number: " + (f"{len(narrow)} stages" if len(narrow) > 6 else ", ".join(narrow)))
+    lines = textwrap.wrap("; ".join(said), max(20, int(pixels(axes)[0] / width_of(axes, "x", TEXT))))
+    axes.set_xlabel("\n".join(lines), loc="left", color=theme.quiet)
+    _key(axes, look, -0.14 * len(lines))
     return axes
 
 
@@ -80,15 +82,10 @@ def height_of(replicas: int, most: int) -> float:
     return 1.0 if most <= 1 else 0.5 + 0.5 * math.log2(max(1, replicas)) / math.log2(most)
 
 
-def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any, ...]], per_unit: float) -> None:
-    """Numbers of stages in their blocks, where there is room; the bottleneck has its mark above."""
+def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any, ...]], per_unit: float) -> list[str]:
+    """Numbers of stages in their blocks, upright in narrow ones, and the bottleneck's mark; the numbers left out."""
     theme = theme_of(axes)
-    rooms = sorted(
-        (end - start) * per_unit - width_of(axes, stages[stage].label)
-        for stage, start, end, _ in blocks
-        if stage is not None
-    )
-    upright = bool(rooms) and rooms[len(rooms) // 2] >= 5
+    left_out: list[str] = []
     for stage, start, end, tall in blocks:
         if stage is None:
             continue
@@ -102,7 +99,10 @@ def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any,
             axes.text(
                 at, tall + 0.04, said, ha="center", va="bottom", fontsize=SMALL, color=theme.ink, parse_math=False
             )
-        if room >= (width_of(axes, text) + 5 if upright else 1.1 * SMALL * axes.figure.dpi / 72):
+        upright = room >= width_of(axes, text) + 5
+        if not upright and room < 1.1 * SMALL * axes.figure.dpi / 72:
+            left_out.append(text)
+        else:
             colour = stage_colour(stage, theme)
             box = {"boxstyle": "round,pad=0.15", "facecolor": colour, "edgecolor": "none"}
             axes.text(
@@ -118,6 +118,7 @@ def _name_blocks(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any,
                 fontweight="bold" if stages[stage].is_bottleneck else "normal",
                 parse_math=False,
             )
+    return left_out
 
 
 def _brackets(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any, ...]], per_unit: float) -> None:
@@ -151,8 +152,8 @@ def _brackets(axes: Any, stages: Sequence[Stage], blocks: Sequence[tuple[Any, ..
                 break
 
 
-def _key(axes: Any, look: dict[str, str]) -> None:
-    """What patterns mean, below the picture."""
+def _key(axes: Any, look: dict[str, str], below: float) -> None:
+    """What patterns mean, so far below the picture, as a share of its height."""
     from matplotlib.patches import Patch
 
     theme, named = theme_of(axes), [name for name in look if name]
@@ -166,7 +167,7 @@ def _key(axes: Any, look: dict[str, str]) -> None:
         handles=handles,
         ncols=columns,
         loc="upper left",
-        bbox_to_anchor=(0, -0.14),
+        bbox_to_anchor=(0, below),
         frameon=False,
         fontsize=SMALL,
         borderaxespad=0,
@@ -176,30 +177,32 @@ def _key(axes: Any, look: dict[str, str]) -> None:
 def stack(axes: Any, picture: Stack, top: float = 0.0, looks: Sequence[int] | None = None) -> Any:
     """A bar for each stage, its parts one above the other, with the largest sum's line, or the limit and slack.
 
+    Bars that add up to the objective begin where the one before them ends.
+
     ``top`` is shown at least, in the picture's unit: so that two pictures have one scale. ``looks`` are the numbers of
     the stages' colours, where these are not their positions.
     """
     theme, count = theme_of(axes), len(picture.stages)
     totals = [picture.total(stage) for stage in range(count)]
     limits = [limit for limit in picture.limits or () if math.isfinite(limit)]
-    factor, unit = scaled(picture.unit, max([*totals, *limits, top], default=0.0))
+    whole = math.fsum(totals) if picture.adds_up else max(totals, default=0.0)
+    factor, unit = scaled(picture.unit, max([whole, *limits, top], default=0.0))
     _bars(axes, picture, factor, range(count) if looks is None else looks)
     if picture.limits is not None:
         _limits(axes, picture, totals, factor)
-    elif totals and max(totals) > 0:
-        most = max(totals)
-        axes.axhline(most / factor, color=theme.ink, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    elif whole > 0:
+        axes.axhline(whole / factor, color=theme.ink, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         axes.text(
             count - 0.4,
-            most / factor,
-            f"{amount(most, picture.unit)} ",
+            whole / factor,
+            f"{'objective ' if picture.adds_up else ''}{amount(whole, picture.unit)} ",
             ha="right",
             va="bottom",
             fontsize=SMALL,
             color=theme.ink,
         )
     axes.set_xlim(-0.6, count - 0.4)
-    axes.set_ylim(0, 1.14 * max([*totals, *limits, top]) / factor or 1.0)
+    axes.set_ylim(0, 1.14 * max([whole, *limits, top]) / factor or 1.0)
     stage_ticks(axes, picture.stages, with_degrees=True)
     axes.set_xlabel("stage")
     axes.set_ylabel(f"{label_of(picture.measure)}, {unit}" if unit else label_of(picture.measure))
@@ -213,7 +216,11 @@ def _bars(axes: Any, picture: Stack, factor: float, looks: Sequence[int]) -> Non
     decisive = bottleneck(picture.stages)
     wide = 0.8 if not picture.beside else 0.5
     colours = [stage_colour(look, theme) for look in looks]
-    base = [0.0] * count
+    feet = [0.0] * count
+    if picture.adds_up:
+        feet = list(accumulate((picture.total(stage) / factor for stage in range(count - 1)), initial=0.0))
+        axes.hlines(feet[1:], range(count - 1), range(1, count), color=theme.quiet, linewidth=0.7)
+    base = list(feet)
     for number, values in enumerate(picture.parts.values()):
         fills = [part_colour(colour, number, theme) for colour in colours]
         heights = [value / factor for value in values]
@@ -226,7 +233,16 @@ def _bars(axes: Any, picture: Stack, factor: float, looks: Sequence[int]) -> Non
         axes.bar(left, [value / factor for value in values], 0.12, color=theme.quiet)
     if decisive is not None:
         thick = min(2.2, max(0.8, 0.2 * wide * pixels(axes)[0] / count))
-        axes.bar(decisive, base[decisive], wide, fill=False, edgecolor=theme.ink, linewidth=thick, zorder=4)
+        axes.bar(
+            decisive,
+            base[decisive] - feet[decisive],
+            wide,
+            feet[decisive],
+            fill=False,
+            edgecolor=theme.ink,
+            linewidth=thick,
+            zorder=4,
+        )
 
 
 def _limits(axes: Any, picture: Stack, totals: Sequence[float], factor: float) -> None:
@@ -252,23 +268,34 @@ def _limits(axes: Any, picture: Stack, totals: Sequence[float], factor: float) -
         axes.text(
             count - 0.4, limits[-1] / factor, f"{said} ", ha="right", va="bottom", fontsize=SMALL, color=theme.alarm
         )
-    if count and pixels(axes)[0] / count > width_of(axes, "100 %") + 4:
-        for stage, (total, limit) in enumerate(zip(totals, limits, strict=True)):
-            if math.isfinite(limit) and limit > 0:
-                above = total / limit < 0.9
-                fill = theme.paper if above else _top_colour(axes, picture, stage)
-                axes.annotate(
-                    percent(total / limit),
-                    (stage, total / factor),
-                    (0, 2.5 if above else -3),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom" if above else "top",
-                    fontsize=SMALL,
-                    color=theme.quiet if above else text_on(fill),
-                    bbox={"boxstyle": "round,pad=0.1", "facecolor": fill, "edgecolor": "none"},
-                    zorder=5,
-                )
+    _filled(axes, picture, totals, factor)
+
+
+def _filled(axes: Any, picture: Stack, totals: Sequence[float], factor: float) -> None:
+    """How full each stage is, above its bar or at its top; upright where bars are narrow, left out of slim ones."""
+    theme, long = theme_of(axes), width_of(axes, "100 %")
+    room, high = pixels(axes)[0] / max(1, len(totals)), pixels(axes)[1]
+    upright = room <= long + 4
+    if room < 1.6 * SMALL * axes.figure.dpi / 72:
+        return
+    for stage, (total, limit) in enumerate(zip(totals, picture.limits or (), strict=True)):
+        if math.isfinite(limit) and limit > 0:
+            share = total / limit
+            above = share < (1 - 1.3 * long / high if upright else 0.9)
+            fill = theme.paper if above else _top_colour(axes, picture, stage)
+            axes.annotate(
+                percent(share),
+                (stage, total / factor),
+                (0, 2.5 if above else -3),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if above else "top",
+                rotation=90 if upright else 0,
+                fontsize=SMALL,
+                color=theme.quiet if above else text_on(fill),
+                bbox={"boxstyle": "round,pad=0.1", "facecolor": fill, "edgecolor": "none"},
+                zorder=5,
+            )
 
 
 def _top_colour(axes: Any, picture: Stack, stage: int) -> str:
@@ -320,7 +347,7 @@ def gantt(axes: Any, picture: Passes) -> Any:
     high = pixels(axes)[1] / max(1, count)
     for stage in range(count):
         axes.axhspan(stage - 0.42, stage + 0.42, color=mixed(theme.faint, theme.paper, 0.35), zorder=0, linewidth=0)
-    ordered = sorted(picture.tasks, key=lambda task: (task.stage, task.replica, task.kind))
+    ordered, unnumbered = sorted(picture.tasks, key=lambda task: (task.stage, task.replica, task.kind)), 0
     for (stage, replica, kind), run in groupby(ordered, key=lambda task: (task.stage, task.replica, task.kind)):
         tasks = list(run)
         fill = part_colour(stage_colour(stage, theme), 0 if kind == "B" else 1, theme)
@@ -335,23 +362,26 @@ def gantt(axes: Any, picture: Passes) -> Any:
             edgecolor=theme.paper if kind == "B" else mixed(stage_colour(stage, theme), theme.ink, 0.75),
             linewidth=0.5 if gaps else 0,
         )
-        if tall * high >= SMALL * axes.figure.dpi / 72:
-            for task, (start, wide) in zip(tasks, spans, strict=True):
-                text = str(task.microbatch)
-                if wide * per_unit >= width_of(axes, text) + 1:
-                    axes.text(
-                        start + wide / 2,
-                        low + tall / 2,
-                        text,
-                        ha="center",
-                        va="center_baseline",
-                        fontsize=SMALL - 1,
-                        color=text_on(fill),
-                        clip_on=True,
-                    )
+        flat = tall * high < SMALL * axes.figure.dpi / 72
+        for task, (start, wide) in zip(tasks, spans, strict=True):
+            text = str(task.microbatch)
+            if flat or wide * per_unit < width_of(axes, text) + 1:
+                unnumbered += 1
+            else:
+                axes.text(
+                    start + wide / 2,
+                    low + tall / 2,
+                    text,
+                    ha="center",
+                    va="center_baseline",
+                    fontsize=SMALL - 1,
+                    color=text_on(fill),
+                    clip_on=True,
+                )
     stage_ticks(axes, picture.stages, vertical=True)
     axes.set_ylim(count - 0.4, -0.6)
     axes.set_xlim(0, end / factor or 1.0)
-    axes.set(xlabel=f"time, {unit}", ylabel="stage")
+    left_out = f"; no room for {'the' if unnumbered == len(picture.tasks) else 'some'} numbers of micro-batches"
+    axes.set(xlabel=f"time, {unit}{left_out if unnumbered else ''}", ylabel="stage")
     quiet_frame(axes, "bottom")
     return axes

@@ -43,14 +43,21 @@ def totals(axes: Any, picture: Tradeoff) -> Any:
     groups: dict[tuple[float, float], list[str]] = {}
     for total in picture.totals:
         groups.setdefault((total.memory_bytes / factor, total.time), []).append(total.name)
-    places = apart([time - 0.16 * span for _, time in groups], 0.1 * span)
-    for number, (((at, time), names), place) in enumerate(zip(groups.items(), places, strict=True)):
+    wide = pixels(axes)[0] / (1.1 * across)
+    for number, ((at, time), names) in enumerate(groups.items()):
+        text = f"{label_of(' and '.join(names))}: {amount(time, picture.unit)}"
+        long = width_of(axes, text) / wide
+        # Nothing is below the hull: the last text is above it, the others below it.
+        above = at == max(place for place, _ in groups) and at + long < max([limit, *x]) * 1.05
+        edge = min(x) - 0.05 * across
+        side = "left" if above or at - long / 2 < edge else "right" if at - long > edge else "center"
+        aside = {"left": 0.04, "right": -0.04, "center": 0.0}[side] * across
         axes.plot([at], [time], marker="os"[number == 0], markersize=8, color=line_colour(number), zorder=3)
         axes.annotate(
-            f"{label_of(' and '.join(names))}: {amount(time, picture.unit)}",
+            text,
             (at, time),
-            (at - 0.04 * across, place),
-            ha="right" if at - min(x) > 0.4 * across else "left",
+            (at + aside, time + (0.14 if above else -0.16) * span),
+            ha=side,
             va="center",
             fontsize=SMALL,
             color=theme.ink,
