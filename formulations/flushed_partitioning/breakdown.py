@@ -19,6 +19,7 @@ from formulations.flushed_partitioning.problem import (
 from formulations.passes import batch
 from formulations.stage_partitioning.breakdown import memory_rows, memory_stack, shown_stages, strip, time_parts
 from formulations.stage_partitioning.problem import StagePlan
+from formulations.throughput import throughput
 from instances.flushed_partitioning import FlushedInstance, Schedule
 
 
@@ -45,6 +46,7 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
             "depth": depth(instance, plan),
             "batch_time": total * instance.flat.num_microbatches,
             "bubble_share": 1 - steps[bottleneck] / total if total > 0 else 0.0,
+            **throughput(instance.flat, total),
         },
         lambda: _pictures(instance, plan, steps, rings),
         lambda: strip(instance.flat, plan, shown_stages(plan, steps)),

@@ -18,6 +18,7 @@ from formulations.stage_partitioning.problem import (
     suffix_sums,
     time_terms,
 )
+from formulations.throughput import throughput
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
 
 #: Why `memory_stack` has no parts of what is held always: X.b is one number.
@@ -28,7 +29,10 @@ _ONE_SUM = (
 
 
 def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
-    """Every stage's time per sample, and where its memory goes; the bottleneck and how much devices wait for it."""
+    """Every stage's time per sample, and where its memory goes; the bottleneck and how much devices wait for it.
+
+    Of imported models also what a batch takes, as one of many: filling and flushing the pipeline are not counted.
+    """
     times = [stage_time(instance, stage) for stage in plan.stages]
     devices = [stage.dp_degree * stage.tp_degree for stage in plan.stages]
     rows = memory_rows(instance, plan)
@@ -38,10 +42,17 @@ def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
             "bottleneck": f"stage {slowest(times)}",
             "idle_share": idle_share(times, devices, instance.num_devices),
             "devices_used": sum(devices),
+            **_as_run(instance, max(times)),
         },
         lambda: _pictures(instance, plan, times, rows),
         lambda: strip(instance, plan, shown_stages(plan, times)),
     )
+
+
+def _as_run(instance: StageInstance, time: float) -> dict[str, float | int]:
+    """A batch and what is done in a second, of models that say so."""
+    found = throughput(instance, time)
+    return {"batch_time": instance.num_microbatches * time, **found} if found else {}
 
 
 def _pictures(
