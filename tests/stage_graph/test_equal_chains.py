@@ -85,6 +85,26 @@ def test_a_chain_may_stand_still() -> None:
     assert finds(instance, Fraction(5, 2)) and not finds(instance, Fraction(249, 100))
 
 
+def test_the_depth_of_a_class_is_that_of_its_targets() -> None:
+    """Two classes: after t, {x1, y1, y2} and {x1, x2, y1} in either order, then {x2, y2, h}: 10 s each on a device.
+
+    Sorted, the later one of the two in the middle has a follower whose chain goes on in the earlier one, at its depth.
+    As deep as that says, three micro-batches in flight, it would not fit: it fits with two, as it reaches t alone.
+    """
+
+    def operator(seconds: float, kept: float) -> Operator:
+        return Operator("x", AffineTime(0.0, seconds), AffineTime(0.0, 0.0), 0.0, kept)
+
+    x, y = (operator(3.0, 8.0), operator(3.0, 2.0)), (operator(4.0, 12.0), operator(1.0, 8.0))
+    operators, edges = (operator(10.0, 0.0), *x, *x, *y, *y, operator(6.0, 8.0)), list[OperatorEdge]()
+    for first in (1, 3, 5, 7):
+        edges += [OperatorEdge(u, v, 0.0) for u, v in ((first, 0), (first + 1, first), (9, first + 1))]
+    instance = StageGraph("deep", operators, tuple(edges), 4, 60.0, 1.0, 0.0, 3, microbatches=(1,))
+    assert checker.equal_chains(checker.Instance(parsed(instance))) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
+    assert finds(instance, Fraction(10), exchanged=False) and finds(instance, Fraction(10))
+    assert not finds(instance, Fraction(999, 100))
+
+
 def rows(count: int, heads: int, tails: int, **unequal: float) -> StageGraph:
     """Chains of an operator that keeps 1 byte and one that keeps 2, with 1 byte between and 2 bytes at both ends."""
     each = [Operator("x", AffineTime(1.0, 1.0), AffineTime(0.0, 1.0), 1.0, kept) for kept in (1.0, 2.0)]
