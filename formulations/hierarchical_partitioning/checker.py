@@ -446,7 +446,8 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
         certificate["format"] != 1 or certificate["problem"] != "hierarchical_partitioning", "format: another problem's"
     )
     reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
+    required = bool(content.get("requirements")) or bool(content["flat"].get("requirements"))
+    reject(required, "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]
     reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
     objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
@@ -459,22 +460,35 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
     return objective, bound
 
 
+def floor(bound: Fraction) -> float:
+    """The largest float64 that is no more than a bound."""
+    nearest = float(bound)
+    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
+
+
 def verify(content: Any, certificate: Any) -> dict[str, Any]:
     """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
     began, objective, bound, accepted = time.perf_counter(), None, None, False
     try:
-        objective, bound = proved(content, certificate)
-        reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
-        reason, accepted = reason + ("" if objective is None else f", this one {float(objective)!r}"), True
-    except RejectedError as error:
-        reason = str(error)
+        found, least = proved(content, certificate)
+        objective, bound = None if found is None else float(found), None if least is None else floor(least)
+        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
+        reason = "there is no plan" if bound is None else reason
+        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
+    except (MemoryError, RejectedError) as error:
+        reason = str(error) or "size: memory ran out"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
     return {
-        "accepted": accepted, "problem": "hierarchical_partitioning", "kind": "search",
-        "objective": None if objective is None else float(objective), "bound": None if bound is None else float(bound),
-        "reason": reason, "seconds": time.perf_counter() - began,
+        "accepted": accepted, "problem": "hierarchical_partitioning", "kind": "search", "reason": reason,
+        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
     }  # fmt: skip
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The content of an object in a file, which has no key twice."""
+    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
+    return dict(pairs)
 
 
 def main(files: list[str]) -> int:
@@ -483,9 +497,9 @@ def main(files: list[str]) -> int:
         need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
         texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
         need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*map(json.loads, texts))
-    except (OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {error}", file=sys.stderr)
+        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
+    except (MemoryError, OSError, RecursionError, ValueError) as error:
+        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
         return 2
     print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
     return 0 if verdict["accepted"] else 1

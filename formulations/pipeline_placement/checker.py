@@ -106,6 +106,7 @@ class Instance:
         self.D, self.pooled = self.S * self.R, graph.get("pooled_memory", False)
         need(self.D == len(matrix) <= MAX_DEVICES and all(len(row) == self.D for row in matrix), "S R devices")
         need(type(self.pooled) is bool and graph.get("num_devices") is None, "stages and replicas that are given")
+        need(graph.get("at_most", False) is False, "as many stages as are given")
         self.B = [
             [Fraction(0) if a == b else exact(each) for b, each in enumerate(row)] for a, row in enumerate(matrix)
         ]
@@ -333,21 +334,35 @@ def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | 
     return objective, bound
 
 
+def floor(bound: Fraction) -> float:
+    """The largest float64 that is no more than a bound."""
+    nearest = float(bound)
+    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
+
+
 def verify(content: Any, certificate: Any) -> dict[str, Any]:
     """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
     began, objective, bound, accepted = time.perf_counter(), None, None, False
     try:
-        objective, bound = proved(content, certificate)
-        reason = "there is no plan" if bound is None else f"every plan takes more than {float(bound)!r}"
-        reason, accepted = reason + ("" if objective is None else f", this one {float(objective)!r}"), True
-    except RejectedError as error:
-        reason = str(error)
+        found, least = proved(content, certificate)
+        objective, bound = None if found is None else float(found), None if least is None else floor(least)
+        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
+        reason = "there is no plan" if bound is None else reason
+        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
+    except (MemoryError, RejectedError) as error:
+        reason = str(error) or "size: memory ran out"
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    floats = [None if each is None else float(each) for each in (objective, bound)]
-    head = {"accepted": accepted, "problem": "pipeline_placement", "kind": "search"}
-    seconds = time.perf_counter() - began
-    return {**head, "objective": floats[0], "bound": floats[1], "reason": reason, "seconds": seconds}
+    return {
+        "accepted": accepted, "problem": "pipeline_placement", "kind": "search", "reason": reason,
+        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
+    }  # fmt: skip
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The content of an object in a file, which has no key twice."""
+    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
+    return dict(pairs)
 
 
 def main(files: list[str]) -> int:
@@ -356,9 +371,9 @@ def main(files: list[str]) -> int:
         need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
         texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
         need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*map(json.loads, texts))
-    except (OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {error}", file=sys.stderr)
+        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
+    except (MemoryError, OSError, RecursionError, ValueError) as error:
+        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
         return 2
     print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
     return 0 if verdict["accepted"] else 1

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def certified(name: str, count: int) -> Iterator[tuple[dict, dict]]:
         if found.content is not None:
             family = next(family for family in CERTIFIED if family.name == name)
             yield json.loads(json.dumps(family.to_json(instance))), json.loads(found.text)
+
+
+@cache
+def first(name: str) -> tuple[dict, dict]:
+    """The first of them."""
+    return next(certified(name, 5))
 
 
 def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
@@ -126,7 +133,7 @@ def test_spoiled_files_are_bad_input_or_rejected_and_never_an_error(name: str, c
 def test_the_command_says_in_one_line_what_is_wrong(
     name: str, cases: int, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    content, certificate = next(certified(name, 5))
+    content, certificate = first(name)
     file = tmp_path / "instance.json"
     file.write_text(json.dumps(content))
     rng = random.Random(name)
@@ -141,11 +148,60 @@ def test_the_command_says_in_one_line_what_is_wrong(
         assert (shown.err if code == 2 else shown.out).count("\n") == 1
 
 
+@pytest.mark.parametrize("name", _NAMES)
+def test_what_is_said_is_no_more_than_what_is_proved(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are rounded down; nothing is said to take more than 0; and memory that runs out is no traceback."""
+    checker, (content, certificate) = checker_of(name), first(name)
+    verdict = checker.verify(content, certificate | {"plan": None, "objective": None, "bound": "0"})
+    assert (verdict["accepted"], verdict["reason"]) == (True, "no plan takes less than 0.0")
+    below = Fraction(5) - Fraction(1, 10**30)
+    monkeypatch.setattr(checker, "proved", lambda *_: (Fraction(5), below))
+    verdict = checker.verify(content, certificate)
+    assert verdict["bound"] < 5 == verdict["objective"]
+    assert verdict["reason"] == "every plan takes more than 4.999999999999999, this one 5.0"
+
+    def full(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(checker, "proved", full)
+    verdict = checker.verify(content, certificate)
+    assert (verdict["accepted"], verdict["reason"]) == (False, "size: memory ran out")
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_what_is_required_beyond_is_never_dropped(name: str) -> None:
+    """Of the instance, or of one inside it."""
+    content, certificate = first(name)
+    required, reason = {"requirements": ["num_stages <= 1"]}, "requirements: they are not looked at"
+    inside = [
+        content | {key: part | required}
+        for key, part in content.items()
+        if isinstance(part, dict) and "problem" in part
+    ]
+    for given in (content | required, *inside):
+        verdict = checker_of(name).verify(given, certificate)
+        assert (verdict["accepted"], verdict["reason"]) == (False, reason)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_files_that_say_something_twice_are_bad_input(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    content, certificate = first(name)
+    texts = [json.dumps(content), json.dumps(certificate)]
+    files = [str(tmp_path / "instance.json"), str(tmp_path / "certificate.json")]
+    for which in (None, 0, 1):
+        for number, (file, text) in enumerate(zip(files, texts, strict=True)):
+            again = f'{{"problem": "another", {text[1:]}' if number == which else text
+            Path(file).write_text(again)
+        assert checker_of(name).main(files) == (0 if which is None else 2)
+        said = capsys.readouterr()
+        assert said.out.startswith("accepted: ") if which is None else "no key twice" in said.err
+
+
 @pytest.mark.parametrize(("size", "memory"), [(10**5, 2**27), pytest.param(10**6, 2**30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", _NAMES)
 def test_hostile_files_take_little_memory(name: str, size: int, memory: int, tmp_path: Path) -> None:
     """Deep, long and wide ones, by the checker alone and within so many bytes."""
-    content, certificate = next(certified(name, 5))
+    content, certificate = first(name)
     (tmp_path / "instance.json").write_text(json.dumps(content))
     texts = {
         "deep": "[" * size, "long": json.dumps(certificate | {"bound": "1" * size}), "digits": "9" * size,

@@ -228,3 +228,14 @@ def test_what_is_not_certified_says_why() -> None:
 
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     check_commands(chain(), "bound", tmp_path, capsys)
+
+
+def test_passes_of_no_time_are_no_instance() -> None:
+    """They would keep a deadline of 0 s, within which nothing else has a plan."""
+    instance = replace(chain(2, 2), deadline_s=0.0)
+    assert accepts(instance, None)
+    content = parsed(instance)
+    for stage in content["stages"]:
+        stage |= {"forward_s": 0.0, "backward_s": 0.0}
+    with pytest.raises(ValueError, match="passes that take time"):
+        checker.verify(content, claim(instance, None))

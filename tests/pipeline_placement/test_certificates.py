@@ -155,6 +155,10 @@ def test_memory_that_the_definition_admits_is_admitted(excess: float, fits: bool
 def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         checker.verify(parsed(hand()), claimed(hand(), Fraction(1)) | change)
+    content = parsed(hand())
+    content["operators"]["at_most"] = True
+    with pytest.raises(ValueError, match="as many stages as are given"):
+        checker.verify(content, claimed(hand(), Fraction(1)))
 
 
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
