@@ -36,7 +36,6 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     certificates=Certificates(
         write=lazy("formulations.flushed_partitioning.certificates:write"),
         verify=lazy("formulations.flushed_partitioning.checker:verify"),
-        refusal=lazy("formulations.flushed_partitioning.certificates:refusal"),
     ),
     sweepable=True,
     questions=lazy("formulations.flushed_partitioning.questions:questions"),

@@ -24,11 +24,6 @@ _BELOW = Fraction(2, 10**11)
 _FINE = 2**40
 
 
-def refusal(instance: FlushedInstance) -> str | None:
-    """Why the checker does not take an instance."""
-    return None if instance.devices_per_machine is None else "the checker does not know machines"
-
-
 def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
     """A certificate of a plan and a bound; every plan takes *more* than what is certified.
 
@@ -45,12 +40,9 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
     Raises
     ------
     UncertifiedError
-        If the instance has machines, exact arithmetic does not confirm the plan or the bound, the checker would refuse
-        the search for its size, or the run is stopped.
+        If exact arithmetic does not confirm the plan or the bound, the checker would refuse the search for its size, or
+        the run is stopped.
     """
-    refused = refusal(instance)
-    if refused is not None:
-        raise UncertifiedError(refused)
     exact = checker.Instance(to_json(instance))
     try:
         objective = None if plan is None else checker.plan_time(exact, plan)

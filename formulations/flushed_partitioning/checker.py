@@ -1,8 +1,9 @@
 """Check a certificate of flushed partitioning: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
 Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
-(K, m, L, C, R, s, d, t). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. M+
-is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums.
+(K, K_1, m, L, C, R, s, d, t). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals.
+M+ is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums. Without machines all devices
+are one: K_1 = K, with the bandwidth of the network inside.
 
 **Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, Q (if Q is 0: none
 takes less, which needs no proof). If ``bound`` is null there is no plan; then Q is infinite below.
@@ -17,17 +18,19 @@ i = 0 to n no plan may have C <= c_(i+1), as many stages L on its longest path a
 least with C <= c_(i+1); then C >= c_i, and (1 + (L - 1)/m) c_i + R <= Q: a plan that was looked for.
 
 **The search for a high = c_(i+1) and a low = c_i.** V are the layers. A *downset* U holds all successors of its layers;
-the last stages of a plan hold one. Its labels are [s, k, r, l, depths]: degrees and devices in sum, the longest
-synchronisation, the stages on the longest path, and for every layer outside U with an edge into U the most stages on a
-path from one of those edges on. Let w(v) be the least t X.time over all t <= K and X in T(v, t) with X.a + X.b <= M+,
-w(U) its sum over U, n(U) = max(1, ceil(w(U) / high)) and n(empty) = 0. The empty set has the label [0, 0, 0, 0]. From
-every label of U, with every larger downset U' and every t, a stage of degree d leads to U' if a choice of X in T(v, t)
-for its layers takes at most ``high`` (without synchronisation) and at most M+ with its micro-batches in flight, which
-are ceil((s + d)/d), or ceil(m/d) for GPipe. Of its degrees the least possible one is taken, then larger ones up to the
-first at which the layers' weights are the least of all choices. r counts the choice of least weights at d. The label
-that it leads to is dropped if
+the last stages of a plan hold one. Its labels are [s, k, r, l, depths]: degrees in sum, devices up to the last one
+taken, the longest synchronisation, the stages on the longest path, and for every layer outside U with an edge into U
+the most stages on a path from one of those edges on. Let w(v) be the least t X.time over all t <= K_1 and X in T(v, t)
+with X.a + X.b <= M+, w(U) its sum over U, n(U) = max(1, ceil(w(U) / high)) and n(empty) = 0. The empty set has the
+label [0, 0, 0, 0]. From every label of U, with every larger downset U' and every t <= K_1, a stage of degree d leads to
+U' if a choice of X in T(v, t) for its layers takes at most ``high`` (without synchronisation) and at most M+ with its
+micro-batches in flight, which are ceil((s + d)/d), or ceil(m/d) for GPipe. Of its degrees the least possible one is
+taken, then larger ones up to the first at which the layers' weights are the least of all choices. It lies behind k
+devices as near as it can with each replica in one machine; if it so straddles two, but fits into one, also at the
+beginning of the next. r counts the choice of least weights at d, and the bandwidth inside where all lies in one
+machine. The label that it leads to, k' devices in all, is dropped if
 
-1. s + d > m or k + d t + n(V - U') > K;
+1. s + d > m or k' + n(V - U') > K;
 2. (1 + (l - 1)/m) low + r > Q;
 3. another label of U' is nowhere larger.
 
@@ -37,11 +40,12 @@ least. Claim: if the last stages of the plan hold U, U has a label that is nowhe
 depths]. It holds for the empty set. Assume it for U, and let the stage before, of degrees t and d, lead to U'. From the
 label of U a stage of degree d has no more micro-batches in flight, so the same choice fits, and the least weights w' at
 d are no more than its own. Both limits get looser with larger d. So a d' <= d was taken: d itself, with w', or a less
-one at which the weights are the least of all; and 4 (d - 1)/d rises with d. The stage has one more stage on its paths
-than the deepest of those that its edges lead to. So a label that is nowhere larger than the plan's arises at U'. It is
-not dropped by 1 and 2, as the plan has s <= m, k + n(V - U') <= K, and at the end no smaller l and r than here, and is
-looked for; if it is dropped by 3, the other one serves. For U = V this is a label of V. If none is left, there was no
-plan.
+one at which the weights are the least of all; and 4 (d - 1)/d rises with d. Fewer replicas behind fewer devices end no
+later; so they do inside one machine, if the plan's stage is: they straddle none, or begin the next one. Elsewhere r
+counts a bandwidth that is no less than the plan's. The stage has one more stage on its paths than the deepest of those
+that its edges lead to. So a label that is nowhere larger than the plan's arises at U'. It is not dropped by 1 and 2, as
+the plan has s <= m, k' + n(V - U') <= K, and at the end no smaller l and r than here, and is looked for; if it is
+dropped by 3, the other one serves. For U = V this is a label of V. If none is left, there was no plan.
 
 All times are integers, multiples of 1 / (B unit); r is m B unit R rounded down, which only keeps more labels.
 """
@@ -134,8 +138,9 @@ class Instance:
             "a cost model; exactly is false",
         )
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
-        need(content.get("devices_per_machine") is None, "one network: devices_per_machine is not known")
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
+        size = content.get("devices_per_machine")
+        self.K1 = self.K if size is None else count(size)
         largest = min(self.K, self.m, self.K if most is None else count(most))
         self.degrees = [d for d in range(1, largest + 1) if model == "paper" or self.m % d == 0]
         ids = [str(layer["id"]) for layer in layers]
@@ -144,12 +149,14 @@ class Instance:
         need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
         self.incoming: list[dict[str, int]] = [{} for _ in ids]  # edges, by the id at their other end
         self.outgoing: list[dict[str, int]] = [{} for _ in ids]
-        self.near = [0 for _ in ids]  # the edges of a layer, as a set
+        self.beside = [0 for _ in ids]  # the edges of a layer, as a set
         for e, (u, v) in enumerate(self.ends):
             self.outgoing[u][ids[v]] = self.incoming[v][ids[u]] = e
-            self.near[u], self.near[v] = self.near[u] | 1 << e, self.near[v] | 1 << e
+            self.beside[u], self.beside[v] = self.beside[u] | 1 << e, self.beside[v] | 1 << e
         self.B, sizes = exact(flat["bandwidth"]), [exact(edge["bytes"]) for edge in edges]
-        need(self.B > 0, "a positive bandwidth")
+        inner = self.B if size is None else exact(content["inner_bandwidth"])
+        need(0 < self.B <= inner and self.K % self.K1 == 0, "whole machines, and a positive bandwidth, inside no less")
+        self.near = self.B / inner  # what synchronising in one machine takes, as a part of what it takes between them
 
         def crossing(x: Any, way: str, near: dict[str, int]) -> dict[int, Fraction]:
             sync = {name: exact(c) for name, c in x.get(f"sync_{way}_bytes", {}).items()}
@@ -163,6 +170,7 @@ class Instance:
             for v, layer in enumerate(layers) for t, row in layer["tmpcs"].items() for x in row
         ]  # fmt: skip
         declared = [self.gpipe, self.K, self.m, self.degrees, exact(flat["memory_bytes"]), self.B, ids, self.ends, rows]
+        declared += [] if size is None else [self.K1, inner]
         self.digest = hashlib.sha256(str(declared).encode()).hexdigest()
         # All denominators are powers of two, so that the largest is a common one.
         costs = (c for row in rows for c in (*row[3:5], *row[7].values(), *row[8].values()))
@@ -180,6 +188,21 @@ class Instance:
     def in_flight(self, s: int, d: int) -> int:
         """Micro-batches of a stage behind which, and in which, degrees sum to s."""
         return -(-(self.m if self.gpipe else s) // d)
+
+    def ends_of(self, k: int, d: int, t: int) -> Iterator[tuple[int, bool]]:
+        """Where a stage behind k devices may end, and whether all its replicas lie in one machine."""
+        whole, room, after = self.K1 // t, (self.K1 - k % self.K1) // t, (k // self.K1 + 1) * self.K1
+        if d <= room:
+            yield k + d * t, True
+            return
+        full = (d - room - 1) // whole  # machines that are full behind the one of device k
+        yield after + full * self.K1 + (d - room - full * whole) * t, room == 0 and d <= whole
+        if room > 0 and d <= whole:
+            yield after + d * t, True
+
+    def sync(self, d: int, weights: int, inside: bool) -> int:
+        """m B unit times the synchronisation of d replicas, rounded down."""
+        return math.floor(Fraction((d - 1) * weights, d) * (self.near if inside else 1))
 
 
 def option(x: Tmpc, y: int, into: int, out: int) -> Option:
@@ -270,7 +293,7 @@ class Lattice:
 
     def __init__(self, instance: Instance) -> None:
         self.instance, self.tmpcs, self.steps = instance, instance.tmpcs, 0
-        self.tp = sorted({t for layer in self.tmpcs for t, row in layer.items() if row and t <= instance.K})
+        self.tp = sorted({t for layer in self.tmpcs for t, row in layer.items() if row and t <= instance.K1})
         small = [
             [(t, x) for t in self.tp for x in layer.get(t, {}).values() if x.a + x.b <= instance.capacity]
             for layer in self.tmpcs
@@ -383,11 +406,13 @@ class Search:
                 reject(lattice.steps > MAX_STEPS, f"size: over {MAX_STEPS} stages behind labels")
                 depths = [max(label[at] if at > 3 else 0, depth if reaches else 0) for at, reaches in kept]
                 for d, own in self._taken(degrees, weights, s, (t, stage, into, out)):
-                    if not self._is_late(max(r, own), top):
-                        self.reached[j].add((s + d, k + d * t, max(r, own), top, *depths))
+                    for end, inside in instance.ends_of(k, d, t):
+                        longest = max(r, instance.sync(d, own, inside))
+                        if end <= free and not self._is_late(longest, top):
+                            self.reached[j].add((s + d, end, longest, top, *depths))
 
     def _taken(self, degrees: list[int], least: int, s: int, stage: Stage) -> Iterator[tuple[int, int]]:
-        """The degrees that are taken behind degrees that sum to s, each with its r; weights are ``least`` or more."""
+        """The degrees that are taken behind degrees that sum to s, each with its weights, which are no ``least``."""
 
         def weights(d: int) -> int | None:
             return self.lightest(stage, d, self.instance.in_flight(s + d, d))
@@ -395,15 +420,15 @@ class Search:
         if weights(degrees[-1]) is not None:
             for d in degrees[bisect_left(degrees, True, key=lambda d: weights(d) is not None) :]:
                 own = weights(d) or 0
-                yield d, (d - 1) * own // d
+                yield d, own
                 if self.room is None or own == least:
                     return
 
     def _lightest(self, stage: Stage, d: int, y: int) -> int | None:
         """The least weights of a choice that fits with degree d and y in flight; ``None`` if there is none."""
         t, layers, into, out = stage
-        near, budget = self.instance.near, None if self.limit is None else math.floor(d * self.limit)
-        groups = [self.lattice.group(v, t, y, into & near[v], out & near[v]) for v in bits(layers)]
+        edges, budget = self.instance.beside, None if self.limit is None else math.floor(d * self.limit)
+        groups = [self.lattice.group(v, t, y, into & edges[v], out & edges[v]) for v in bits(layers)]
         return lightest(groups, budget, self.instance.capacity)
 
 
@@ -424,8 +449,9 @@ def prove(instance: Instance, bound: Fraction | None, caps: list[Fraction]) -> N
 
 def plan_time(instance: Instance, plan: Any) -> Fraction:
     """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
-    done, s, K, held, slowest, longest, ends = 0, 0, 0, 0, Fraction(0), Fraction(0), list(enumerate(instance.ends))
+    done, s, held, slowest, ends = 0, 0, 0, Fraction(0), list(enumerate(instance.ends))
     depth: dict[int, int] = {}  # of the stage that holds a layer
+    replicas: list[tuple[int, int, int]] = []  # of each stage: d, t and weights
     for stage in reversed(plan["stages"]):
         d, t, nodes = count(stage["dp_degree"]), count(stage["tp_degree"]), [str(node) for node in stage["nodes"]]
         reject(not nodes or not instance.index.keys() >= set(nodes), "plan: a stage without layers, or an unknown one")
@@ -433,7 +459,7 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
         chosen = [x for x in found if x is not None]
         reject(len(chosen) < len(nodes) or d not in instance.degrees, f"plan: TMPCs at t = {t}, or d = {d}")
         mask = sum(1 << v for v in {instance.index[v] for v in nodes})
-        done, s, K, held = done | mask, s + d, K + d * t, held + len(nodes)
+        done, s, held = done | mask, s + d, held + len(nodes)
         into = sum(1 << e for e, (u, v) in ends if mask >> v & 1 and not mask >> u & 1)
         out = sum(1 << e for e, (u, v) in ends if mask >> u & 1 and not mask >> v & 1)
         reject(any(not done >> instance.ends[e][1] & 1 for e in bits(out)), "plan: an edge runs backwards")
@@ -442,12 +468,25 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
         used = [option(x, instance.in_flight(s, d), into, out) for x in chosen]
         reject(sum(memory for _, memory, _ in used) > instance.capacity, "plan: memory")
         slowest = max(slowest, Fraction(sum(cost for cost, _, _ in used), d))
-        longest = max(longest, Fraction((d - 1) * sum(weights for _, _, weights in used), d))
+        replicas.append((d, t, sum(weights for _, _, weights in used)))
     reject(held != len(instance.index) or done != (1 << held) - 1, "plan: every layer in one stage")
-    reject(K > instance.K, f"plan: {K} devices")
     reject(s > instance.m, f"plan: degrees that sum to {s}")
     steps = instance.m + max(depth.values()) - 1
-    return (steps * slowest + longest) / (instance.m * instance.B * instance.unit)
+    return (steps * slowest + longest(instance, replicas)) / (instance.m * instance.B * instance.unit)
+
+
+def longest(instance: Instance, replicas: list[tuple[int, int, int]]) -> Fraction:
+    """m B unit times the longest synchronisation of stages, lain from the output side on so that it is shortest."""
+    ways = [[Fraction((d - 1) * own, d) * part for part in (instance.near, 1)] for d, _, own in replicas]
+    for most in sorted({each for row in ways for each in row}):
+        k = 0
+        for (d, t, _), (inside, between) in zip(replicas, ways, strict=True):
+            reject(t > instance.K1, f"plan: t = {t} in a machine")
+            found = [end for end, near in instance.ends_of(k, d, t) if (inside if near else between) <= most]
+            k = min(found, default=instance.K + 1)
+        if k <= instance.K:
+            return most
+    raise RejectedError(f"plan: it does not fit on {instance.K} devices")
 
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:

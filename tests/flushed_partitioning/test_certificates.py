@@ -9,12 +9,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
 from certificate_cases import Spoiling, certified, check_commands, claimed, parsed
 from oracles import stage_partitioning
-from oracles.flushed_partitioning import random_flushed
+from oracles.flushed_partitioning import on_machines, random_flushed
 from small_instances import random_case
 
 import planner
@@ -35,12 +36,12 @@ def small(number: int, **fixed: Any) -> FlushedInstance:
 
 
 def price(instance: FlushedInstance, plan: dict) -> Price | None:
-    """C, R and L of a plan, exactly; ``None`` if it does not fit into the memory."""
+    """C, R and L of a plan, exactly; ``None`` if it does not fit into the memory, or on the machines."""
     flat, m = instance.flat, instance.flat.num_microbatches
     B, room = Fraction(flat.bandwidth), Fraction(flat.memory_bytes) * (1 + Fraction(1, 10**12))
     layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
     ends = [(str(e.source), str(e.target), e) for e in flat.edges]
-    slowest, longest, s, depth = Fraction(0), Fraction(0), 0, dict[str, int]()
+    slowest, s, depth, volumes = Fraction(0), 0, dict[str, int](), list[tuple[int, int, Fraction]]()
     for stage in reversed(plan["stages"]):
         d, nodes = stage["dp_degree"], {str(v) for v in stage["nodes"]}
         chosen = {v: next(x for x in layers[v][stage["tp_degree"]] if x.id == stage["tmpcs"][v]) for v in nodes}
@@ -57,8 +58,26 @@ def price(instance: FlushedInstance, plan: dict) -> Price | None:
         weights = sum(Fraction(x.weight_bytes) for x in chosen.values())
         own = 1 + max((depth[v] for u, v, _ in ends if u in nodes and v not in nodes), default=0)
         depth.update(dict.fromkeys(nodes, own))
-        slowest, longest = max(slowest, work / d), max(longest, 4 * Fraction(d - 1, d) * weights / (B * m))
-    return slowest, longest, max(depth.values())
+        slowest = max(slowest, work / d)
+        volumes.append((d, stage["tp_degree"], 4 * Fraction(d - 1, d) * weights / m))
+    longest = shortest(instance, volumes, 0)
+    return None if math.isinf(longest) else (slowest, Fraction(longest), max(depth.values()))
+
+
+def shortest(instance: FlushedInstance, volumes: list[tuple[int, int, Fraction]], first: int) -> Fraction | float:
+    """The longest synchronisation of stages (d, t, volume) where it is shortest; each replica anywhere in a machine."""
+    if not volumes:
+        return Fraction(0)
+    K, B = instance.flat.num_devices, Fraction(instance.flat.bandwidth)
+    K1, inner = instance.devices_per_machine or K, Fraction(instance.inner_bandwidth or B)
+    (d, t, volume), best = volumes[0], math.inf
+    ends = set()
+    for chosen in combinations(range(first, K - t + 1), d):
+        if all(b - a >= t for a, b in pairwise(chosen)) and all(a % K1 + t <= K1 for a in chosen):
+            ends.add((chosen[-1] + t, len({a // K1 for a in chosen}) == 1))
+    for end, inside in ends:
+        best = min(best, max(volume / (inner if inside else B), shortest(instance, volumes[1:], end)))
+    return best
 
 
 def prices(instance: FlushedInstance) -> set[Price]:
@@ -179,6 +198,55 @@ SPOILING = Spoiling(small, _mutants, least, lambda instance, plan: total(instanc
 
 def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
     SPOILING.check(cases)
+
+
+def _mutants_on_machines(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """Those of one network, and other machines."""
+    for changed, certificate in _mutants(rng, content, good):
+        if not changed["flat"]["num_devices"] % changed["devices_per_machine"]:
+            yield changed, certificate
+    sizes = [size for size in range(1, 9) if content["flat"]["num_devices"] % size == 0]
+    inner = content["inner_bandwidth"]
+    for fields in ({"devices_per_machine": rng.choice(sizes)}, {"inner_bandwidth": rng.choice([inner * 2, inner + 1])}):
+        yield content | fields, good
+    if good["plan"] is not None:
+        yield content | {"devices_per_machine": 1}, good
+        yield (
+            {key: value for key, value in content.items() if key not in ("devices_per_machine", "inner_bandwidth")},
+            good,
+        )
+
+
+ON_MACHINES = replace(SPOILING, case=lambda number: on_machines(number, memory="ample"), mutants=_mutants_on_machines)
+
+
+def test_no_mutant_on_machines_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    ON_MACHINES.check(cases // 4)
+
+
+def test_on_machines_the_search_finds_the_optimum_and_nothing_below(cases: int) -> None:
+    """Most often with a stage that straddles two machines, or that begins one so as not to."""
+    differ = 0
+    for number in range(cases // 4):
+        instance = on_machines(number)
+        best, apart = least(instance), replace(instance, devices_per_machine=None, inner_bandwidth=None)
+        assert excludes(instance, None, Fraction(0), None) is math.isinf(best), number
+        if not math.isinf(best) and best > 0:
+            assert not accepts(instance, claim(instance, Fraction(best), []))
+            _, content = certified(instance)
+            assert Fraction(content["objective"]) == best, number
+            differ += best != least(apart)
+    assert differ >= cases // 16, differ
+
+
+def test_a_replica_that_no_longer_fits_begins_the_next_machine() -> None:
+    """b on devices 0 to 2; a on two replicas of two devices, 4 to 7: one machine of four, device 3 stays idle."""
+    layers = Layer("a", {2: (Tmpc("x", 6.0, 10.0, 0.0, 1.0),)}), Layer("b", {1: (Tmpc("x", 9.0, 0.0, 0.0, 1.0),)})
+    flat = StageInstance("gap", layers, (Edge("a", "b", 0.0),), 8, 1.0, 1.0, 5)
+    instance = flushed(flat, Schedule.ONE_F_ONE_B, "gap", 4, 100.0)
+    assert least(instance) == Fraction(6, 5) * 3 + Fraction(4, 100)
+    assert Fraction(certified(instance)[1]["objective"]) == least(instance)
+    assert not excludes(instance, Fraction(364, 100), Fraction(3), Fraction(3))
 
 
 #: Devices and micro-batches.

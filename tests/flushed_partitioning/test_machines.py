@@ -12,7 +12,6 @@ from oracles.flushed_partitioning import brute_force, on_machines
 
 import planner
 from formulations.flushed_partitioning import FAMILY, labels
-from formulations.flushed_partitioning.checker import Instance
 from formulations.flushed_partitioning.problem import Place, evaluate, places, simulated, violations
 from formulations.flushed_partitioning.questions import questions
 from formulations.stage_partitioning.downsets import all_downsets
@@ -115,15 +114,11 @@ def test_what_does_not_know_machines_refuses_them() -> None:
         refused = method.refusal(instance)
         assert (refused is None) == (method.name == "labels")
         assert refused is None or "machines" in refused
-    with pytest.raises(ValueError, match="devices_per_machine is not known"):
-        Instance(to_json(instance))
     result = planner.solve(instance, exact=True)
     assert result.status.value == "optimal"
     too_small = replace(instance, flat=replace(instance.flat, memory_bytes=0.5))
     assert FAMILY.why_infeasible(too_small, Limits(), Watch()) == ("", {})
-    report = planner.crosscheck(instance)
-    assert report.uncertified == {"labels": "the checker does not know machines"}
-    assert planner.crosscheck(flushed(instance.flat), methods=["labels"]).uncertified == {}
+    assert planner.crosscheck(instance).uncertified == {}
 
 
 def test_conflicts_name_the_machines() -> None:
