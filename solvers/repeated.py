@@ -44,7 +44,7 @@ class Repeated:
         self.highs.changeColsIntegrality(count, every, np.zeros(count, np.uint8))
         configure(self.highs, limits, {"presolve": "off"})
         self.upper = np.array(self.highs.getLp().col_upper_)
-        self.highs.cbSimplexInterrupt.subscribe(_poll(watch))
+        self.highs.cbSimplexInterrupt.subscribe(poll(watch))
         self.solver = milp.version()
         self.stats = {"variables": count, "constraints": self.highs.getNumRow()}
 
@@ -86,7 +86,7 @@ class Repeated:
         return float(lp.offset_ + rows + np.dot(np.minimum(reduced, 0.0), upper))
 
 
-def _poll(watch: Watch) -> Callable[[Any], None]:
+def poll(watch: Watch) -> Callable[[Any], None]:
     """What HiGHS calls as it runs; without a reference to HiGHS, which keeps it."""
 
     def poll(event: Any) -> None:

@@ -213,7 +213,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="milp-columns",
         claim=Claim.EXACT,
-        source="HiGHS: a column for each convex set and depth, on the fewest devices",
+        source="HiGHS: a column for each convex set and depth, on the fewest devices; generated where sets are many",
         solve=lazy("formulations.stage_graph.models.columns:solve"),
         build=lazy("formulations.stage_graph.models.direct:build"),
         honours=names(VOCABULARY),

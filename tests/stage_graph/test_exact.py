@@ -125,9 +125,10 @@ def test_proofs_are_of_the_least_time_per_sample_only() -> None:
             planner.solve(replace(instance, objective="iteration"), exact=True)
 
 
-def test_columns_have_a_limit() -> None:
+def test_columns_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it there is no proof, but a plan and a bound."""
     instance = mmt(devices=4)
+    monkeypatch.setattr(columns, "MAX_OPERATORS", 96)
     answer = columns.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and answer.proved_by == ""
     assert violations(instance, answer.plan) == () and answer.stats["plan_by"] == "graphpipe-plus"

@@ -5,34 +5,36 @@ its fewest devices (EstimateTPS <= t_max, line 28, and Equation 2 at its depth),
 operator in one column, as few devices as possible, and along an edge that leaves a column the depth falls. The least
 target comes from the finite list of what stages can take, as in ``levels``, whose upsets give the sets. Where
 requirements speak of degrees or of what is in flight, the fewest devices are not enough: with any it is `direct`.
-Source: reconstructed.
+Where convex sets are too many to be laid out, columns are generated (`generation`). Source: reconstructed.
 """
 
 # mypy: disallow_untyped_calls=False
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
-
-import pyomo.environ as pyo
 
 from formulations.alarm import alarm
 from formulations.family import Answer
-from formulations.stage_graph.costs import Costs, assemble, bits
+from formulations.modelled import Stopped
+from formulations.stage_graph.costs import Costs, assemble
 from formulations.stage_graph.first_plan import first_plan
+from formulations.stage_graph.generation.targets import Targets
 from formulations.stage_graph.kernels.levels import needed
-from formulations.stage_graph.models import direct
+from formulations.stage_graph.models import cover, direct
 from formulations.stage_graph.problem import StagePlan, evaluate, violations
-from formulations.stage_graph.upsets.bounds import simple_bound
+from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.upsets.chains import TooManyError, best_of_sizes
 from instances.stage_graph import StageGraph
-from solvers import milp
-from solvers.outcome import Limits, Prover, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
-#: The number of a convex set, and a depth.
-Column = tuple[int, int]
+#: Of more operators no columns are generated.
+MAX_OPERATORS = 400
+#: By the relaxation alone the bound is found to within this gap, before any cover is run.
+_COARSE = 1e-3
 
 
 class Columns(direct.ConvexSets):
@@ -54,7 +56,7 @@ class Columns(direct.ConvexSets):
             for depth in range(1, self.need.shape[1])
             if self.need[number, depth] <= instance.num_devices
         }
-        built = build(instance, self.masks, columns)
+        built = cover.build(instance, self.masks, columns)
         run = built.run(self.limits, self.watch)
         self.solver = run.solver or self.solver
         self.search_nodes += int(run.stats.get("search_nodes", 0))
@@ -66,68 +68,8 @@ class Columns(direct.ConvexSets):
         return assemble(instance, built.decode(run.values), microbatch)
 
 
-@dataclass
-class Model(milp.Runnable):
-    """The cover of one target, ``model``; ``masks[n]`` is a set of operators, ``columns[n, d]`` its devices at depth d.
-
-    It minimises devices, not what the instance does, so it gives no bound: that there is no cover is the proof.
-    """
-
-    model: Any
-    masks: Sequence[int]
-    columns: Mapping[Column, int]
-
-    def decode(self, values: Any) -> list[tuple[int, int]]:
-        """The stages of a solution: a bitset of operators and the devices of each."""
-        taken = self.model.taken
-        return [(self.masks[column[0]], need) for column, need in self.columns.items() if values[taken[column]] > 0.5]
-
-
-def build(instance: StageGraph, masks: Sequence[int], columns: Mapping[Column, int]) -> Model:
-    """The model; ``taken[n, d]``: set n is a stage, with d stages from it to the end, itself among them."""
-    model = pyo.ConcreteModel()
-    model.taken = pyo.Var(list(columns), domain=pyo.Binary, doc="taken[n,d]: set n is a stage at depth d")
-    holding: list[list[Column]] = [[] for _ in range(instance.num_operators)]
-    for column in columns:
-        for v in bits(masks[column[0]]):
-            holding[v].append(column)
-    if not all(holding):
-        # Some operator keeps the target in no column: its row has no variable, and Pyomo takes none without.
-        model.nowhere = pyo.Var(bounds=(0, 0))
-        model.one_stage = pyo.Constraint(expr=model.nowhere == 1)
-        return Model(model, masks, columns)
-
-    model.one_stage = pyo.Constraint(
-        range(instance.num_operators),
-        rule=lambda m, v: pyo.quicksum(m.taken[column] for column in holding[v]) == 1,
-        doc="the stages are a partition: sum over columns with v of taken[n,d] = 1 [GraphPipe, section 3, C1]",
-    )
-    devices = pyo.quicksum(need * model.taken[column] for column, need in columns.items())
-    model.enough_devices = pyo.Constraint(
-        expr=devices <= instance.num_devices,
-        doc="the devices of stages are disjoint: sum of need[n,d] taken[n,d] <= D [GraphPipe, section 3, C3]",
-    )
-
-    # A depth that is larger than it need be costs memory and nothing else (Appendix A.1, i_x = i_y + b).
-    def falling(m: Any, e: int) -> Any:
-        source, target = instance.edges[e].source, instance.edges[e].target
-        ends = 1 << source | 1 << target
-        falls = pyo.quicksum(depth * m.taken[number, depth] for number, depth in holding[source])
-        falls -= pyo.quicksum(depth * m.taken[number, depth] for number, depth in holding[target])
-        inner = [column for column in holding[source] if masks[column[0]] & ends == ends]
-        return falls + pyo.quicksum(m.taken[column] for column in inner) >= 1
-
-    model.falling_depth = pyo.Constraint(
-        range(len(instance.edges)),
-        rule=falling,
-        doc="along an edge the depth falls by 1, unless a column has both ends [GraphPipe, section 3, C2]",
-    )
-    model.devices = pyo.Objective(expr=devices)
-    return Model(model, masks, columns)
-
-
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The optimum with one micro-batch size for all stages where convex sets are few; else a plan and a bound."""
+    """The optimum with one micro-batch size for all stages; a plan and a bound where columns cannot be listed."""
     if instance.requirements:
         return direct.solve(instance, limits, watch)
     costs = Costs(instance)
@@ -136,9 +78,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     try:
         search = Columns(costs, limits, watch)
     except TooManyError as error:
-        watch.bound(simple_bound(costs), Prover.BOUNDS)
-        plan, stats = watch.best_plan, first.origin(known, watch)
-        return Answer(plan, watch.best_bound, stop=watch.why(Stop.SIZE_LIMIT), reason=str(error), stats=stats)
+        return _generated(costs, limits, watch, str(error), lambda: first.origin(known, watch))
     with alarm(watch):
         found = best_of_sizes(instance, search, watch, watch.best_plan)
     return replace(
@@ -152,4 +92,46 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
             "search_nodes": search.search_nodes,
             **first.origin(known, watch),
         },
+    )
+
+
+def _generated(
+    costs: Costs, limits: Limits, watch: Watch, reason: str, origin: Callable[[], dict[str, Any]]
+) -> Answer[StagePlan]:
+    """Where convex sets are too many (``reason``): those that have to be known, by column generation."""
+    watch.bound(simple_bound(costs), Prover.BOUNDS)
+    plan, objective = watch.incumbent()
+    start = Proof(0.0, plan, math.inf if objective is None else objective)
+    if costs.instance.num_operators > MAX_OPERATORS or watch.stopped():
+        return Answer(plan, watch.best_bound, stop=watch.why(Stop.SIZE_LIMIT), reason=reason, stats=origin())
+    try:
+        with alarm(watch):
+            targets = Targets(costs, limits, watch, plan)
+            proof = prove(costs, targets, watch, start, max(limits.gap, _COARSE), Prover.SOLVER)
+            if not (proof.closed or proof.stopped):
+                targets.covers_too = True
+                proof = prove(costs, targets, watch, proof, max(limits.gap, OPTIMAL_GAP / 2), Prover.SOLVER)
+    except Stopped:
+        return Answer(plan, watch.best_bound, stop=watch.why(), stats=origin())
+    stats = {
+        "columns": targets.generation.columns,
+        "rounds": targets.generation.rounds,
+        "covers": targets.covers,
+        "search_nodes": targets.search_nodes,
+        **origin(),
+    }
+    solver, reason = targets.generation.solver, targets.failure or targets.unlisted
+    if proof.infeasible:
+        return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.SOLVER, solver=solver, stats=stats,
+                      reason="no partition fits into memory")  # fmt: skip
+    otherwise = Stop.SIZE_LIMIT if reason else Stop.COMPLETED
+    stop = Stop.PROVED if proof.closed else watch.why(otherwise)
+    return Answer(
+        proof.plan,
+        bound=proof.bound_s if proof.closed else watch.best_bound,
+        stop=stop,
+        proved_by=whose(proof, start, Prover.SOLVER),
+        solver=solver,
+        reason="" if proof.closed else reason,
+        stats=stats,
     )
