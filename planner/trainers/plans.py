@@ -11,6 +11,7 @@ from formulations.stage_partitioning.trainers import Kind, Piece, Recompute, obs
 from instances.stage_partitioning import StageInstance
 from planner.errors import UsageError
 from planner.inputs.loading import family_of
+from planner.trainers import torchtitan
 from planner.trainers.formats import Format
 from planner.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
 
@@ -75,7 +76,9 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
     stage_of = {flat.index[node]: place for place, stage in enumerate(plan.stages) for node in stage.nodes}
     rows: list[list[Layer]] = [[] for _ in plan.stages]
     notes = []
-    for piece, modules in zip(found, _modules(found), strict=True):
+    called, said = _called(list(_modules(found)), wanted)
+    notes += said if found[0].modules else []
+    for piece, modules in zip(found, called, strict=True):
         place = stage_of[piece.nodes[0]]
         flag = _recomputed(flat, plan, piece, place, wanted)
         rows[place].append(Layer(str(piece.kind), modules, flag))
@@ -110,6 +113,18 @@ def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:
         alone = counts[kind] == 1 and kind in (Kind.EMBEDDING, Kind.HEAD)
         yield (name if alone else f"{name}.{seen[kind]}",)
         seen[kind] += 1
+
+
+def _called(modules: list[tuple[str, ...]], wanted: Format) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The modules of each piece as a trainer with a model of its own calls them, and what was assumed."""
+    if wanted.name != "torchtitan":
+        return modules, []
+    own = torchtitan.own_names(each for part in modules for each in part)
+    if own is None:
+        return modules, ["modules are called as in the instance: the model of the configuration must have them so"]
+    renamed = [tuple(own[each] for each in part) for part in modules]
+    said = "modules of transformers are called as torchtitan calls them: tok_embeddings, layers.0, ..., norm, lm_head"
+    return renamed, [] if renamed == modules else [said]
 
 
 def _of_lengths(lengths: Sequence[int], instance: Any, dp_degree: int = 1, tp_degree: int = 1) -> Layout:

@@ -7,11 +7,17 @@ Source: torchtitan/config/configs.py and torchtitan/distributed/pipeline_paralle
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from itertools import takewhile
+
 from planner.trainers.layout import Layer, Layout, Stage
 from planner.trainers.literals import constant, constants, wanted
 
 _PARALLELISM = "config.parallelism."
 _MODE = "config.activation_checkpoint.mode"
+
+_OF_TRANSFORMERS = re.compile(r"(?:model\.)?(tok_embeddings|embed_tokens|norm|lm_head|layers\.\d+)")
 
 _RECIPE = '''"""A plan's layout as a torchtitan recipe: {world} devices, pipeline {pp} x data {dp} x tensor {tp}.
 
@@ -34,6 +40,33 @@ def planned(base):
     config.parallelism.module_fqns_per_model_part = MODULE_FQNS_PER_MODEL_PART
     return config
 '''
+
+
+def own_names(modules: Iterable[str]) -> dict[str, str] | None:
+    """What torchtitan calls the modules of a decoder of transformers (Llama, Qwen, Mixtral, gpt-oss).
+
+    >>> own_names(["model.embed_tokens", "model.layers.0", "model.norm", "lm_head"])
+    {'model.embed_tokens': 'tok_embeddings', 'model.layers.0': 'layers.0', 'model.norm': 'norm', 'lm_head': 'lm_head'}
+
+    Returns
+    -------
+    dict or None
+        ``None`` if one of them is no such module.
+
+    Source
+    ------
+    ``from_hf_map`` of torchtitan/models/*/state_dict_adapter.py.
+    """
+    paths = {module: module.split(".") for module in modules}
+    levels = zip(*paths.values(), strict=False)
+    around = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, levels))  # of a model that holds it
+    found = {}
+    for module, path in paths.items():
+        match = _OF_TRANSFORMERS.fullmatch(".".join(path[around:]))
+        if match is None:
+            return None
+        found[module] = "tok_embeddings" if match[1] == "embed_tokens" else match[1]
+    return found
 
 
 def write(layout: Layout) -> str:

@@ -212,6 +212,32 @@ def test_modules_and_roles_of_the_instance_are_used() -> None:
     assert "they are one module, whole" in planner.export(shared, plan, "torchtitan").refused
 
 
+OWN = ["tok_embeddings", *(f"layers.{n}" for n in range(6)), "lm_head"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "called", "note"),
+    [
+        (["model.embed_tokens", *(f"model.layers.{n}" for n in range(6)), "lm_head"], OWN, "as torchtitan calls them"),
+        (["net.model.embed_tokens", *(f"net.model.layers.{n}" for n in range(6)), "net.lm_head"], OWN, "as torchtitan"),
+        (OWN, OWN, ""),
+        ([f"transformer.h.{n}" for n in range(8)], [f"transformer.h.{n}" for n in range(8)], "as in the instance"),
+    ],
+)
+def test_modules_of_transformers_get_torchtitans_names(modules: list[str], called: list[str], note: str) -> None:
+    chain = planner.load("chain8", devices=4, memory="40MB", realizable="torchtitan")
+    layers = zip(chain.layers, modules, strict=True)
+    named = replace(chain, layers=tuple(replace(layer, module=module) for layer, module in layers))
+    plan = planner.solve(named, exact=True).plan
+    found = planner.export(named, plan, "torchtitan")
+    parts = FORMATS["torchtitan"].read(found.text).stages
+    assert [module for part in parts for layer in part.layers for module in layer.modules] == called
+    said = [line for line in found.notes if line.startswith("modules")]
+    assert found.lossless and len(said) == bool(note) and all(note in line for line in said)
+    other = FORMATS["torch"].read(planner.export(named, plan, "torch").text).stages
+    assert [module for part in other for layer in part.layers for module in layer.modules] == modules
+
+
 def test_help_names_the_formats() -> None:
     assert set(command._FORMATS.replace(" or ", ", ").split(", ")) == set(FORMATS)
 
