@@ -68,6 +68,7 @@ def pictures(
         "compute": [row["compute_s"] / share for row, share in zip(rows, shares, strict=True)],
         "transfer": [row["communication_s"] / share for row, share in zip(rows, shares, strict=True)],
     }
+    parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
     texts = [f"{len(members)} operators" for members in plan.stages]
     graph = operators_graph(instance, plan, stages)
     return (

@@ -3,6 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const dark = matchMedia("screen and (prefers-color-scheme: dark)");  // what is printed is light
 const MOST_SQUARE = 460;  // pixels of a picture that is as high as wide
+const NARROW = 500;  // so that names of methods fit
 const drawn = new Map();  // by box: how to draw it again, and its view
 
 function made(tag, text = "", attributes = {}) {
@@ -40,7 +41,7 @@ async function draw(box, chart, top, then = () => {}) {
   const square = Math.min(box.clientWidth, MOST_SQUARE);
   const spec = {width: "container", ...meant(chart.spec, {...colours, top, square, inside: square - 2 * config.padding})};
   spec.datasets = Object.fromEntries(Object.entries(chart.data).map(([name, columns]) => [name, rows(columns)]));
-  const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: {...config, axisY: {labelLimit: Math.max(70, 0.28 * box.clientWidth)}}};
+  const options = {ast: true, actions: false, renderer: chart.canvas ? "canvas" : "svg", config: {...config, axisY: {labelLimit: (box.clientWidth < NARROW ? 0.46 : 0.28) * box.clientWidth}}};
   drawn.get(box)?.finalize?.();
   if (!box.isConnected) return;  // another plan was chosen meanwhile
   const found = await vegaEmbed(box, spec, options);

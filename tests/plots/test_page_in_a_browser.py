@@ -137,6 +137,54 @@ def test_a_layer_is_found_in_a_plan_that_has_another_order(browser: Any, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_schedule_is_zoomed_and_moved_by_keys_alone(browser: Any, path: Path) -> None:
+    ticks = """(() => {
+        const named = each => each.querySelector('.role-axis-title')?.textContent.startsWith('time');
+        const axis = [...document.querySelectorAll('.plans figure:last-child .role-axis')].find(named);
+        return [...axis.querySelectorAll('.role-axis-label text')].map(each => Number(each.textContent));
+    })()"""
+    with opened(browser, path, 800) as seen:
+        page, names = seen.page, []
+        while len(names) < 60 and "zoom" not in names:
+            page.keyboard.press("Tab")
+            names.append(page.evaluate("document.activeElement.name || ''"))
+        assert names[-1] == "zoom"
+        whole = page.evaluate(ticks)
+        for _ in range(9):
+            page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(300)
+        near = page.evaluate(ticks)
+        page.keyboard.press("Tab")
+        page.keyboard.press("End")
+        page.wait_for_timeout(300)
+        last = page.evaluate(ticks)
+        assert page.evaluate("document.activeElement.name") == "place"
+        assert whole[0] == near[0] == 0 and near[-1] <= whole[-1] / 8
+        assert last[0] >= 0.85 * whole[-1] and seen.complaints == []
+
+
+@pytest.mark.slow
+def test_pictures_of_two_plans_stand_at_one_height_and_squares_stay_square(browser: Any, tmp_path: Path) -> None:
+    target = tmp_path / "torus.html"
+    given = ["--sides", "8x4", "--methods", "consecutive,consecutive-pipeline-first", "--quiet"]
+    assert main(["report", "torus2d", *given, "--out", str(target)]) == 0
+    with opened(browser, target, 1200) as seen:
+        page = seen.page
+        beside(page, 1)
+        boxes = [each.bounding_box() for each in page.locator(".plans .chart svg.marks").all()]
+        assert len(boxes) == 6
+        for left, right in zip(boxes[::2], boxes[1::2], strict=True):
+            assert left["x"] < right["x"] and abs(left["y"] + left["height"] - right["y"] - right["height"]) <= 2
+        for width in (1200, 400, 800):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(600)
+            assert seen.overflow() <= 0
+            cells = page.locator(".plans figure", has_text="Bandwidths").first.locator(".mark-rect.layer_0_marks")
+            box = cells.bounding_box()
+            assert abs(box["width"] - box["height"]) <= 3 and box["width"] > 200, width
+
+
+@pytest.mark.slow
 def test_what_is_printed_is_light_and_has_no_controls(browser: Any, path: Path) -> None:
     ink = "document.querySelector('.chart svg text').getAttribute('fill')"
     with opened(browser, path, 800, "dark") as seen:
@@ -147,3 +195,6 @@ def test_what_is_printed_is_light_and_has_no_controls(browser: Any, path: Path) 
         assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert (dark, seen.page.evaluate(ink)) == ("#f0f0f0", "#1a1a1a")
         assert not any(each.is_visible() for each in seen.page.locator(".command button, .choices").all())
+        style = "(each => [each.maxWidth, each.breakAfter])(getComputedStyle(document.querySelector('{}')))"
+        assert seen.page.evaluate(style.format(".chart svg"))[0] == "100%"  # paper is narrower than windows
+        assert seen.page.evaluate(style.format("h2"))[1] == "avoid"

@@ -30,7 +30,7 @@ from formulations.breakdown import (
     Total,
     Tradeoff,
 )
-from planner.show.page import networks, schedules
+from planner.show.page import graphs, networks, schedules
 from planner.show.page.chart import Chart, Columns
 from planner.show.page.drawn import _DRAWN, _SCALED, charts, highest
 from planner.show.page.theme import schemes
@@ -203,7 +203,22 @@ def test_no_link_lies_under_another_device_or_link() -> None:
     for way in bent:
         points = [(row["x"], row["y"]) for row in sorted(way, key=lambda row: row["place"])]
         assert {*points} & {(place.x, place.y) for place in places} == {points[0], points[-1]}
-        assert max(abs(x - points[0][0]) for x, _ in points) == pytest.approx(0.4)
+        assert min(x - points[0][0] for x, _ in points) == pytest.approx(-0.4)  # names are on the other side
+    row = [Place(device, device, 0, 0, 0) for device in range(3)]
+    over = only(Network("Row", row, [Link(0, 2, 1.0, 1.0)], STAGE)).datasets["links"]
+    assert min(each["y"] for each in over) == pytest.approx(-0.4)
+
+
+def test_no_arc_goes_through_a_name() -> None:
+    through, above, own = [(0.0, -1.0), (2.0, 0.0)], [(0.0, -2.0), (2.0, -1.0)], [(0.0, 0.0), (1.0, 0.0)]
+    assert not graphs._is_free((1.0, 0.0), [above, through]) and graphs._is_free((1.0, 0.0), [above, own])
+    chart = only(Graph("Graph", [Node(each, f"n{each}", 1, count=1 + each) for each in (0, 1)], [Arc(0, 1)], STAGE))
+    rows = chart.datasets["nodes"]
+    assert [(row["title"], row["label"], row["is_free"]) for row in rows] == [
+        ("n0", "▼1", True),
+        ("2 × n1", "▼1", True),
+    ]
+    assert chart.title == "Graph (in circles: stages)"
 
 
 def test_machines_and_the_stages_of_a_matrix_have_their_names() -> None:

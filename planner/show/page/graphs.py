@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from formulations.breakdown import Graph
 from planner.show.headlines import amount, headline
-from planner.show.layers import Layout, layered
+from planner.show.layers import Layout, Point, layered
 from planner.show.page.chart import Chart, Row
-from planner.show.page.marks import figures, pixels_per, said, stage_colour, stage_name, x_of
+from planner.show.page.marks import figures, pixels_per, said, short_name, stage_colour, stage_name, x_of
 
 _ROW, _HIGHEST = 40, 600
+#: Names stand above their nodes: from and to so many rows, and so much of the way to the next layers on both sides.
+_LOW, _HIGH, _WIDE = 0.3, 0.65, 0.45
+_NAME: dict[str, Any] = {"type": "text", "fontSize": 11, "dy": -19, "tooltip": None}
+#: First the paper around a name, then the name.
+_NAMED = ({**_NAME, "stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, _NAME)
 
 
 def graph(found: Graph) -> list[Chart]:
-    """Nodes in the colours of their stages, chains with their length; arcs between stages as wide as their bytes."""
+    """Nodes with the numbers of their stages; arcs between stages as wide as their bytes.
+
+    A name, and of a chain its length, stands above its node unless an arc would go through it.
+    """
     if not found.nodes:
         return []
     layout = layered(found)
@@ -28,6 +38,9 @@ def graph(found: Graph) -> list[Chart]:
             "stage": node.stage,
             "stage_name": "none" if node.stage is None else stage_name(found.stages[node.stage]),
             "count": node.count,
+            "label": "" if node.stage is None else short_name(found.stages[node.stage]),
+            "title": f"{node.count} × {node.name}" if node.count > 1 else node.name,
+            "is_free": _is_free(places[node.id], layout.routes),
             "is_bottleneck": node.stage is not None and found.stages[node.stage].is_bottleneck,
             "x": places[node.id][0],
             "y": places[node.id][1],
@@ -51,6 +64,7 @@ def graph(found: Graph) -> list[Chart]:
     }
     room = pixels_per(deep)
     wide = {"domain": [0, 1], "range": [0.8, {"expr": f"clamp(0.22 * {room}, 1.6, 4.5)"}]}
+    names: list[dict[str, Any]] = [{**look, "limit": {"expr": f"{2 * _WIDE} * {room}"}} for look in _NAMED]
     spec: dict[str, Any] = {
         "height": int(min(_HIGHEST, max(70, _ROW * (span + 0.4)))),
         "params": [{"name": "chosen", "value": -1}],
@@ -100,38 +114,56 @@ def graph(found: Graph) -> list[Chart]:
             },
             {
                 "data": {"name": "nodes"},
-                "transform": [{"filter": "datum.count > 1"}],
-                "mark": {"type": "text", "fontSize": 10, "tooltip": None},
+                "mark": {"type": "text", "fontSize": 10, "fontWeight": "bold", "tooltip": None},
                 "encoding": {
                     "x": x,
                     "y": y,
                     "color": stage_colour(found.stages, "@on_stages", "@ink"),
-                    "text": {"condition": {"test": f"{room} > 34", "field": "count"}, "value": ""},
+                    "text": {
+                        "condition": {
+                            "test": f"min(0.75 * {room}, 24) > 6 * datum.label.length + 2 && {room} > 24",
+                            "field": "label",
+                        },
+                        "value": "",
+                    },
                 },
             },
             *(
                 {
                     "data": {"name": "nodes"},
-                    "mark": {
-                        "type": "text",
-                        "fontSize": 11,
-                        "dy": -19,
-                        "limit": {"expr": f"0.9 * {room}"},
-                        "tooltip": None,
-                        **halo,
-                    },
+                    "transform": [{"filter": "datum.is_free"}],
+                    "mark": look,
                     "encoding": {
                         "x": x,
                         "y": y,
-                        "text": {"condition": {"test": f"{room} > 70", "field": "name"}, "value": ""},
+                        "text": {"condition": {"test": f"{room} > 70", "field": "title"}, "value": ""},
                     },
                 }
-                for halo in ({"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, {})
+                for look in names
             ),
         ],
     }
     datasets = {"nodes": nodes, "arcs": _arcs(found, layout)}
-    return [Chart(found.title, headline(found), spec, datasets, details=("nodes", shown, "Node"))]
+    is_of_stages = len(nodes) == len({row["stage"] for row in nodes})
+    title = found.title if is_of_stages else f"{found.title} (in circles: stages)"
+    return [Chart(title, headline(found), spec, datasets, details=("nodes", shown, "Node"))]
+
+
+def _is_free(place: Point, routes: Sequence[Sequence[Point]]) -> bool:
+    """Whether no arc goes through where the node's name stands."""
+    x, y = place
+    box = x - _WIDE, x + _WIDE, y - _HIGH, y - _LOW
+    return not any(_passes(a, b, *box) for route in routes for a, b in pairwise(route))
+
+
+def _passes(a: Point, b: Point, left: float, right: float, near: float, far: float) -> bool:
+    """Whether a piece of an arc, from left to right, goes through a box."""
+    start, end = max(a[0], left), min(b[0], right)
+    if start > end or b[0] <= a[0]:
+        return False
+    slope = (b[1] - a[1]) / (b[0] - a[0])
+    first, last = sorted((a[1] + slope * (start - a[0]), a[1] + slope * (end - a[0])))
+    return first < far and last > near
 
 
 def _arcs(found: Graph, layout: Layout) -> list[Row]:

@@ -17,6 +17,8 @@ from planner.show.tables import percent
 from solvers.outcome import OPTIMAL_GAP
 
 _BAR = 26
+#: The axis of the methods' names.
+_NAMES = {"ticks": False, "labelFontSize": 11}
 #: Seconds before this are drawn as this many.
 _FIRST_S = 1e-3
 #: How far a plan or bound is from the reference, at most, and what it is called.
@@ -38,7 +40,7 @@ def losses(report: Report) -> Chart | None:
         for result in report.results
     ]
     longest = max(row["loss"] or 0.0 for row in rows)
-    y = {"field": "method", "type": "nominal", "sort": None, "title": None, "axis": {"ticks": False, "domain": False}}
+    y = {"field": "method", "type": "nominal", "sort": None, "title": None, "axis": {**_NAMES, "domain": False}}
     spec = {
         "data": {"name": "methods"},
         "height": _BAR * len(rows),
@@ -98,7 +100,7 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
         {"method": method, "end": max(_FIRST_S, result.seconds), "label": _ending(result, is_known)}
         for method, result in results.items()
     ]
-    scale = {"type": "log", "domain": [_FIRST_S, last * (10 * last / _FIRST_S) ** 0.75], "nice": False, "clamp": True}
+    scale = {"type": "log", "domain": [_FIRST_S, last * (10 * last / _FIRST_S)], "nice": False, "clamp": True}
     ticks = [10.0**power for power in range(-3, math.floor(math.log10(last)) + 1)]
     labels = "datum.value < 1 ? format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
     x = {"type": "quantitative", "scale": scale, "title": "seconds of the method"}
@@ -106,7 +108,13 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
     spec = {
         "height": (_BAR + 8) * len(results),
         "encoding": {
-            "y": {"field": "method", "type": "nominal", "sort": list(results), "title": None, "axis": {"ticks": False}}
+            "y": {
+                "field": "method",
+                "type": "nominal",
+                "sort": list(results),
+                "title": None,
+                "axis": _NAMES,
+            }
         },
         "layer": [
             {

@@ -180,7 +180,8 @@ def _ways(found: Network, links: Sequence[Link]) -> list[list[tuple[float, float
             ways.append([a, b])
             continue
         shares = [step / _POINTS for step in range(_POINTS + 1)]
-        bow = [4 * _ASIDE * share * (1 - share) / length for share in shares]
+        up = -1 if along[0] > along[1] else 1  # or to the left: names stand below on the right
+        bow = [up * 4 * _ASIDE * share * (1 - share) / length for share in shares]
         ways.append(
             [
                 (float(a[0] + share * along[0] - far * along[1]), float(a[1] + share * along[1] + far * along[0]))

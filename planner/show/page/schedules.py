@@ -70,7 +70,10 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
         "title": "stage",
         "axis": {"labelOverlap": True, "ticks": False},
     }
-    is_wide = "(min(datum.end, whole) - datum.start) / whole * zoom * width > 16"
+    is_wide = (
+        "(min(datum.end, whole) - datum.start) / whole * zoom * width > 16"
+        " && (datum.middle / whole * zoom - place / 100 * (zoom - 1)) * width > 8"
+    )
     spec: dict[str, Any] = {
         "height": height,
         "params": [
