@@ -82,12 +82,18 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
         for each in instance.shared
         if each.source in nodes
     )
+    held = (
+        replace(each, layers=tuple(node for node in each.layers if node in nodes))
+        for each in instance.kept
+        if each.layers[0] in nodes
+    )
     return replace(
         instance,
         layers=tuple(layers),
         edges=edges,
         tied=tuple(each for each in tied if len(each.layers) > 1),
         shared=tuple(each for each in shared if len(each.targets) > 1),
+        kept=tuple(each for each in held if len(each.layers) > 1),
     )
 
 
@@ -132,8 +138,8 @@ def as_run(instance: StageInstance) -> StageInstance:
 
     A tensor that several layers take passes every boundary between the stage that makes it and the last one that takes
     it once. On a chain of layers that is what edges between neighbours cost: the edge from a layer to the next one
-    has the bytes of all tensors that layers up to it make and layers behind it take. Runs split no tensors: TMPCs of
-    tensor-parallel degree 1 alone are kept, without their synchronisation.
+    has the bytes of all tensors that layers up to it make and layers behind it take. Tensors are
+    counted whole: TMPCs of tensor-parallel degree 1 alone are kept, without their synchronisation.
 
     Raises
     ------
@@ -153,7 +159,7 @@ def as_run(instance: StageInstance) -> StageInstance:
     )
     edges = tuple(Edge(*pair, size) for pair, size in zip(pairwise(nodes), passed, strict=True))
     if 1 not in {t for layer in instance.layers for t, found in layer.tmpcs.items() if found}:
-        raise ValueError("a cost model for layers with TMPCs of degree 1: runs split no tensors")
+        raise ValueError("a cost model for layers with TMPCs of degree 1: it counts whole tensors")
     kept = with_degrees(replace(instance, edges=edges, shared=(), cost_model=CostModel.RUNTIME), {1})
 
     def plain(x: Tmpc) -> Tmpc:

@@ -111,14 +111,27 @@ class SharedTensor:
 
 
 @dataclass(frozen=True)
+class KeptTensor:
+    """An activation that several layers keep for their backward passes: which, with which TMPCs (ids), its bytes.
+
+    ``activation_bytes`` of the first layer count it. The cost model ``runtime`` also counts it in every stage without
+    that layer, once (``problem.py``); for the others it is a note.
+    """
+
+    layers: tuple[NodeId, ...]
+    tmpcs: tuple[Identifier, ...]
+    bytes: Amount
+
+
+@dataclass(frozen=True)
 class StageInstance:
     """A layer graph with its TMPCs, and the cluster and budgets it is planned for.
 
     ``num_devices`` is K, ``memory_bytes`` is M, ``bandwidth`` is B in bytes per ``time_unit``, ``num_microbatches`` is
     N. ``exactly`` requires a sum of data-parallel degrees of exactly N instead of at most N; ``max_dp_degree`` bounds
     every stage's data-parallel degree (``None``: no bound). ``options`` records how the instance was made
-    (overrides, unit fixes) for the result, ``origin`` where it arose (free fields); ``tied`` and ``shared``
-    are notes.
+    (overrides, unit fixes) for the result, ``origin`` where it arose (free fields); ``tied``, ``shared``
+    and ``kept`` are notes, the last one of what the cost model ``runtime`` counts.
     """
 
     name: Identifier
@@ -137,6 +150,7 @@ class StageInstance:
     requirements: Requirements = ()
     tied: tuple[TiedWeights, ...] = ()
     shared: tuple[SharedTensor, ...] = ()
+    kept: tuple[KeptTensor, ...] = ()
     origin: Facts = field(default_factory=dict)
 
     @cached_property
@@ -148,6 +162,11 @@ class StageInstance:
     def edge_indices(self) -> tuple[tuple[int, int], ...]:
         """The edges as pairs of positions in ``layers``."""
         return tuple((self.index[edge.source], self.index[edge.target]) for edge in self.edges)
+
+    @property
+    def carried(self) -> tuple[KeptTensor, ...]:
+        """The activations of ``kept``, if the cost model counts them."""
+        return self.kept if self.cost_model is CostModel.RUNTIME else ()
 
     @cached_property
     def tp_degrees(self) -> tuple[int, ...]:
@@ -164,16 +183,18 @@ def check(instance: StageInstance, where: str, names: Mapping[str, str] | None =
     ------
     InstanceError
         No layer, duplicate ids or edges, edges to nowhere, self-loops, cycles, layers without any TMPC, sync volumes
-        for edges that do not exist, tied weights of fewer than two layers or of one that does not exist, shared tensors
-        along other edges or larger than these; edges of the cost model ``runtime`` that leave out a layer.
+        for edges that do not exist, tied weights or kept tensors of fewer than two layers or of one that does not
+        exist, shared tensors along other edges or larger than these; edges of the cost model ``runtime`` that leave out
+        a layer, and TMPCs of it that split tensors.
     """
     expect(bool(instance.layers), where, path(("layers",), names), [], "at least one node")
     expect_unique([layer.id for layer in instance.layers], where, "layers", names=names)
     _check_edges(instance, where, names)
-    for number, tied in enumerate(instance.tied):
-        known = len(set(tied.layers)) == len(tied.layers) > 1 and set(tied.layers) <= instance.index.keys()
-        rule = "the ids of at least two nodes, each once"
-        expect(known, where, path(("tied", number, "layers"), names), list(tied.layers), rule)
+    for note, notes in (("tied", instance.tied), ("kept", instance.kept)):
+        for number, layers in enumerate(each.layers for each in notes):
+            known = len(set(layers)) == len(layers) > 1 and set(layers) <= instance.index.keys()
+            rule = "the ids of at least two nodes, each once"
+            expect(known, where, path((note, number, "layers"), names), list(layers), rule)
     _check_shared(instance, where, names)
     before: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
     after: dict[NodeId, set[NodeId]] = {layer.id: set() for layer in instance.layers}
@@ -199,6 +220,10 @@ def check(instance: StageInstance, where: str, names: Mapping[str, str] | None =
     if instance.cost_model is CostModel.RUNTIME:
         rule = "edges from each layer to the next one alone, as --cost-model runtime makes them"
         expect(_is_chain(instance), where, path(("edges",), names), f"{len(instance.edges)} edges", rule)
+        rule = "TMPCs of degree 1 alone: the cost_model runtime counts whole tensors"
+        for position, layer in enumerate(instance.layers):
+            split = max((t for t, found in layer.tmpcs.items() if found), default=1)
+            expect(split == 1, where, path(("layers", position, "tmpcs"), names), f"of degree {split}", rule)
 
 
 def _is_chain(instance: StageInstance) -> bool:
@@ -286,6 +311,10 @@ def to_json(instance: StageInstance) -> dict[str, Any]:
     if instance.shared:
         content["shared"] = [
             {"source": each.source, "targets": list(each.targets), "bytes": each.bytes} for each in instance.shared
+        ]
+    if instance.kept:
+        content["kept"] = [
+            {"layers": list(each.layers), "tmpcs": list(each.tmpcs), "bytes": each.bytes} for each in instance.kept
         ]
     if instance.options:
         content["options"] = dict(instance.options)

@@ -137,6 +137,7 @@ class Instance:
             model in ("paper", "released", "runtime") and not flat.get("exactly", False),
             "a cost model; exactly is false",
         )
+        need(model != "runtime" or not flat.get("kept"), "no activations kept by several layers: they are not known")
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
         size = content.get("devices_per_machine")

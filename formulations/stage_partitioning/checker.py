@@ -2,7 +2,8 @@
 
 Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
 (K, M, N, B, s, d, t, X). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. M+
-is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums.
+is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums. Under the cost model
+``runtime`` X.a of a layer is higher by the tensors ``kept`` that it adds to its stage: by what is in the stage, and X.
 
 **Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, L (if L is 0: none
 takes less, which needs no proof). If ``bound`` is null there is no plan; then L is infinite below.
@@ -110,6 +111,7 @@ class Tmpc(NamedTuple):
     b: int
     into: dict[int, int]  # the cost of every edge where it enters the stage
     out: dict[int, int]  # and where it leaves it
+    held: dict[int, int]  # what it may add to a, by position in ``Instance.carried``
 
 
 class Instance:
@@ -145,36 +147,51 @@ class Instance:
             need(sync.keys() <= near.keys(), "sync volumes of a layer's own edges")
             return {e: 2 * (sizes[e] + sync.get(name, 0)) for name, e in near.items()}
 
+        kept = content.get("kept", []) if model == "runtime" else []
+        tensors = [([self.index[str(u)] for u in x["layers"]], x["tmpcs"], exact(x["bytes"])) for x in kept]
+        need(all(len(set(us)) == len(us) for us, *_ in tensors), "kept tensors of layers, none twice")
+        # A layer adds a tensor in a stage without the layers before it in the tensor's list; the first has it in a.
+        later = [(v, sum(1 << u for u in us[:i]), *rest) for us, *rest in tensors for i, v in enumerate(us) if i]
+        self.carried = [(v, before) for v, before, *_ in later]
+        self.holds = [sum(1 << h for h, (u, _) in enumerate(self.carried) if u == v) for v in range(len(ids))]
         rows = [
             (v, count(int(t)), str(x["id"]), self.B * exact(x["time"]), 4 * exact(x["weight_bytes"]),
              exact(x["activation_bytes"]), exact(x["static_bytes"]),
-             crossing(x, "forward", self.incoming[v]), crossing(x, "backward", self.outgoing[v]))
+             crossing(x, "forward", self.incoming[v]), crossing(x, "backward", self.outgoing[v]),
+             {h: size for h, (u, _, names, size) in enumerate(later) if u == v and x["id"] in names})
             for v, layer in enumerate(layers) for t, row in layer["tmpcs"].items() for x in row
         ]  # fmt: skip
         memory, model = exact(content["memory_bytes"]), [self.released, self.exactly, self.K, self.N, self.degrees]
-        declared = [model, memory, self.B, ids, self.ends, sizes, rows]
+        declared = [model, memory, self.B, ids, self.ends, sizes, [row[:9] for row in rows]]
+        declared += [tensors] if tensors else []
         self.digest = hashlib.sha256(str(declared).encode()).hexdigest()
         # All denominators are powers of two, so that the largest is a common one.
         self.unit = unit = max(c.denominator for row in rows for c in (*row[3:5], *row[7].values(), *row[8].values()))
-        self.grain = grain = max(m.denominator for row in rows for m in row[5:7])
+        self.grain = grain = max(m.denominator for row in rows for m in (*row[5:7], *row[9].values()))
         slack = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
         self.capacity = math.floor(memory * slack * grain)
         self.tmpcs: list[dict[int, dict[str, Tmpc]]] = [{} for _ in ids]
-        for v, t, name, cost, weight, a, b, enters, leaves in rows:
+        for v, t, name, cost, weight, a, b, enters, leaves, held in rows:
             into, out = ({e: int(c * unit) for e, c in costs.items()} for costs in (enters, leaves))
             need(name not in self.tmpcs[v].setdefault(t, {}), "TMPCs, none twice")
             amounts = int(cost * unit), int(weight * unit), int(a * grain), int(b * grain)
-            self.tmpcs[v][t][name] = Tmpc(*amounts, into, out)
+            self.tmpcs[v][t][name] = Tmpc(*amounts, into, out, {h: int(m * grain) for h, m in held.items()})
 
     def share(self, d: int) -> tuple[int, int]:
         """What part of ``sync`` is paid at d, numerator and denominator, in d times the time of a stage."""
         return d - 1, self.N if self.released else d
 
-    def option(self, x: Tmpc, d: int, y: int, into: int, out: int) -> Option:
+    def held(self, stage: int) -> int:
+        """Which of ``carried`` the layers of a stage add, as a set."""
+        return sum(1 << h for h, (v, before) in enumerate(self.carried) if stage >> v & 1 and not stage & before)
+
+    def option(self, x: Tmpc, d: int, y: int, into: int, out: int, held: int) -> Option:
         """Cost, times `share`'s denominator, and memory of a TMPC; two sets of edges cross the stage's boundary."""
         part, whole = self.share(d)
         crossing = sum(c for e, c in x.into.items() if into >> e & 1) + sum(c for e, c in x.out.items() if out >> e & 1)
-        return (x.time + crossing) * whole + x.sync * part, x.a * y + x.b
+        return (x.time + crossing) * whole + x.sync * part, (
+            x.a + sum(m for h, m in x.held.items() if held >> h & 1)
+        ) * y + x.b
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -255,8 +272,8 @@ class Table:
         self.settled = unplaced or not all(small) or self.devices(sum(self.work)) > instance.K
         self.group, self.fits = lru_cache(MAX_KEPT)(self._group), lru_cache(MAX_KEPT)(self._fits)
 
-    def _group(self, v: int, t: int, d: int, y: int, into: int, out: int) -> list[Option]:
-        return undominated([self.instance.option(x, d, y, into, out) for x in self.tmpcs[v][t].values()])
+    def _group(self, v: int, t: int, d: int, y: int, into: int, out: int, held: int) -> list[Option]:
+        return undominated([self.instance.option(x, d, y, into, out, held) for x in self.tmpcs[v][t].values()])
 
     def budget(self, d: int, whole: int = 1) -> int | None:
         """The cost of a stage of degree d that takes L, times ``whole``; rounded down last, as costs are integers."""
@@ -386,7 +403,8 @@ class Table:
     def _fits(self, t: int, stage: int, into: int, out: int, low: int, d: int, y: int) -> bool:
         """Whether a choice costs at most d L, with the synchronisation of ``low``, and y fit into the memory."""
         near, budget = self.instance.near, self.budget(d, self.instance.share(low)[1])
-        groups = [self.group(v, t, low, y, into & near[v], out & near[v]) for v in bits(stage)]
+        held, holds = self.instance.held(stage), self.instance.holds
+        groups = [self.group(v, t, low, y, into & near[v], out & near[v], held & holds[v]) for v in bits(stage)]
         return fits(groups, budget, self.instance.capacity)
 
 
@@ -404,7 +422,7 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
         into = sum(1 << e for e, (u, v) in ends if mask >> v & 1 and not mask >> u & 1)
         out = sum(1 << e for e, (u, v) in ends if mask >> u & 1 and not mask >> v & 1)
         reject(any(not done >> instance.ends[e][1] & 1 for e in bits(out)), "plan: an edge runs backwards")
-        used = [instance.option(x, d, -(-s // d), into, out) for x in chosen]
+        used = [instance.option(x, d, -(-s // d), into, out, instance.held(mask)) for x in chosen]
         reject(sum(memory for _, memory in used) > instance.capacity, "plan: memory")
         whole = d * instance.share(d)[1] * instance.B * instance.unit
         slowest = max(slowest, sum(cost for cost, _ in used) / whole)

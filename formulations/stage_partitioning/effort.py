@@ -71,15 +71,19 @@ def linearised_effort(instance: StageInstance) -> float:
 
 def realizable_supports(instance: StageInstance) -> str | None:
     """Whether the instance requires the plan of a trainer, and nothing else."""
-    found = requirements_of(instance)
-    if len(found) != 1 or found[0].quantity != "realizable" or found[0].holds(0) or not found[0].holds(1):
+    if not _requires_trainer(instance):
         return "it takes instances with one requirement realizable(TRAINER), as --realizable makes them"
-    return None
+    return "it does not count activations that layers of several stages keep" if instance.carried else None
+
+
+def _requires_trainer(instance: StageInstance) -> bool:
+    found = requirements_of(instance)
+    return len(found) == 1 and found[0].quantity == "realizable" and not found[0].holds(0) and found[0].holds(1)
 
 
 def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason (`formulations.family.Family.choose`)."""
-    if realizable_supports(instance) is None:
+    if _requires_trainer(instance):
         return "realizable", "only plans that the trainer can run: degrees and cuts are enumerated"
     reason = exact_supports(instance)
     if reason is None:

@@ -57,10 +57,32 @@ def suffix_sums(plan: StagePlan) -> list[int]:
 
 
 def stage_memory(instance: StageInstance, stage: Stage, s: int) -> float:
-    """Bytes on each device of a stage: sum of a * ceil(s/d) + b over its nodes (section 3.5)."""
+    """Bytes on each device of a stage: sum of a * ceil(s/d) + b over its nodes (section 3.5).
+
+    The cost model ``runtime`` adds `carried_bytes` * ceil(s/d).
+    """
     in_flight = -(-s // stage.dp_degree)
     chosen = [_chosen(instance, stage, node) for node in stage.nodes]
-    return math.fsum([x.activation_bytes * in_flight for x in chosen] + [x.static_bytes for x in chosen])
+    activations = [*(x.activation_bytes for x in chosen), *carried_bytes(instance, stage)]
+    return math.fsum([size * in_flight for size in activations] + [x.static_bytes for x in chosen])
+
+
+def carried_bytes(instance: StageInstance, stage: Stage) -> list[float]:
+    """Activations of a micro-batch that a stage keeps and that ``activation_bytes`` of a layer elsewhere count.
+
+    A tensor that several layers keep is in each of their stages once. Where the first of its layers is not in the
+    stage, the first one that is there counts it, if it runs with one of the tensor's TMPCs.
+
+    Source
+    ------
+    This project: what `planner run` holds.
+    """
+    inside, found = set(stage.nodes), []
+    for tensor in instance.carried:
+        first = next((node for node in tensor.layers if node in inside), tensor.layers[0])
+        if first != tensor.layers[0] and stage.tmpcs.get(first) in tensor.tmpcs:
+            found.append(tensor.bytes)
+    return found
 
 
 def time_terms(instance: StageInstance, stage: Stage) -> dict[str, list[float]]:

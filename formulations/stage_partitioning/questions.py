@@ -45,7 +45,7 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     found = []
     if instance.max_dp_degree is not None:
         found.append(Member("rule", "max-dp", f"no stage has a data-parallel degree above {instance.max_dp_degree}"))
-    if instance.cost_model is not CostModel.PAPER:
+    if _divides(instance):
         found.append(Member("rule", "cost-model", f"data-parallel degrees divide the {N} micro-batches of a batch"))
     found.append(Member("rule", "microbatches", f"the data-parallel degrees of all stages sum to {sums} {N}"))
     found += required(instance)
@@ -53,6 +53,11 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes"))
     layers = sorted(instance.layers, key=lambda layer: _least(layer, K)[0])
     return (*found, *(Member("layer", layer.id, _said(layer, K)) for layer in layers))
+
+
+def _divides(instance: StageInstance) -> bool:
+    """Whether degrees have to divide N by a rule that can go alone: carried activations would go with it."""
+    return instance.cost_model is not CostModel.PAPER and not instance.carried
 
 
 def _least(layer: Layer, devices: int) -> tuple[float, int, str]:
@@ -183,7 +188,7 @@ def _fewer_rules(instance: StageInstance) -> list[Change[StageInstance]]:
         found.append(("exactly", f"data-parallel degrees that sum to at most {N}, not exactly", {"exactly": False}))
     if instance.max_dp_degree is not None:
         found.append(("max-dp", "data-parallel degrees of any size", {"max_dp_degree": None}))
-    if instance.cost_model is not CostModel.PAPER:
+    if _divides(instance):
         text = "data-parallel degrees that divide nothing (cost model paper)"
         found.append(("cost-model", text, {"cost_model": CostModel.PAPER}))
     return [*(_without(instance, *each) for each in found), *one_requirement_less(instance)]
@@ -237,7 +242,9 @@ def _smaller(instance: StageInstance) -> Change[StageInstance]:
             replace(layer, tmpcs={t: tuple(map(smaller, found)) for t, found in layer.tmpcs.items()})
             for layer in instance.layers
         )
-        return replace(instance, layers=layers, num_microbatches=instance.num_microbatches * int(times))
+        kept = tuple(replace(each, bytes=each.bytes / times) for each in instance.kept)
+        more = instance.num_microbatches * int(times)
+        return replace(instance, layers=layers, kept=kept, num_microbatches=more)
 
     most = MAX_COUNT / instance.num_microbatches
     return Change(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from formulations.size import demand
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees
-from instances.stage_partitioning import CostModel, StageInstance, Tmpc
+from instances.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,9 +34,12 @@ class Profile(NamedTuple):
     ``time``, ``weight``, ``per_microbatch``, ``static``: (q, v, x), padded with 0 beyond ``num_tmpcs[q, v]``.
     ``volume_in[q, e, x]`` is 2 (c + c^fw of TMPC x of the target) / B, in time units; ``volume_out`` likewise with
     c^bw of the source. ``resync[i]`` is d times the synchronisation time per byte of weights at
-    ``dp_degrees[i]``. ``uniform[q]`` is 1 if weights and volumes do not differ between the TMPCs of any node.
+    ``dp_degrees[i]``. ``uniform[q]`` is 1 if weights and volumes do not differ between the TMPCs of any node, and what
+    a node takes in memory does not depend on its stage.
     ``original[q, v, x]`` is the TMPC's position in the instance's own list. ``in_start``/``in_edges`` and
-    ``out_start``/``out_edges`` list the edges of a node (CSR).
+    ``out_start``/``out_edges`` list the edges of a node (CSR). Activations carried from other stages (`problem`), by
+    node (``carried_start``): ``carried[q, h, x]`` bytes of a micro-batch in a stage without the nodes
+    ``holders[holders_start[h]:holders_start[h + 1]]``.
     """
 
     tp_degrees: Ints
@@ -57,6 +60,10 @@ class Profile(NamedTuple):
     out_start: Ints
     out_edges: Ints
     original: Ints
+    carried: Floats
+    carried_start: Ints
+    holders: Ints
+    holders_start: Ints
     num_devices: int
     max_s: int
     memory: float
@@ -102,24 +109,30 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
     degrees = instance.tp_degrees
     n, P, E = len(instance.layers), len(degrees), len(instance.edges)
     memory = instance.memory_bytes * MEMORY_SLACK
+    rows = carried_rows(instance)
+    carried_by: list[list[KeptTensor]] = [[] for _ in range(n)]
+    for row in rows:
+        carried_by[row.node].append(row.tensor)
     lists = [
-        [_kept(found, memory) if prune else list(enumerate(found)) for found in row]
-        for row in ([layer.tmpcs.get(t, ()) for layer in instance.layers] for t in degrees)
+        [_kept(found, carried_by[v], memory) if prune else list(enumerate(found)) for v, found in enumerate(here)]
+        for here in ([layer.tmpcs.get(t, ()) for layer in instance.layers] for t in degrees)
     ]
     X = max((len(kept) for row in lists for kept in row), default=1) or 1
     count = np.array([[len(kept) for kept in row] for row in lists], np.int64).reshape(P, n)
     table = np.zeros((4, P, n, X))
     original = np.zeros((P, n, X), np.int64)
-    volume_in, volume_out = np.zeros((P, E, X)), np.zeros((P, E, X))
-    for q, row in enumerate(lists):
-        for v, kept in enumerate(row):
+    volume_in, volume_out, carried = np.zeros((P, E, X)), np.zeros((P, E, X)), np.zeros((P, len(rows), X))
+    for q, here in enumerate(lists):
+        for h, (v, tensor, _) in enumerate(rows):
+            carried[q, h, : len(here[v])] = [tensor.bytes * (x.id in tensor.tmpcs) for _, x in here[v]]
+        for v, kept in enumerate(here):
             for x, (position, tmpc) in enumerate(kept):
                 table[:, q, v, x] = tmpc.time, tmpc.weight_bytes, tmpc.activation_bytes, tmpc.static_bytes
                 original[q, v, x] = position
         for e, edge in enumerate(instance.edges):
-            for x, (_, tmpc) in enumerate(row[instance.index[edge.target]]):
+            for x, (_, tmpc) in enumerate(here[instance.index[edge.target]]):
                 volume_in[q, e, x] = edge.bytes + tmpc.sync_forward_bytes.get(edge.source, 0.0)
-            for x, (_, tmpc) in enumerate(row[instance.index[edge.source]]):
+            for x, (_, tmpc) in enumerate(here[instance.index[edge.source]]):
                 volume_out[q, e, x] = edge.bytes + tmpc.sync_backward_bytes.get(edge.target, 0.0)
     ends = np.array(instance.edge_indices, np.int64).reshape(E, 2)
     source, target = np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
@@ -139,7 +152,7 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
         static=table[3],
         volume_in=2 * volume_in / instance.bandwidth,
         volume_out=2 * volume_out / instance.bandwidth,
-        uniform=_uniform(count, table[1], volume_in, volume_out, source, target),
+        uniform=_uniform(count, table[1], volume_in, volume_out, source, target) * (not rows),
         source=source,
         target=target,
         in_start=in_start,
@@ -147,10 +160,31 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
         out_start=out_start,
         out_edges=out_edges,
         original=original,
+        carried=carried,
+        carried_start=np.searchsorted([row.node for row in rows], np.arange(n + 1)).astype(np.int64),
+        holders=np.array([u for row in rows for u in row.earlier], np.int64),
+        holders_start=np.cumsum([0, *(len(row.earlier) for row in rows)]).astype(np.int64),
         num_devices=instance.num_devices,
         max_s=min(instance.num_microbatches, instance.num_devices),
         memory=memory,
     )
+
+
+class Carried(NamedTuple):
+    """A node (by position) that keeps a tensor which earlier ones of its layers count, where none is in its stage."""
+
+    node: int
+    tensor: KeptTensor
+    earlier: tuple[int, ...]
+
+
+def carried_rows(instance: StageInstance) -> list[Carried]:
+    """All nodes but the first of every tensor that several layers keep, by node."""
+    found = []
+    for tensor in instance.carried:
+        nodes = tuple(instance.index[node] for node in tensor.layers)
+        found += [Carried(node, tensor, nodes[:place]) for place, node in enumerate(nodes) if place]
+    return sorted(found, key=lambda row: row.node)
 
 
 def present(profile: Profile) -> Flags:
@@ -198,6 +232,7 @@ def restricted(profile: Profile, kept: Flags) -> Profile:
         return np.ascontiguousarray(np.where(valid, np.take_along_axis(values, order, 2), 0))
 
     into, out = first[:, profile.target], first[:, profile.source]
+    holder = np.repeat(np.arange(kept.shape[1]), np.diff(profile.carried_start))
     return profile._replace(
         num_tmpcs=kept.sum(axis=2),
         time=moved(profile.time, first, there),
@@ -207,6 +242,7 @@ def restricted(profile: Profile, kept: Flags) -> Profile:
         volume_in=moved(profile.volume_in, into, there[:, profile.target]),
         volume_out=moved(profile.volume_out, out, there[:, profile.source]),
         original=moved(profile.original, first, there),
+        carried=moved(profile.carried, first[:, holder], there[:, holder]),
     )
 
 
@@ -284,9 +320,9 @@ def make_plan(
     return StagePlan(tuple(made))
 
 
-def _kept(tmpcs: tuple[Tmpc, ...], memory: float) -> list[tuple[int, Tmpc]]:
+def _kept(tmpcs: tuple[Tmpc, ...], carried: list[KeptTensor], memory: float) -> list[tuple[int, Tmpc]]:
     """The TMPCs that fit ``memory`` by themselves and that none dominates, with their positions."""
-    keys = [_vector(tmpc) for tmpc in tmpcs]
+    keys = [_vector(tmpc, carried) for tmpc in tmpcs]
 
     def beaten(i: int) -> bool:
         return any(
@@ -296,15 +332,16 @@ def _kept(tmpcs: tuple[Tmpc, ...], memory: float) -> list[tuple[int, Tmpc]]:
     return [(i, x) for i, x in enumerate(tmpcs) if x.activation_bytes + x.static_bytes <= memory and not beaten(i)]
 
 
-def _vector(x: Tmpc) -> tuple[tuple[float, ...], dict[tuple[bool, str], float]]:
-    volumes = {(True, str(u)): value for u, value in x.sync_forward_bytes.items()}
-    volumes |= {(False, str(w)): value for w, value in x.sync_backward_bytes.items()}
+def _vector(x: Tmpc, carried: list[KeptTensor]) -> tuple[tuple[float, ...], dict[tuple[str, str], float]]:
+    volumes = {("in", str(u)): value for u, value in x.sync_forward_bytes.items()}
+    volumes |= {("out", str(w)): value for w, value in x.sync_backward_bytes.items()}
+    volumes |= {("held", str(h)): tensor.bytes for h, tensor in enumerate(carried) if x.id in tensor.tmpcs}
     return (x.time, x.weight_bytes, x.activation_bytes, x.static_bytes), volumes
 
 
 def _covers(
-    mine: tuple[tuple[float, ...], dict[tuple[bool, str], float]],
-    other: tuple[tuple[float, ...], dict[tuple[bool, str], float]],
+    mine: tuple[tuple[float, ...], dict[tuple[str, str], float]],
+    other: tuple[tuple[float, ...], dict[tuple[str, str], float]],
 ) -> bool:
     """True if ``mine`` is nowhere larger than ``other``."""
     return all(a <= b for a, b in zip(mine[0], other[0], strict=True)) and all(

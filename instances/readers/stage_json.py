@@ -22,7 +22,7 @@ from instances.rules import (
     member_of,
     one_of,
 )
-from instances.stage_partitioning import CostModel, SharedTensor, StageInstance, TiedWeights, check
+from instances.stage_partitioning import CostModel, KeptTensor, SharedTensor, StageInstance, TiedWeights, check
 from instances.validation import validated
 
 
@@ -37,6 +37,13 @@ class _SharedRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
     source: NodeId
     targets: list[NodeId]
+    bytes: Amount
+
+
+class _KeptRecord(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    layers: list[NodeId]
+    tmpcs: list[Identifier]
     bytes: Amount
 
 
@@ -60,6 +67,7 @@ class _InstanceRecord(BaseModel):
     requirements: Requirements = ()
     tied: list[_TiedRecord] = Field(default_factory=list)
     shared: list[_SharedRecord] = Field(default_factory=list)
+    kept: list[_KeptRecord] = Field(default_factory=list)
     origin: Facts = Field(default_factory=dict)
 
 
@@ -100,6 +108,10 @@ def read(content: Any, where: str) -> StageInstance:
                 each.bytes,
             )
             for each in record.shared
+        ),
+        kept=tuple(
+            KeptTensor(tuple(ids.get(str(node), node) for node in each.layers), tuple(each.tmpcs), each.bytes)
+            for each in record.kept
         ),
         origin=record.origin,
     )

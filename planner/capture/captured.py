@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from instances.stage_partitioning import SharedTensor
+from instances.rules import NodeId
+from instances.stage_partitioning import KeptTensor, SharedTensor
+from instances.transformer import RECOMPUTE, VANILLA
 
 #: More downsets than this are not counted.
 MOST_DOWNSETS = 20_000
@@ -19,12 +21,14 @@ class OpCost:
 
     ``flops`` counts a multiplication and an addition as two. ``saved`` is what autograd keeps for the backward pass and
     no earlier op of the graph kept: bytes of storages, by the op that made each (its own name for what is made
-    inside). ``moved_bytes`` are read and written, 0 for views. ``output_bytes`` is the size of its outputs as they
+    inside). ``keeps`` has the bytes of all storages that it keeps, by a number of each, whoever kept it before.
+    ``moved_bytes`` are read and written, 0 for views. ``output_bytes`` is the size of its outputs as they
     would be sent; ``gradient`` is whether a gradient comes back.
     """
 
     flops: float = 0.0
     saved: Counter[str] = field(default_factory=Counter)
+    keeps: dict[int, float] = field(default_factory=dict)
     moved_bytes: float = 0.0
     output_bytes: float = 0.0
     gradient: bool = False
@@ -156,3 +160,23 @@ def shared_tensors(captured: Captured) -> tuple[SharedTensor, ...]:
         for each in captured.transfers
         if len(each.targets) > 1
     )
+
+
+def kept_tensors(captured: Captured) -> tuple[KeptTensor, ...]:
+    """The activations that several nodes keep: those of their ops, or their inputs where these are computed again.
+
+    The first node of each is the one whose TMPC counts it (`OpCost.saved`; the inputs of recomputation).
+    """
+    size: dict[int, float] = {}
+    keepers: dict[int, dict[NodeId, None]] = {}
+    for op, cost in captured.costs.items():  # in the order of the graph
+        if op in captured.node_of:
+            for number, found in cost.keeps.items():
+                size[number] = found
+                keepers.setdefault(number, {})[captured.node_of[op]] = None
+    total: dict[tuple[tuple[NodeId, ...], str], float] = defaultdict(float)
+    for number, nodes in keepers.items():
+        total[tuple(nodes), VANILLA] += size[number]
+    for transfer in captured.transfers:
+        total[tuple(transfer.targets), RECOMPUTE] += transfer.size
+    return tuple(KeptTensor(nodes, (name,), found) for (nodes, name), found in total.items() if len(nodes) > 1)

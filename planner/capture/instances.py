@@ -10,7 +10,7 @@ from instances.rules import Fact
 from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
 from instances.stage_graph import Operator as Vertex
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
-from planner.capture.captured import Captured, edge_bytes, shared_tensors
+from planner.capture.captured import Captured, edge_bytes, kept_tensors, shared_tensors
 from planner.capture.choices import Choices, Work
 from planner.capture.configurations import Configurations
 
@@ -55,6 +55,7 @@ def stage_partitioning(
         warnings=captured.warnings,
         tied=tuple(TiedWeights(name, nodes, sizes[name]) for name, nodes in captured.tied.items()),
         shared=shared_tensors(captured),
+        kept=kept_tensors(captured),
     )
 
 

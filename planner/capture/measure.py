@@ -60,18 +60,23 @@ class _Run(torch.fx.Interpreter):
         self.costs: dict[str, OpCost] = {}
         self.faked: dict[int, Any] = {}
         self.maker: dict[int, str] = {}
+        self.known: set[int] = set()
         self.kept: set[int] = set()
         self.alive: list[Any] = []
         self.now = ""
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note a tensor that autograd saves; parameters, buffers and inputs are in ``kept`` from the beginning."""
+        """Note a tensor that autograd saves, parameters, buffers and inputs apart."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key not in self.kept and self.now:
+        if key in self.known or not self.now:
+            return tensor
+        cost = self.costs[self.now]
+        if key not in self.kept:
             self.kept.add(key)
             self.alive.append(storage)
-            self.costs[self.now].saved[self.maker.get(key, self.now)] += storage.nbytes()
+            cost.saved[self.maker.get(key, self.now)] += storage.nbytes()
+        cost.keeps[key] = storage.nbytes()
         return tensor
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -95,7 +100,7 @@ class _Run(torch.fx.Interpreter):
     def _known(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
         self.alive.append(storage)
-        self.kept.add(storage._cdata)
+        self.known.add(storage._cdata)
         self.maker[storage._cdata] = ""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -163,6 +163,8 @@ def _of_flushed_partitioning(instance: Any, plan: Any) -> Layout:
 
 def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
     """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas."""
+    from formulations.stage_partitioning.problem import carried_bytes
+
     layers = {layer.id: layer for layer in instance.layers}
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
     duties, recomputed = [], set()
@@ -183,7 +185,7 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
         )
         d, t, N = stage.dp_degree, stage.tp_degree, instance.num_microbatches
         seconds = math.fsum(x.time for x in chosen.values()) * (1e-3 if instance.time_unit == "ms" else 1.0)
-        held = -(-s // d)
+        held, carried = -(-s // d), carried_bytes(instance, stage)
         for replica, shard in itertools.product(range(d), range(t)):
             own = range(replica, N, d)
             sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
@@ -193,7 +195,7 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
                     replica,
                     _passes([(m,) for m in own], kfkb(len(own), held, 1)),
                     sent * len(own),
-                    math.fsum(x.activation_bytes for x in chosen.values()) * held,
+                    math.fsum([*(x.activation_bytes for x in chosen.values()), *carried]) * held,
                     seconds / 3,
                     seconds * 2 / 3,
                     shard,

@@ -211,6 +211,11 @@ class Process:
         if not block.recomputed:
             made = block.module(*given)
         else:
+            inputs = self.job.stages.inputs
+            given = [
+                _alone(each) if isinstance(each, torch.Tensor) and name not in inputs else each
+                for name, each in zip(block.inputs, given, strict=True)
+            ]
             for each in given:
                 if isinstance(each, torch.Tensor):
                     save(each)
@@ -309,6 +314,12 @@ class Process:
                 parameter.grad = torch.zeros_like(parameter)
             if group is not None:
                 distributed.all_reduce(parameter.grad, group=group)
+
+
+def _alone(tensor: Any) -> Any:
+    """The tensor, or a copy where it is a view of more: what is kept of it would be all that it is a view of."""
+    more = _storage(tensor).nbytes() > tensor.numel() * tensor.element_size()
+    return tensor.clone() if more else tensor
 
 
 def _holders(job: Job) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class BruteForce:
         nodes = sorted(stage, key=str)
         best: tuple[float, tuple[str, ...]] | None = None
         for choice in product(*(self.tmpcs[v].get(t, ()) for v in nodes)):
-            memory = sum(x.activation_bytes * y + x.static_bytes for x in choice)
+            memory = _memory(self.instance, dict(zip(nodes, choice, strict=True)), y)
             if memory > self.instance.memory_bytes * (1 + 1e-12):
                 continue
             time = sum(self._share(stage, v, x, d) for v, x in zip(nodes, choice, strict=True))
@@ -109,6 +109,17 @@ class BruteForce:
         return x.time / d + (volume / d + weights) / inst.bandwidth
 
 
+def _memory(instance: StageInstance, chosen: dict[NodeId, Any], y: int) -> float:
+    """Bytes of a stage with y micro-batches in flight; a tensor of several layers is held once where one of them is."""
+    total = sum(x.activation_bytes * y + x.static_bytes for x in chosen.values())
+    if instance.cost_model == "runtime":
+        for tensor in instance.kept:
+            here = [v for v in tensor.layers if v in chosen]
+            if tensor.layers[0] not in chosen and here and chosen[here[0]].id in tensor.tmpcs:
+                total += tensor.bytes * y
+    return total
+
+
 def brute_force(instance: StageInstance) -> Best | None:
     """An optimal plan of a tiny instance (up to about 6 nodes and 6 devices), or ``None`` if there is none."""
     return BruteForce(instance).solve()
@@ -127,9 +138,8 @@ def plans(instance: StageInstance) -> Iterator[dict[str, Any]]:
             for d, t in walk._degrees(devices, s):
                 for choice in product(*(walk.tmpcs[v].get(t, ()) for v in stage)):
                     y = -(-(s + d) // d)
-                    if sum(x.activation_bytes * y + x.static_bytes for x in choice) <= instance.memory_bytes * (
-                        1 + 1e-9
-                    ):
+                    memory = _memory(instance, dict(zip(stage, choice, strict=True)), y)
+                    if memory <= instance.memory_bytes * (1 + 1e-9):
                         tmpcs = {str(v): x.id for v, x in zip(stage, choice, strict=True)}
                         found = {"nodes": list(stage), "dp_degree": d, "tp_degree": t, "tmpcs": tmpcs}
                         yield from extended(done | stage, devices + d * t, s + d, [found, *stages])

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+import planner
+from instances.stage_partitioning import to_json
+from instances.transformer import RECOMPUTE, VANILLA
 from planner.cli.app import main
 
 pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
@@ -29,16 +32,18 @@ def captured(kind: str) -> Any:
 def instance(kind: str, samples: int) -> dict[str, Any]:
     """An instance of stage partitioning that counts bytes alone."""
     found = captured(kind)
+    from planner.capture.captured import kept_tensors
+
     inputs = {
-        node.id: sum({each.op: each.size for each in found.transfers if node.id in each.targets}.values())
+        node.id: sum({each.op: each.size for each in found.transfers if node.id == min(each.targets)}.values())
         for node in found.nodes
     }
     layers = []
     for node in found.nodes:
         saved = float(sum(found.costs[op].saved_bytes for op in node.ops))
         weights = sum(each.size for each in node.parameters if each.trained)
-        kept = {"id": "keep", "time": 1.0, "weight_bytes": weights, "activation_bytes": saved, "static_bytes": 1.0}
-        again = kept | {"id": "activation recomp", "activation_bytes": inputs[node.id]}
+        kept = {"id": VANILLA, "time": 1.0, "weight_bytes": weights, "activation_bytes": saved, "static_bytes": 1.0}
+        again = kept | {"id": RECOMPUTE, "activation_bytes": inputs[node.id]}
         layers.append({"id": node.id, "name": node.name, "module": node.module, "tmpcs": {"1": [kept, again]}})
     edges = [
         {"source": source, "target": target, "bytes": sum(each.size for each in tensors)}
@@ -48,14 +53,27 @@ def instance(kind: str, samples: int) -> dict[str, Any]:
         "problem": "stage_partitioning", "schema_version": 1, "name": kind, "num_devices": 8, "memory_bytes": 1e12,
         "bandwidth": 1e9, "num_microbatches": samples, "layers": layers, "edges": edges,
         "options": {"granularity": "block"},
+        "shared": [
+            {"source": each.source, "targets": list(each.targets), "bytes": each.size}
+            for each in found.transfers if len(each.targets) > 1
+        ],
+        "kept": [
+            {"layers": list(each.layers), "tmpcs": list(each.tmpcs), "bytes": each.bytes}
+            for each in kept_tensors(found)
+        ],
     }  # fmt: skip
+
+
+def as_run(kind: str, samples: int) -> dict[str, Any]:
+    """The instance of a kind of model with the cost model ``runtime``, its layers in the order of the graph."""
+    return to_json(planner.load(instance(kind, samples), linearize="id", cost_model="runtime"))
 
 
 def plan(stages: list[tuple[list[int], int]], recomputed: tuple[int, ...] = ()) -> dict[str, Any]:
     """Stages as (nodes, replicas)."""
     made = []
     for nodes, replicas in stages:
-        tmpcs = {str(node): "activation recomp" if node in recomputed else "keep" for node in nodes}
+        tmpcs = {str(node): RECOMPUTE if node in recomputed else VANILLA for node in nodes}
         made.append({"nodes": nodes, "dp_degree": replicas, "tp_degree": 1, "tmpcs": tmpcs})
     return {"stages": made}
 
@@ -85,7 +103,7 @@ def test_every_kind_computes_what_the_whole_model_does(
     kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stages, recomputed = RUNS[kind]
-    code = run(tmp_path, instance(kind, 6), plan(stages, recomputed), kind, "--check", "--json", "--quiet")
+    code = run(tmp_path, as_run(kind, 6), plan(stages, recomputed), kind, "--check", "--json", "--quiet")
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found = json.loads(out)

@@ -8,24 +8,10 @@ from typing import Any
 
 import pytest
 
-import planner
-from instances.stage_partitioning import to_json
-
 pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
 pytest.importorskip("transformers", reason="needs transformers (extra torch)", exc_type=ImportError)
 
-from runtime.test_kinds import captured, instance, plan, run
-
-
-def as_run(kind: str, samples: int) -> dict[str, Any]:
-    """The instance of a kind of model with the cost model ``runtime``, its layers in the order of the graph."""
-    shared = [
-        {"source": each.source, "targets": list(each.targets), "bytes": each.size}
-        for each in captured(kind).transfers
-        if len(each.targets) > 1
-    ]
-    made = instance(kind, samples) | {"shared": shared}
-    return to_json(planner.load(made, linearize="id", cost_model="runtime"))
+from runtime.test_kinds import as_run, instance, plan, run
 
 
 @pytest.mark.parametrize(
@@ -77,3 +63,25 @@ def test_pipelining_takes_plans_whose_tensors_are_relayed(tmp_path: Path, capfd:
     assert found["gradient_error"] <= 1e-12 and found["bytes_sent"] == found["bytes_planned"]
     assert run(tmp_path, as_run("t5_loss", 4), stages, "t5_loss", *options) == 2
     assert "more than one tensor, or a number" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages", "recomputed"),
+    [
+        # each stage of the decoder keeps the encoder's output; the last one as an input alone
+        ("t5_loss", [([0, 1, 2], 1), ([3, 4, 5], 2), ([6, 7, 8], 1)], (6, 7, 8)),
+        ("t5_loss", [([0, 1, 2], 1), ([3, 4, 5], 2), ([6, 7, 8], 1)], ()),
+        # the first and the second stage make tables of angles
+        ("llama", [([0, 1, 2], 1), ([3], 2), ([4, 5], 1)], ()),
+        # what the last block gets of the normalised words is the first of them
+        ("vit", [([0, 1, 2], 1), ([3, 4, 5], 2)], (0, 1, 2, 3, 4, 5)),
+    ],
+)
+def test_what_several_stages_keep_is_held_by_each(
+    kind: str, stages: Any, recomputed: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = run(tmp_path, as_run(kind, 4), plan(stages, recomputed), kind, "--json", "--quiet")
+    out, err = capfd.readouterr()
+    assert code == 0, (out, err)
+    found = json.loads(out)
+    assert found["held_bytes"] == pytest.approx(found["held_planned"], rel=1e-9)

@@ -18,7 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.family import Answer
-from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees, evaluate
+from formulations.stage_partitioning.problem import (
+    MEMORY_SLACK,
+    Stage,
+    StagePlan,
+    allowed_dp_degrees,
+    carried_bytes,
+    evaluate,
+)
 from formulations.stage_partitioning.tables import Floats, Ints
 from instances.graph import adjacency, lifo_order
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
@@ -190,11 +197,12 @@ def _loads(instance: StageInstance, stages: list[list[int]], choice: Sequence[Tm
             entering = edge.bytes + choice[v].sync_forward_bytes.get(edge.source, 0.0)
             time[stage_of[u]].append(2 * leaving / instance.bandwidth)
             time[stage_of[v]].append(2 * entering / instance.bandwidth)
+    plan = make_plan(instance, stages, 1, 1, choice)
     return [
         _Load(
             math.fsum(time[z]),
             math.fsum(choice[v].weight_bytes for v in nodes),
-            math.fsum(choice[v].activation_bytes for v in nodes),
+            math.fsum([*(choice[v].activation_bytes for v in nodes), *carried_bytes(instance, plan.stages[z])]),
             math.fsum(choice[v].static_bytes for v in nodes),
         )
         for z, nodes in enumerate(stages)

@@ -20,6 +20,7 @@ from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
 from formulations.stage_partitioning.exact.required import Required, required
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.kernels.arrays import Scratch
+from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate
 from formulations.stage_partitioning.tables import (
@@ -139,7 +140,7 @@ class Tables:
     def _choose(self, i: int, j: int, q: int, d: int, in_flight: int, T: float) -> tuple[list[int], list[int]]:
         """A choice of TMPCs of stage j minus i within the memory, as fast as a few bisections make it."""
         work = self.scratch
-        m = labels.assemble(
+        m = assemble(
             self.profile, self.lattice.bits, q, i, j, work.nodes, work.start, work.base, work.weight,
             work.per_microbatch, work.static,
         )  # fmt: skip

@@ -10,19 +10,17 @@ import numpy as np
 from formulations.compiled import (
     FLAG,
     FLOAT,
-    FLOATS,
     HALVES2,
-    INT,
     INTS,
     SHORTS2,
     TRUTH,
-    WORDS2,
     compile_kernels,
     inner,
     kernel,
 )
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.bitsets import has, subset
+from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO, decide, ratio_order
 
 #: No label: more devices than any cluster has.
@@ -54,36 +52,6 @@ def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, sour
         if not has(bits, j, source[e]):  # jumps past the stage
             total -= edge_both[q, e]
     return total
-
-
-@kernel(PROFILE, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS)
-def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch, static):
-    """Nodes of stage j minus i and the options of each: time with boundary transfers, weight, memory a and b.
-
-    Returns the number of nodes. ``base + resync[d] * weight`` is d times an option's share of the stage's time.
-    """
-    m, z = 0, 0
-    start[0] = 0
-    for v in range(profile.num_tmpcs.shape[1]):
-        if not has(bits, j, v) or has(bits, i, v):
-            continue
-        nodes[m] = v
-        for x in range(profile.num_tmpcs[q, v]):
-            share = profile.time[q, v, x]
-            for y in range(profile.in_start[v], profile.in_start[v + 1]):
-                e = profile.in_edges[y]
-                if not has(bits, j, profile.source[e]):
-                    share += profile.volume_in[q, e, x]
-            for y in range(profile.out_start[v], profile.out_start[v + 1]):
-                e = profile.out_edges[y]
-                if has(bits, i, profile.target[e]):
-                    share += profile.volume_out[q, e, x]
-            base[z], weight[z] = share, profile.weight[q, v, x]
-            per_microbatch[z], static[z] = profile.per_microbatch[q, v, x], profile.static[q, v, x]
-            z += 1
-        m += 1
-        start[m] = z
-    return m
 
 
 @inner()

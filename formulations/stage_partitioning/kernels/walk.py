@@ -27,7 +27,7 @@ from formulations.compiled import (
 )
 from formulations.stage_partitioning.kernels.arrays import CALL_SCRATCH, LATTICE, PROFILE
 from formulations.stage_partitioning.kernels.bitsets import subset
-from formulations.stage_partitioning.kernels.labels import assemble
+from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating
 from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK
 from formulations.tmpc_knapsack.kernels.search import solve_arrays

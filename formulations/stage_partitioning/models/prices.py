@@ -33,12 +33,15 @@ Row = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Block:
-    """The nodes between the downsets at positions ``inner`` and ``outer``, and the crossings they pay as a stage."""
+    """The nodes between the downsets at positions ``inner`` and ``outer``; the crossings they pay and holdings they
+    have as a stage.
+    """
 
     inner: int
     outer: int
     nodes: tuple[int, ...]
     paid: tuple[int, ...]
+    held: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Prices:
         self._limit = terms.instance.memory_bytes * MEMORY_SLACK
         self._members = np.array([[bits >> v & 1 for v in terms.nodes] for bits in self.downsets], dtype=bool)
         self._kinds: dict[tuple[Row, ...], int] = {}
-        self._kind_of: dict[tuple[int, int, tuple[int, ...]], int] = {}
+        self._kind_of: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], int] = {}
         self._rows: list[tuple[Row, ...]] = []
         self._items: dict[tuple[int, int, int], Item] = {}
         self._shapes: dict[tuple[int, int, int], Shape | None] = {}
@@ -87,7 +90,12 @@ class Prices:
         go_on(self.watch)
         bits = self.downsets[outer] & ~self.downsets[inner]
         paid = (c for c, x in enumerate(self.terms.crossings) if bits >> x.payer & 1 and not bits >> x.other & 1)
-        return Block(inner, outer, tuple(v for v in self.terms.nodes if bits >> v & 1), tuple(paid))
+        held = (
+            h
+            for h, x in enumerate(self.terms.holdings)
+            if bits >> x.node & 1 and not any(bits >> v & 1 for v in x.earlier)
+        )
+        return Block(inner, outer, tuple(v for v in self.terms.nodes if bits >> v & 1), tuple(paid), tuple(held))
 
     @cached_property
     def work(self) -> NDArray[np.float64]:
@@ -118,12 +126,16 @@ class Prices:
     def _time(self, row: Row, d: int) -> float:
         return row[0] + self.terms.resync(d) * row[1]
 
-    def _at(self, node: int, t: int, paid: tuple[int, ...] = ()) -> tuple[Row, ...]:
-        """The TMPCs of a node at t; ``paid`` are the uneven crossings that some of them pay."""
-        crossings = [self.terms.crossings[c] for c in paid]
-        options = self._options[node, t]
-        tmpcs = [(self.terms.options[o].tmpc, math.fsum(x.time for x in crossings if o in x.options)) for o in options]
-        return tuple((x.time + more, x.weight_bytes, x.activation_bytes, x.static_bytes) for x, more in tmpcs)
+    def _at(self, node: int, t: int, paid: tuple[int, ...] = (), held: tuple[int, ...] = ()) -> tuple[Row, ...]:
+        """The TMPCs of a node at t; ``paid`` are the uneven crossings that some of them pay, ``held`` its holdings."""
+        crossings, holdings = [self.terms.crossings[c] for c in paid], [self.terms.holdings[h] for h in held]
+        rows = []
+        for o in self._options[node, t]:
+            x = self.terms.options[o].tmpc
+            more = math.fsum(each.time for each in crossings if o in each.options)
+            kept = math.fsum(each.bytes for each in holdings if o in each.options)
+            rows.append((x.time + more, x.weight_bytes, x.activation_bytes + kept, x.static_bytes))
+        return tuple(rows)
 
     @cached_property
     def _options(self) -> dict[tuple[int, int], list[int]]:
@@ -208,7 +220,7 @@ class Prices:
         """``None`` if a node has no TMPC at t."""
         key = block.inner, block.outer, t
         if key not in self._shapes:
-            by_kind = sorted((self._kind(v, t, block.paid), v) for v in block.nodes)
+            by_kind = sorted((self._kind(v, t, block), v) for v in block.nodes)
             boundary = math.fsum(self._common[t][list(block.paid)])
             shape = Shape(tuple(kind for kind, _ in by_kind), tuple(v for _, v in by_kind), boundary)
             self._shapes[key] = shape if all(self._rows[kind] for kind, _ in by_kind) else None
@@ -221,12 +233,13 @@ class Prices:
             raise ValueError(f"the stage with nodes {block.nodes} has no price below {limit}")
         return found[1]
 
-    def _kind(self, node: int, t: int, paid: tuple[int, ...]) -> int:
+    def _kind(self, node: int, t: int, block: Block) -> int:
         uneven = self._uneven[node, t]
-        own = tuple(c for c in paid if c in uneven) if uneven else ()
-        key = node, t, own
+        own = tuple(c for c in block.paid if c in uneven) if uneven else ()
+        held = tuple(h for h in block.held if self.terms.holdings[h].node == node) if block.held else ()
+        key = node, t, own, held
         if key not in self._kind_of:
-            rows = self._at(node, t, own)
+            rows = self._at(node, t, own, held)
             self._kind_of[key] = self._kinds.setdefault(rows, len(self._rows))
             if len(self._kinds) > len(self._rows):
                 self._rows.append(rows)

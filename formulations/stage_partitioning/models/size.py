@@ -38,7 +38,9 @@ def assignment_effort(instance: StageInstance) -> float:
 
 
 def assignment_supports(instance: StageInstance) -> str | None:
-    """``None``, or why the direct models are too large for an instance."""
+    """``None``, or why the direct models cannot say or are too large for an instance."""
+    if instance.carried:
+        return "the direct models do not count activations that layers of several stages keep"
     effort = assignment_effort(instance)
     if effort <= MAX_ASSIGNMENT:
         return None

@@ -45,6 +45,16 @@ class Crossing:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """Bytes that a stage keeps of a micro-batch if it runs ``node`` with one of ``options`` and none of ``earlier``."""
+
+    node: int
+    earlier: tuple[int, ...]
+    options: tuple[int, ...]
+    bytes: float
+
+
+@dataclass(frozen=True)
 class Chosen:
     """A decided stage: its degrees and one option (position in ``Terms.options``) per node."""
 
@@ -91,6 +101,17 @@ class Terms:
             found += _steps(u, v, {o: 2 * (edge.bytes + sync) / B for o, sync in backward.items()})
         return tuple(found)
 
+    @cached_property
+    def holdings(self) -> tuple[Holding, ...]:
+        """The activations that layers of several stages keep (`carried_bytes`)."""
+        found = []
+        for tensor in self.instance.carried:
+            nodes = tuple(self.instance.index[node] for node in tensor.layers)
+            for place, v in enumerate(nodes[1:], start=1):
+                options = tuple(o for o in self.of_node[v] if self.options[o].tmpc.id in tensor.tmpcs)
+                found.append(Holding(v, nodes[:place], options, tensor.bytes))
+        return tuple(found)
+
     def resync(self, d: int) -> float:
         """kappa(d): d times the synchronisation time per byte of weights."""
         per = self.instance.num_microbatches if self.instance.cost_model is not CostModel.PAPER else d
@@ -106,10 +127,11 @@ class Terms:
 
     def largest_memory(self, in_flight: int) -> float:
         """Bytes that no stage exceeds with so many micro-batches in flight."""
-        return math.fsum(
+        most = [
             max((x.activation_bytes * in_flight + x.static_bytes for x in self._tmpcs(v)), default=0.0)
             for v in self.nodes
-        )
+        ]
+        return math.fsum([*most, *(tensor.bytes * in_flight for tensor in self.instance.carried)])
 
     @cached_property
     def memory_limit(self) -> float:

@@ -117,7 +117,11 @@ class Subproblems:
     def _most_memory(self) -> Floats:
         """Bytes that every downset takes at most, shape (q, D): all options at their heaviest, the largest y."""
         profile = self.profile
-        heaviest = (profile.per_microbatch * (1 + profile.max_s) + profile.static).max(axis=2, initial=0.0)
+        holder = np.repeat(np.arange(profile.num_tmpcs.shape[1]), np.diff(profile.carried_start))
+        held = profile.per_microbatch.copy()
+        for h, v in enumerate(holder):
+            held[:, v] += profile.carried[:, h]
+        heaviest = (held * (1 + profile.max_s) + profile.static).max(axis=2, initial=0.0)
         bits = np.unpackbits(self.lattice.bits.view(np.uint8), axis=1, bitorder="little")
         return np.ascontiguousarray(heaviest @ bits[:, : heaviest.shape[1]].T.astype(np.float64))
 

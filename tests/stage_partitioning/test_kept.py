@@ -1,0 +1,166 @@
+"""Activations that layers of several stages keep (cost model `runtime`): memory, exact methods, certificates."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from certificate_cases import certified, parsed, proves
+from oracles.stage_partitioning import brute_force
+from stage_partitioning.test_runtime_costs import with_shared
+
+import planner
+from formulations.family import UncertifiedError
+from formulations.flushed_partitioning.certificates import write as write_flushed
+from formulations.stage_partitioning import checker
+from formulations.stage_partitioning.plans import plan_from_json
+from formulations.stage_partitioning.problem import Stage, StagePlan, stage_memory, suffix_sums, violations
+from instances.errors import InstanceError
+from instances.flushed_partitioning import flushed
+from instances.stage_edits import as_run
+from instances.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc, check, to_json
+from planner.cli.app import main
+from solvers.outcome import Watch
+
+
+def with_kept(seed: int) -> StageInstance:
+    """A random chain whose layers keep tensors of each other; often the best plan without them just fits."""
+    rng = random.Random(seed)
+    instance = replace(as_run(with_shared(seed)), memory_bytes=1e9)
+    nodes, kept = [layer.id for layer in instance.layers], []
+    ids = sorted({x.id for layer in instance.layers for x in layer.tmpcs[1]})
+    if len(nodes) < 2:
+        return instance
+    for _ in range(rng.randint(1, 4)):
+        holders = tuple(rng.sample(nodes, rng.randint(2, len(nodes))))
+        kept.append(KeptTensor(holders, tuple(rng.sample(ids, rng.randint(1, len(ids)))), rng.choice([1.0, 5.0, 30.0])))
+    best = brute_force(instance)
+    if best is not None:
+        stages = [Stage(v, d, t, dict(zip(v, ids, strict=True))) for v, d, t, ids in best.stages]
+        sums = suffix_sums(StagePlan(tuple(stages)))
+        needed = max(stage_memory(instance, stage, s) for stage, s in zip(stages, sums, strict=True))
+        instance = replace(instance, memory_bytes=max(1.0, needed * rng.choice([0.8, 1, 1, 1.2, 2])))
+    return replace(instance, kept=tuple(kept))
+
+
+def test_a_stage_holds_what_its_layers_keep_once() -> None:
+    rng = random.Random(4)
+    for seed in range(60):
+        instance = as_run(with_shared(seed))
+        nodes = [layer.id for layer in instance.layers]
+        storages = [(rng.sample(nodes, rng.randint(1, len(nodes))), rng.choice([2.0, 7.0])) for _ in range(4)]
+        own = {v: sum(size for holders, size in storages if holders[0] == v) for v in nodes}
+        layers = tuple(replace(layer, tmpcs={1: (Tmpc("x", 1, 0, own[layer.id], 3),)}) for layer in instance.layers)
+        kept = tuple(KeptTensor(tuple(holders), ("x",), size) for holders, size in storages if len(holders) > 1)
+        instance = replace(instance, layers=layers, kept=kept)
+        inside = rng.sample(nodes, rng.randint(1, len(nodes)))
+        held = sum(size for holders, size in storages if set(holders) & set(inside))
+        stage = Stage(tuple(inside), 2, 1, dict.fromkeys(inside, "x"))
+        assert stage_memory(instance, stage, 5) == 3 * held + 3 * len(inside)
+        noted = replace(instance, cost_model=CostModel.RELEASED)
+        assert stage_memory(noted, stage, 5) == 3 * sum(own[v] for v in inside) + 3 * len(inside)
+
+
+def _optimal(instance: StageInstance, method: str, seed: int) -> bool:
+    """Whether there is a plan; the method has to find a best one."""
+    best, result = brute_force(instance), planner.solve(instance, method=method)
+    assert (result.objective is None) == (best is None), (seed, method, result.status)
+    assert best is None or result.objective == pytest.approx(best.time, rel=1e-6), (seed, method)
+    return best is not None
+
+
+@pytest.mark.parametrize("method", ["exact", "piper-exact-knapsack", "milp-columns", "cpsat-columns"])
+def test_the_exact_methods_find_what_brute_force_finds(method: str, cases: int) -> None:
+    plans = matter = count = 0
+    for seed in range(max(6, cases // (3 if method == "exact" else 12))):
+        instance = with_kept(seed)
+        check(instance, "random")
+        assert planner.load(to_json(instance)) == instance
+        plans += _optimal(instance, method, seed)
+        without, best = brute_force(replace(instance, kept=())), brute_force(instance)
+        matter += (without and without.time) != (best and best.time)
+        count += 1
+    assert plans > count / 4 and (matter > count / 10 or count < 20)
+
+
+@pytest.mark.parametrize("method", ["piper", "linearised", "equi", "pipedream"])
+def test_the_heuristics_give_plans_that_fit(method: str) -> None:
+    found = 0
+    for seed in range(15):
+        instance = with_kept(seed)
+        result = planner.solve(instance, method=method)
+        assert result.plan is None or not violations(instance, plan_from_json(instance, result.plan)), seed
+        found += result.plan is not None
+    assert found > 3
+
+
+def test_certificates_count_them(cases: int) -> None:
+    kinds = dict.fromkeys(("optimal", "infeasible"), 0)
+    for seed in range(max(10, cases // 6)):
+        instance = with_kept(seed)
+        result, _ = certified(instance)
+        kinds[result.status] += 1
+        best = brute_force(instance)
+        if best is not None and best.time > 0:
+            assert not proves(instance, Fraction(best.time) * (1 + Fraction(1, 10**6)))
+    assert kinds["optimal"] > 3, kinds
+
+
+def test_a_certificate_is_of_one_set_of_kept_tensors() -> None:
+    instance = next(found for found in map(with_kept, range(50)) if found.kept)
+    other = replace(instance, kept=instance.kept[1:])
+    assert checker.Instance(parsed(instance)).digest != checker.Instance(parsed(other)).digest
+    plan = planner.solve(instance, method="exact")
+    with pytest.raises(UncertifiedError, match="activations that layers of several stages keep"):
+        write_flushed(flushed(instance), None, 1.0, Watch())
+    assert plan.status in ("optimal", "infeasible")
+
+
+def test_what_does_not_count_them_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance = next(found for found in map(with_kept, range(50)) if found.kept)
+    file = tmp_path / "kept.json"
+    file.write_text(json.dumps(to_json(instance)))
+    for options in (["--method", "cpsat"], ["--method", "milp"], ["--realizable", "megatron"]):
+        assert main(["solve", str(file), *options]) == 2
+        err = capsys.readouterr().err
+        assert "activations that layers of several stages keep" in err and len(err.splitlines()) == 1
+
+
+def test_a_plan_that_fits_without_them_only_is_refused() -> None:
+    x = Tmpc("x", 1.0, 0.0, 10.0, 0.0)
+    chain = planner.load("chain8", cost_model="runtime")
+    layers = tuple(replace(layer, tmpcs={1: (x,)}) for layer in chain.layers)
+    v = [layer.id for layer in layers]
+    kept = (KeptTensor((v[0], v[4], v[5]), ("x",), 8.0), KeptTensor((v[1], v[6]), ("y",), 8.0))
+    instance = replace(chain, layers=layers, kept=kept, memory_bytes=80.0, num_devices=2)
+    halves = [Stage(tuple(half), 1, 1, dict.fromkeys(half, "x")) for half in (v[:4], v[4:])]
+    plan = StagePlan(tuple(halves))
+    assert [stage_memory(instance, stage, s) for stage, s in zip(halves, (2, 1), strict=True)] == [80.0, 48.0]
+    assert not violations(instance, plan)
+    assert [each.rule for each in violations(replace(instance, memory_bytes=79.0), plan)] == ["memory"]
+    tight = replace(instance, kept=(KeptTensor((v[0], v[5]), ("x",), 50.0),))
+    assert [each.rule for each in violations(tight, plan)] == ["memory"]
+    assert not violations(replace(tight, cost_model=CostModel.RELEASED), plan)
+
+
+def test_files_say_what_is_kept() -> None:
+    content = to_json(planner.load("chain8", cost_model="runtime"))
+    first, second = (layer["id"] for layer in content["layers"][:2])
+    content["kept"] = [{"layers": [first, second], "tmpcs": ["keep"], "bytes": 5.0}]
+    assert to_json(planner.load(content))["kept"] == content["kept"]
+    assert planner.load(content, first=1).kept == ()
+    for layers in ([first], [first, first], [first, "nowhere"]):
+        content["kept"] = [{"layers": layers, "tmpcs": ["keep"], "bytes": 5.0}]
+        with pytest.raises(InstanceError, match=r"kept\[0\].layers is .*; expected the ids of at least two nodes"):
+            planner.load(content)
+
+
+def test_the_cost_model_counts_whole_tensors() -> None:
+    content = to_json(planner.load("chain8", cost_model="runtime"))
+    content["layers"][2]["tmpcs"]["2"] = content["layers"][2]["tmpcs"]["1"]
+    with pytest.raises(InstanceError, match=r"layers\[2\].tmpcs is 'of degree 2'; expected TMPCs of degree 1 alone"):
+        planner.load(content)
