@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -33,6 +34,8 @@ _INDEXED = re.compile(r"[a-z_]+\(\S*\)")
 _LONGEST = 200
 #: A name stands among the first words of its line: CBC writes two marks before it.
 _WORDS = 6
+#: A name that is not known is compared with so many others.
+_COMPARED = 10_000
 
 
 def judged(family: Family[Any, Any], method: Method[Any, Any], instance: Any, built: Any, path: str) -> Result:
@@ -89,7 +92,7 @@ def _values(path: str, known: Mapping[str, Any]) -> tuple[dict[str, float], floa
     found: dict[str, float] = {}
     for name, written in content.pairs:
         if name not in known:
-            raise InstanceError.at(path, "a variable", name, f"one of this model{closest(name[:_LONGEST], known)}")
+            raise InstanceError.at(path, "a variable", name, f"one of this model{_closest(name[:_LONGEST], known)}")
         if name in found:
             raise InstanceError.at(path, name, "named twice", "one value of each variable")
         value = _number(path, name, written)
@@ -103,6 +106,12 @@ def _values(path: str, known: Mapping[str, Any]) -> tuple[dict[str, float], floa
         rule = "as many as it states: it is cut off, or of another model"
         raise InstanceError.at(path, "content", f"without {content.missing} of its lines", rule)
     return found, None if content.objective is None else _number(path, "objective", content.objective)
+
+
+def _closest(name: str, known: Mapping[str, Any]) -> str:
+    """The closest of the names of the same group, of which so many are compared."""
+    group = name.partition("(")[0] + "("
+    return closest(name, islice((each for each in known if each.startswith(group)), _COMPARED))
 
 
 def _number(path: str, name: str, written: str) -> float:
@@ -134,13 +143,12 @@ def _of_lines(path: str, text: str, known: Mapping[str, Any]) -> _Content:
     """As all others write it."""
     found = _Content()
     for line in text.splitlines():
-        if _END.match(line):
+        if line.startswith("#") and _END.match(line):
             break
         if found.missing is not None:
             found.missing -= 1
         words = line.split(maxsplit=_WORDS)[:_WORDS]
-        names = (place for place, word in enumerate(words) if word in known or _looks_like_one(word))
-        place = next(names, None)
+        place = 0 if words and words[0] in known else _place(words, known)
         if place is None:
             _head(found, line[:_LONGEST])
         elif place + 1 == len(words):
@@ -150,16 +158,21 @@ def _of_lines(path: str, text: str, known: Mapping[str, Any]) -> _Content:
     return found
 
 
+def _place(words: list[str], known: Mapping[str, Any]) -> int | None:
+    """Where the name of a variable stands in a line, if one does."""
+    return next((place for place, word in enumerate(words) if word in known or _looks_like_one(word)), None)
+
+
 def _looks_like_one(word: str) -> bool:
-    return len(word) <= _LONGEST and _INDEXED.fullmatch(word) is not None
+    return "(" in word and len(word) <= _LONGEST and _INDEXED.fullmatch(word) is not None
 
 
 def _head(found: _Content, line: str) -> None:
     """A line that names no variable may state the objective, or the number of variables."""
-    stated = _STATED.match(line)
+    stated = _STATED.match(line) if "objective" in line.lower() else None
     if stated:
         found.objective = stated.group(1) or stated.group(2)
-    counted = _COUNT.match(line)
+    counted = _COUNT.match(line) if line.startswith("#") else None
     if counted:
         found.missing = int(counted.group(1))
 

@@ -59,17 +59,17 @@ def model_command(
         )
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
-    with held():
-        found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete)
-        if read is not None:
-            _judge(found, read, json)
-        shown = found.to_json()
-        if root:
-            limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
-            relaxed = found.root(limits=limits)
-            shown |= {"root_bound": relaxed.bound, "root_seconds": relaxed.seconds, "root_reason": relaxed.reason}
-            shown |= {"root_infeasible": relaxed.infeasible, "fractional": len(relaxed.fractional)}
-            shown["root_left_out"] = list(relaxed.left_out)
+    found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete)
+    if read is not None:
+        _judge(found, read, json)
+    shown = found.to_json()
+    if root:
+        limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
+        relaxed = found.root(limits=limits)
+        shown |= {"root_bound": relaxed.bound, "root_seconds": relaxed.seconds, "root_reason": relaxed.reason}
+        shown |= {"root_infeasible": relaxed.infeasible, "fractional": len(relaxed.fractional)}
+        shown["root_left_out"] = list(relaxed.left_out)
+    with held(briefly=True):
         if write is not None:
             found.write(write)
             shown["files"] = [write, f"{write}.json"]

@@ -17,6 +17,7 @@ from formulations.subproblems import Inside, Subproblem
 from planner import signals
 from planner.census.each import census_of
 from planner.census.run import census
+from planner.cli.app import main
 from planner.comparison import crosscheck
 from planner.streams import Lasting
 from solvers.outcome import Limits, Stop, Watch
@@ -135,3 +136,19 @@ def test_a_signal_during_a_write_counts_when_the_line_is_out(
     assert listening == [signal.SIGINT]
     stream.close()
     os.close(reader)
+
+
+def test_a_signal_ends_the_reading_of_a_solution(listening: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended(BaseException):
+        """Where a process would end."""
+
+    def reads(_path: Path) -> str:
+        signal.raise_signal(signal.SIGINT)
+        if listening:
+            raise Ended
+        return ""
+
+    monkeypatch.setattr("planner.solutions.read_text", reads)
+    with pytest.raises(Ended):
+        main(["model", "layers", "--layers", "4", "--stages", "2", "--method", "milp", "--read", "a.sol"])
+    assert listening == [signal.SIGINT]

@@ -13,6 +13,7 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
+from planner import solutions
 from planner.cli.app import main
 from planner.open_model import OpenModel
 
@@ -152,6 +153,15 @@ def test_large_files_are_refused_in_time(text: str, tmp_path: Path) -> None:
     with pytest.raises(InstanceError):
         judged(text, tmp_path)
     assert time.process_time() - began < 5
+
+
+def test_an_unknown_name_is_compared_with_few_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[list[str]] = []
+    monkeypatch.setattr(solutions, "closest", lambda _, names: compared.append(list(names)) or "")
+    known = dict.fromkeys([f"holds({place})" for place in range(50_000)] + ["carries(0,1)"])
+    for name in ("holds(49999,1)", "carries(1)", "other"):
+        solutions._closest(name, known)
+    assert len(compared[0]) <= 10_000 and compared[1:] == [["carries(0,1)"], []]
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
