@@ -1,7 +1,8 @@
 """How long a method is going to take: its predicted steps, times what a step took where it was measured.
 
-``calibration.json`` is the dated table, made by ``planner bench --suite all --out DIR`` and ``planner bench --calibrate
-DIR``. Predictions err on the short side, by a factor of ten and more: enough to tell seconds from days.
+``calibration.json`` is the dated table that ``planner bench --calibrate DIR`` makes of measurements: ``--suite all``,
+``--suite models``, and larger instances of methods of which the catalog has small ones only. Predictions err on
+the short side, by a factor of ten and more: enough to tell seconds from days.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ because of its size, the next one has its turn (`planner.run.solve`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,9 +65,19 @@ def candidates(
         and method.refusal(instance) is None
     ]
     if not others and not is_tried:
-        raise UsageError.at("exact" if exact else "method", exact or name, f"an instance for {chosen}: {missing}")
+        raise UsageError(_nobody(family, instance, exact))
     for method in _in_order(family, others, instance, patience):
         yield method, reason if method is preferred else why
+
+
+def _nobody(family: Family[Any, Any], instance: Any, exact: bool) -> str:
+    """Why no method takes an instance, in a line."""
+    reasons: dict[str, list[str]] = {}
+    for method in family.methods:
+        if method.claim is Claim.EXACT or not exact:
+            reasons.setdefault(method.refusal(instance) or "", []).append(method.name)
+    said = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return f"no {'exact ' * exact}method takes the instance ({said})"
 
 
 def _lasting(family: Family[Any, Any], method: Method[Any, Any], instance: Any) -> float | None:
@@ -77,13 +88,15 @@ def _lasting(family: Family[Any, Any], method: Method[Any, Any], instance: Any) 
 def _in_order(
     family: Family[Any, Any], methods: list[Method[Any, Any]], instance: Any, patience: float
 ) -> list[Method[Any, Any]]:
-    """First those that end in time; of these exact ones, the quickest first; then heuristics, as they are listed."""
+    """First those that end in time; of these exact ones, the quickest first, then those of which nobody knows how quick
+    they are; then heuristics. What is not ordered otherwise is as it is listed.
+    """
 
     def rank(place: int) -> tuple[bool, bool, float]:
         method, is_heuristic = methods[place], methods[place].claim is Claim.HEURISTIC
         seconds, lasting = predicted_s(family, method, instance), _lasting(family, method, instance)
         is_late = lasting is not None and lasting > patience
-        return is_late, is_heuristic, float(place) if is_heuristic or seconds is None else seconds
+        return is_late, is_heuristic, math.inf if is_heuristic or seconds is None else seconds
 
     return [methods[place] for place in sorted(range(len(methods)), key=rank)]
 

@@ -8,18 +8,22 @@ from typing import Any
 from planner.bench.measure import Row
 from planner.inputs.choices import split
 from planner.inputs.loading import family_of, load
+from solvers.outcome import Stop
 
 
 def calibrated(rows: Iterable[Row], inputs: str | None = None) -> dict[str, Any]:
     """The table: of every method the fewest seconds for a predicted step in any of the rows that measured it.
 
     The fewest, as small instances are mostly overhead; runs that a limit ended count with the limit. So predictions err
-    on the short side. Methods that predict nothing are left out.
+    on the short side. Methods that predict nothing are left out, and so are runs that gave up for the instance's size,
+    which did not take their steps.
     """
     rates: dict[str, list[float]] = {}
     loaded: dict[str, Any] = {}
     found = list(rows)
     for row in found:
+        if row.stop == Stop.SIZE_LIMIT:
+            continue
         key = f"{row.case} {row.settings}"
         if key not in loaded:
             loaded[key] = load(row.case, inputs=inputs, **split(row.settings)[0])

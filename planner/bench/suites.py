@@ -27,6 +27,7 @@ MACHINES = {
     "inner_bandwidth": "300GB/s",
     "outer_bandwidth": "25GB/s",
 }
+FEW_MACHINES = {**MACHINES, "devices_per_machine": 4, "num_machines": 2}
 #: Stands for every method that supports the instance and whose predicted effort is within bounds.
 EVERY = "*"
 
@@ -107,10 +108,10 @@ def models_suite(_inputs: str | None) -> list[Case]:
     """Declarative methods at the sizes where their strength is judged: root bounds, and what is proved in a minute."""
     bert = {"layers": 32, "memory": "8GiB"}
     return [
-        *(Case("bert32", {"layers": n, "devices": n}, ("cpsat",)) for n in (8, 16)),
+        Case("bert32", {"layers": 8, "devices": 8}, ("cpsat",)),
+        Case("bert32", {"layers": 16, "devices": 16}, ("cpsat", "milp")),
         *(Case("bert32", {"layers": n, "devices": 8}, ("milp",)) for n in (2, 4, 8, 12)),
-        Case("bert32", {"layers": 16, "devices": 16}, ("milp",)),
-        Case("bert32", {**bert, "first": 16, "devices": 16}, ("cpsat", "milp")),
+        *(Case("bert32", {**bert, "first": n, "devices": k}, ("cpsat", "milp")) for n, k in ((12, 8), (16, 16))),
         Case("bert32", {"layers": 32, "devices": 64}, ("cpsat-columns", "milp-columns")),
         *(Case("bert32", {**bert, "devices": k}, ("cpsat-columns", "milp-columns")) for k in (32, 64)),
         Case("bert32", {**bert, "devices": 512, "microbatches": 1920}, ("cpsat-columns", "milp-columns")),
@@ -124,16 +125,28 @@ def models_suite(_inputs: str | None) -> list[Case]:
         ),
         *(Case("chain8-flushed", {"devices": k}, ("cpsat", "cpsat-columns", "milp-columns")) for k in (4, 8)),
         *(
+            Case("bert32", {"problem": "flushed_partitioning", "layers": n, "devices": k}, methods)
+            for n, k, methods in (
+                (4, 8, ("cpsat", "milp")),
+                (8, 8, ("cpsat-columns", "milp-columns")),
+                (16, 16, ("cpsat-columns", "milp-columns")),
+            )
+        ),
+        *(
             Case("bert32", {**bert, "problem": "flushed_partitioning", "first": n, "devices": n}, methods)
             for n, methods in ((8, ("milp", "milp-columns")), (16, ("cpsat-columns", "milp-columns")))
         ),
         Case("chain8-machines", {}, ("cpsat", "cpsat-columns", "milp-columns")),
+        Case("bert32", {**FEW_MACHINES, "layers": 8}, ("cpsat", "cpsat-columns", "milp-columns")),
+        Case("bert32", {**FEW_MACHINES, "layers": 16}, ("cpsat", "cpsat-columns", "milp-columns")),
         *(Case("bert32", {**bert, **MACHINES, "first": n}, ("cpsat-columns", "milp-columns")) for n in (16, 32)),
+        Case("bert32", {**MACHINES, "layers": 32}, ("cpsat-columns", "milp-columns")),
         Case("placement", {}, ("joint", "milp")),
         Case("mesh", {}, ("cpsat", "milp")),
         Case("mesh", {"rows": 8, "columns": 8, "tp_degree": 4, "ordered": True}, ("cpsat", "milp")),
         *(Case(name, {}, ("cpsat", "milp")) for name in ("schedule-chain", "schedule-figure-5")),
-        *(Case("schedule", {"stages": 12, "minibatch": b}, ("cpsat", "milp")) for b in (8, 32)),
+        *(Case("schedule", {"stages": 12, "minibatch": b}, ("cpsat", "milp")) for b in (8, 16, 32)),
+        *(Case(name, {}, ("cpsat", "milp")) for name in ("amp-homogeneous", "amp-het-cluster", "amp-het-model")),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from planner.bench import folders, measure
+from planner.bench.calibrate import calibrated
 from planner.bench.measure import Row
 from planner.bench.suites import EVERY, SUITES
 from planner.cli.app import main
@@ -110,6 +111,18 @@ def test_the_methods_of_the_suite_of_models_take_its_instances() -> None:
         for name in case.methods:
             method = family_of(instance).method(name)
             assert method.build is not None and method.refusal(instance) is None, (case, name)
+
+
+def test_seconds_of_a_step_are_the_fewest_of_runs_that_took_their_steps() -> None:
+    steps = family_of(load("chain8")).method("piper").effort(load("chain8"))
+    rows = [
+        replace(ROW, case="chain8", method="piper", seconds=each * steps, date=f"2026-11-{22 - each}")
+        for each in (3, 2)
+    ]
+    gave_up = replace(rows[0], seconds=1.0 * steps, stop="size_limit")
+    nothing = replace(rows[0], method="equi")
+    found = calibrated([*rows, gave_up, nothing])
+    assert found["seconds_per_step"] == {"stage_partitioning/piper": 2.0} and found["date"] == "2026-11-20"
 
 
 def test_rows_and_tables_say_whose_proof_it_is() -> None:
