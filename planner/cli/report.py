@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli.census import Topology
 from planner.cli.common import (
     CONTRADICTION,
     Gap,
@@ -36,6 +37,7 @@ def report_command(
     gap: Gap = 1e-6,
     seed: Seed = 0,
     threads: Threads = 1,
+    topology: Topology = None,
     quiet: Quiet = False,
     inputs: Inputs = None,
     **settings: Any,
@@ -51,7 +53,7 @@ def report_command(
     require_page()
     path = page_path(out)
     for name in instances:
-        refuse_overwriting(out, name)
+        refuse_overwriting(out, name, *([] if topology is None else [topology]))
     if plan and len(instances) > 1:
         raise UsageError.at("--plan", plan[0], "one instance on the page")
     limits = limits_of(time_limit, gap, seed, threads)
@@ -64,6 +66,7 @@ def report_command(
                 plans=plans_of(plan),
                 limits=limits,
                 inputs=inputs,
+                topology=topology,
                 listen=listen,
                 notice=lambda line: note(quiet, line),
             )

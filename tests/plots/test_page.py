@@ -160,3 +160,15 @@ def test_the_table_of_devices_and_memory_is_shown_where_it_is_cheap(tmp_path: Pa
     assert "8 more devices: " in text and "76.3 MiB more memory of a device: " in text
     assert main(["report", "chain8", *given, "--methods", "exact"]) == 0
     assert "planner frontier" not in target.read_text()
+
+
+def test_an_operator_graph_is_placed_on_a_network(tmp_path: Path, capsys: Any) -> None:
+    target = tmp_path / "placed.html"
+    given = ["--topology", "two-level", "--stages", "2", "--replicas", "2", "--methods", "parmesan", "--quiet"]
+    assert main(["report", "gnmt", *given, "--out", str(target)]) == 0
+    text = target.read_text()
+    assert "pipeline_placement: " in text and "Devices, and the links that the plan loads" in text
+    assert "planner solve gnmt --stages 2 --replicas 2 --topology two-level --method parmesan --seed 0" in text
+    assert "planner report gnmt --stages 2 --replicas 2 --topology two-level --methods parmesan" in text
+    assert main(["report", "chain8", "--topology", "two-level", "--quiet", "--out", str(target)]) == 2
+    assert "expected a model that is an operator graph" in capsys.readouterr().err

@@ -39,6 +39,7 @@ def page(
     plans: Mapping[str, str] | None = None,
     limits: Limits,
     inputs: str | None = None,
+    topology: str | None = None,
     listen: Listen | None = None,
     notice: Callable[[str], None] = silent,
 ) -> tuple[str, list[Report]]:
@@ -50,6 +51,8 @@ def page(
         As the command line gives them: files or catalog names, overrides and options by name, which all of them take.
     methods, plans, limits, inputs, listen, notice
         As for `planner.crosscheck` and `planner.load`.
+    topology
+        The network on which operator graphs are placed as well.
 
     Returns
     -------
@@ -60,7 +63,15 @@ def page(
     found: list[Material] = []
     for name in names:
         given = material(
-            name, settings, methods=methods, plans=plans, limits=limits, inputs=inputs, listen=listen, notice=notice
+            name,
+            settings,
+            methods=methods,
+            plans=plans,
+            limits=limits,
+            inputs=inputs,
+            topology=topology,
+            listen=listen,
+            notice=notice,
         )
         found.append(given)
         if given.report.signal or noted():
@@ -136,7 +147,7 @@ def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
         "parts": _parts(found.instance, best, breakdown),
         "plan": "" if best is None else plan_file(best),
         "proved": sentences.proved(report),
-        "certificate": sentences.certified(found.proof),
+        "certificate": sentences.certified(found.proof, len(found.checks) > 1),
         "checks": found.checks,
         "commands": found.commands,
         "charts": {name: columns.of(chart) for name, chart in drawn.items() if chart is not None},

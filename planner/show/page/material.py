@@ -16,6 +16,7 @@ from planner.inputs.loading import load
 from planner.result import Result
 from planner.run import silent
 from planner.studies.memories import MORE_DEVICES, by_memory
+from planner.studies.placing import load_placed
 from solvers.outcome import OPTIMAL_GAP, Limits
 
 #: The method whose table has the optima of other devices, too; tables are made where its own took no longer than this.
@@ -53,6 +54,7 @@ def material(
     plans: Mapping[str, str] | None = None,
     limits: Limits,
     inputs: str | None = None,
+    topology: str | None = None,
     listen: Listen | None = None,
     notice: Callable[[str], None] = silent,
 ) -> Material:
@@ -64,9 +66,15 @@ def material(
         As the command line gives them: a file or catalog name, overrides and options by name.
     methods, plans, limits, inputs, listen, notice
         As for `planner.crosscheck` and `planner.load`.
+    topology
+        The network on which an operator graph is placed as well, as for `planner solve`.
     """
     overrides, options = split(settings)
-    instance = load(name, inputs=inputs, **overrides)
+    if topology is None:
+        instance = load(name, inputs=inputs, **overrides)
+    else:
+        instance = load_placed(name, topology, inputs=inputs, overrides=overrides)
+        settings = {**settings, "topology": topology}
     log, left_out = EventFile(None, listen), []
 
     def noticed(line: str) -> None:
@@ -143,13 +151,17 @@ def _commands(
         more += ["--gap", f"{limits.gap:g}"]
     methods = [result.method for result in report.results if result.method not in plans]
     entered = [word for plan, file in plans.items() for word in ("--plan", f"{plan}={file}")]
-    head = ["planner", "crosscheck", name, *given, "--methods", ",".join(methods), *entered, *more]
+    command = "report" if "topology" in settings else "crosscheck"
+    head = ["planner", command, name, *given, "--methods", ",".join(methods), *entered, *more]
     each = [["planner", "solve", name, *given, "--method", method, *more] for method in methods]
     return [shlex.join(command) for command in (head, *each)]
 
 
 def _checks(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, method: str) -> list[str]:
-    """The commands that write a certificate and check it."""
+    """The commands that write a certificate and check it; of what is placed on a network, the one that writes it."""
+    if "topology" in settings:
+        placing = ["planner", "solve", name, *_words(settings), "--method", method, *_limits(limits, inputs)]
+        return [shlex.join([*placing, "--certificate", "certificate.json"])]
     more = [*_limits(limits, inputs), "--out", "certificate.json"]
     overrides, _ = split(settings)
     where = [] if inputs is None else ["--inputs", inputs]

@@ -82,8 +82,8 @@ def _held(found: Breakdown) -> Sequence[Mapping[str, Any]]:
     return held or ([] if whole is None else [whole])
 
 
-def certified(proof: Certification | None) -> str:
-    """What the page says of the certificate."""
+def certified(proof: Certification | None, is_checked: bool = True) -> str:
+    """What the page says of the certificate; ``is_checked``: there is a command that checks it."""
     if proof is None:
         return "Nothing was proved, so there is nothing to certify."
     if proof.content is None:
@@ -91,8 +91,8 @@ def certified(proof: Certification | None) -> str:
     figures: Mapping[str, Any] = proof.result.certificate or {}
     return (
         f"The proof of {proof.result.method} has a certificate of the kind {figures['kind']}, "
-        f"{size(figures['bytes'])}, made in {figures['seconds']:.2g} s. These commands write it, and "
-        "check it with exact numbers and no solver:"
+        f"{size(figures['bytes'])}, made in {figures['seconds']:.2g} s. "
+        + ("These commands write it, and check it with exact numbers and no solver:" if is_checked else "To write it:")
     )
 
 
