@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.family import Violation
@@ -21,13 +21,18 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of the family's definition on a plan: the rules it breaks, or its objective if it breaks none."""
+    """The verdict of the family's definition on a plan: the rules it breaks, or its objective if it breaks none.
+
+    ``of`` is the instance and ``plan`` what was judged, decoded: notebooks show its pictures.
+    """
 
     problem: str
     instance: str
     violations: tuple[Violation, ...]
     objective: float | None
     unit: str
+    of: Any = field(default=None, repr=False, compare=False)
+    plan: Any = field(default=None, repr=False, compare=False)
 
     @property
     def feasible(self) -> bool:
@@ -37,7 +42,8 @@ class Verdict:
     def to_json(self) -> dict[str, Json]:
         """The object that ``planner check --json`` prints."""
         broken = [{"rule": found.rule, "message": found.message} for found in self.violations]
-        return {**vars(self), "feasible": self.feasible, "violations": broken}
+        shown = {name: value for name, value in vars(self).items() if name not in ("of", "plan")}
+        return {**shown, "feasible": self.feasible, "violations": broken}
 
 
 def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdict:
@@ -65,7 +71,7 @@ def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdi
         raise InstanceError(text if text.startswith(where) else " ".join(f"{where}: {text}".split())) from None
     broken = family.violations(instance, decoded)
     objective = None if broken else family.evaluate(instance, decoded)
-    return Verdict(family.name, instance.name, broken, objective, family.unit(instance))
+    return Verdict(family.name, instance.name, broken, objective, family.unit(instance), instance, decoded)
 
 
 def other_settings(instance: Instance, plan: JsonObject, where: str = "plan") -> tuple[str, ...]:

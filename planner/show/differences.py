@@ -18,7 +18,7 @@ from planner.show.plots.marks import TEXT, pixels, quiet_frame, theme_of, width_
 from planner.show.plots.panel import Panel
 from planner.show.plots.stages import stack
 from planner.show.tables import brief, percent, with_unit
-from planner.show.terminal import printable
+from planner.show.terminal import printable, say
 from planner.studies.difference import Decision, Difference, Row
 
 _NONE = "-"
@@ -26,22 +26,40 @@ _NONE = "-"
 
 def show_difference(found: Difference) -> None:
     """Print both objectives, the stages that both plans have, and everything that is decided differently."""
-    print(printable(f"{found.instance}  {found.problem}"))
-    for name, verdict in (("first", found.first), ("second", found.second)):
-        said = "; ".join(map(str, verdict.violations)) or with_unit(verdict.objective, found.unit)
-        print(printable(f"{name:7} {said}"))
+    say(f"{found.instance}  {found.problem}")
+    for row in shown(found):
+        say(f"{row['plan']:7} {row['objective']}")
     if found.loss is not None:
-        print(f"loss    {percent(found.loss)} of the second to the first")
+        say(f"loss    {percent(found.loss)} of the second to the first")
     if found.same:
-        print("the plans are the same")
+        say("the plans are the same")
         return
     if found.stages:
         common = sum(1 for pair in found.stages if pair.first is not None and pair.second is not None)
-        print(f"stages  {common} of {len(found.stages)} hold the same nodes in both plans")
+        say(f"stages  {common} of {len(found.stages)} hold the same nodes in both plans")
     differing = [row for row in found.decisions if row.differs]
-    print(f"differs {len(differing)} of {len(found.decisions)} decisions")
+    say(f"differs {len(differing)} of {len(found.decisions)} decisions")
     for line in _lines(differing):
-        print(printable(line))
+        say(line)
+
+
+def shown(found: Difference) -> list[dict[str, Any]]:
+    """A row for each plan: its objective, or the rules it breaks, and what the second takes more."""
+    rows = []
+    for name, verdict in (("first", found.first), ("second", found.second)):
+        said = "; ".join(map(str, verdict.violations)) or with_unit(verdict.objective, found.unit)
+        rows.append({"plan": name, "objective": said, "loss": ""})
+    rows[1]["loss"] = "" if found.loss is None else percent(found.loss)
+    return rows
+
+
+def has_stages(found: Difference) -> bool:
+    """Whether `panels` has something to draw: plans that say of nodes or layers which stage they are in."""
+    return bool(_in_stages(found))
+
+
+def _in_stages(found: Difference) -> list[Row]:
+    return [row for row in found.decisions if "stage" in (row.first or row.second or {})]
 
 
 def _lines(rows: list[Row]) -> Iterator[str]:
@@ -73,7 +91,7 @@ def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -
     UsageError
         If plans of this problem say of no node or layer which stage it is in.
     """
-    rows = [row for row in found.decisions if "stage" in (row.first or row.second or {})]
+    rows = _in_stages(found)
     if not rows:
         raise UsageError.at("--plot", found.problem, "a problem whose plans put nodes or layers into stages")
     strips = [[_stage(row.first) for row in rows], [_stage(row.second) for row in rows]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.show.tables import number
-from planner.show.terminal import printable
+from planner.show.terminal import say
 from planner.studies.explaining import TIGHT_SHARE, Explanation, Gain, Repair
 from solvers.outcome import OPTIMAL_GAP, Status, Stop
 
@@ -18,7 +18,7 @@ _SHOWN_STAGES = 12
 def show(found: Explanation) -> None:
     """Print what was found."""
     for line in _lines(found):
-        print(printable(line))
+        say(line)
 
 
 def _lines(found: Explanation) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What notebooks show of results, comparisons, models and instances: tables, and the pictures of files and pages.
+"""What notebooks show of results, plans, comparisons, models and instances: tables, and pictures as in files and pages.
 
 IPython asks this module; the classes know nothing of pictures. Importing `planner` in a notebook registers it.
 """
@@ -12,9 +12,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from planner.checking import Verdict
     from planner.comparison import Report
     from planner.result import Result
     from planner.show.plots.panel import Panel
+    from planner.studies.difference import Difference
     from planner.studies.formulations import Formulations
 
 #: Pixels of a picture in a notebook.
@@ -40,6 +42,8 @@ def register(shell: Any) -> None:
     formatter = shell.display_formatter.formatters["text/html"]
     formatter.for_type_by_name("planner.result", "Result", of_result)
     formatter.for_type_by_name("planner.comparison", "Report", of_report)
+    formatter.for_type_by_name("planner.studies.difference", "Difference", of_difference)
+    formatter.for_type_by_name("planner.checking", "Verdict", of_verdict)
     formatter.for_type_by_name("planner.studies.formulations", "Formulations", of_formulations)
     for module, name in _INSTANCES.items():
         formatter.for_type_by_name(f"instances.{module}", name, of_instance)
@@ -65,6 +69,30 @@ def of_report(report: Report) -> str:
     return html
 
 
+def of_difference(found: Difference) -> str:
+    """A row for each plan, both as strips and what their stages cost; without stages or matplotlib what differs."""
+    from planner.result import html_table
+    from planner.show.differences import has_stages, panels, shown
+
+    html = html_table(shown(found))
+    if found.plans is not None and _can_draw() and has_stages(found):
+        return html + _image(panels(found, found.of, found.plans), _WIDTH)
+    return html + html_table([vars(row) for row in found.decisions if row.differs])
+
+
+def of_verdict(found: Verdict) -> str:
+    """What the definition says of a plan, and the pictures of one that breaks no rule."""
+    from planner.result import html_table
+
+    said = {"instance": found.instance, "objective": found.objective, "unit": found.unit}
+    html = html_table([said]) + html_table(
+        [{"rule": each.rule, "breaks it": each.message} for each in found.violations]
+    )
+    if found.violations or found.plan is None or not _can_draw():
+        return html
+    return html + _drawn(found.of, found.plan)
+
+
 def of_formulations(found: Formulations) -> str:
     """What a terminal shows of them, root bounds as bars, and gaps over time."""
     from planner.result import html_table
@@ -88,12 +116,15 @@ def _pictures(result: Result) -> str:
     """The pictures of a result's plan; empty without a plan, its instance, or matplotlib."""
     if result.plan is None or result.of is None or not _can_draw():
         return ""
-    from planner.inputs.files import plain
-    from planner.inputs.loading import family_of
+    return _drawn(result.of, result.plan)
+
+
+def _drawn(instance: Any, plan: Any) -> str:
+    """The pictures of a plan; empty for families that have none."""
     from planner.show.plots.panels import panels
 
-    family = family_of(result.of)
-    return _image(panels(result.of, family.plan_from_json(result.of, plain(result.plan))), _WIDTH)
+    drawn = panels(instance, plan)
+    return _image(drawn, _WIDTH) if drawn else ""
 
 
 def _can_draw() -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from planner.events import Event, Listen
 from planner.show.tables import number, percent
-from planner.show.terminal import console, printable
+from planner.show.terminal import console, say
 
 
 class _Line:
@@ -57,7 +57,7 @@ def progress_bar(quiet: bool, what: str) -> Iterator[Callable[[int, int], None]]
 def note(quiet: bool, line: str) -> None:
     """A line on stderr that a person should read."""
     if not quiet:
-        print(printable(line), file=sys.stderr, flush=True)
+        say(line, stderr=True)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +29,24 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
 
 
+def say(text: str, *, stderr: bool = False) -> None:
+    """Print a text on one line, or on as many as it needs in a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    text = printable(text)
+    if stream.isatty():
+        indent = " " * (len(text) - len(text.lstrip()))
+        width = max(20, shutil.get_terminal_size().columns)
+        text = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    print(text, file=stream, flush=stderr)
+
+
 def console(*, stderr: bool = False, most: int | None = None) -> Console:
     """Where tables go: as wide as the terminal, or wide enough for a file or a pipe; texts are shown as they are.
 
     ``most`` is a number of columns that is not exceeded.
     """
-    stream = sys.stderr if stderr else sys.stdout
-    found = _console_class()(stderr=stderr, soft_wrap=True, width=None if stream.isatty() else _WIDE)
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    found = _console_class()(stderr=stderr, soft_wrap=not is_terminal, width=None if is_terminal else _WIDE)
     found.width = min(found.width, most or found.width)
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from formulations.amounts import printed
 from planner.show.tables import number
-from planner.show.terminal import printable
+from planner.show.terminal import say
 from planner.studies.intervals import LEAST, MOST, Interval
 from planner.studies.sensitivity import Noise, Scenarios, Sensitivity
 from solvers.outcome import Status, Stop
@@ -15,7 +15,7 @@ from solvers.outcome import Status, Stop
 def show(found: Sensitivity) -> None:
     """Print what was found."""
     for line in _lines(found):
-        print(printable(line))
+        say(line)
 
 
 def _lines(found: Sensitivity) -> Iterator[str]:

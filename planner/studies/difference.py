@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.checking import Verdict, check
@@ -45,7 +45,8 @@ class Difference:
 
     ``first`` and ``second`` are what the definition says of them; ``loss`` is second / first - 1 (``None``: one of
     them breaks a rule, or the first takes no time). ``decisions`` has everything that the plans decide about, in the
-    order of the first; ``stages`` has the stages of both (none where plans have no lists of nodes).
+    order of the first; ``stages`` has the stages of both (none where plans have no lists of nodes). ``of`` is the
+    instance and ``plans`` are both plans in their JSON form: notebooks show their pictures.
     """
 
     problem: str
@@ -56,6 +57,8 @@ class Difference:
     loss: float | None
     decisions: list[Row]
     stages: list[StagePair]
+    of: Any = field(default=None, repr=False, compare=False)
+    plans: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def same(self) -> bool:
@@ -65,7 +68,7 @@ class Difference:
     def to_json(self) -> dict[str, Json]:
         """The object that ``planner diff --json`` prints."""
         return {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if name not in ("of", "plans")},
             "first": self.first.to_json(),
             "second": self.second.to_json(),
             "decisions": [vars(row) for row in self.decisions],
@@ -110,6 +113,8 @@ def diff(
         loss=b / a - 1 if a and b is not None else None,
         decisions=rows,
         stages=list(_stages(plans[0], plans[1])),
+        of=instance,
+        plans=(plans[0], plans[1]),
     )
 
 

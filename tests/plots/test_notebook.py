@@ -33,6 +33,31 @@ def test_a_result_is_a_row_and_its_pictures(shown: Any) -> None:
     assert "of" not in result.to_json()
 
 
+def test_two_plans_are_strips_and_bars_and_a_verdict_its_plan(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = lambda drawn, _: f"<img {'; '.join(f'{each.title}: {each.says}' for each in drawn)}>"  # noqa: E731
+    monkeypatch.setattr("planner.show.notebook._image", words)
+    instance = planner.load("chain8")
+    best, even = (planner.solve(instance, method=method) for method in ("exact", "equi"))
+    found = planner.diff(best.to_json(), even.to_json(), instance)
+    html = shown(found)
+    assert html.count("<img") == 1 and "<td>first</td>" in html and "<td>second</td>" in html
+    assert re.search(r"<img chain8: two plans: \d of 8 nodes differ[^>]*; first: [^>]*; second: [^>]*>", html)
+    assert {"of", "plans"}.isdisjoint(found.to_json())
+    verdict = planner.check(instance, best.plan)
+    assert {"of", "plan"}.isdisjoint(verdict.to_json())
+    pictures = [re.findall(r"<img[^>]*>", shown(each)) for each in (best, verdict)]
+    assert pictures[0] == pictures[1] != [], "the same picture"
+    broken = planner.check(planner.load("chain8", memory="1MB"), best.plan)
+    assert "<img" not in shown(broken) and "memory" in shown(broken)
+
+
+def test_plans_without_stages_show_what_differs(shown: Any) -> None:
+    instance = planner.load("knapsack", nodes=3, options=2)
+    plan = planner.solve(instance, exact=True).plan
+    found = planner.diff(plan, plan, instance)
+    assert found.same and shown(found).count("<table>") == 1 and "<img" not in shown(found)
+
+
 @pytest.mark.slow
 def test_a_comparison_has_losses_and_the_best_plan(shown: Any) -> None:
     report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"], reproducers=None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 import planner
 from formulations.breakdown import Item, Strip, stages_of
@@ -14,6 +17,7 @@ from planner.cli.app import main
 from planner.events import Event
 from planner.inputs.loading import family_of
 from planner.show.differences import matched
+from planner.show.progress import note
 from planner.show.strips import cells, sparkline, strip_lines
 
 
@@ -112,3 +116,24 @@ def test_pictures_are_made_when_they_are_looked_at(monkeypatch: pytest.MonkeyPat
     assert found.rows and found.strip is not None and found.strip().items
     with pytest.raises(TypeError):
         _ = found.pictures
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_nothing_is_wider_than_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, value in (("COLUMNS", str(width)), ("NO_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+    instance = ["chain8", "--memory", "80MB"]
+    plans = [str(tmp_path / f"{method}.json") for method in ("exact", "equi")]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for method, plan in zip(("exact", "equi"), plans, strict=True):
+        assert main(["solve", *instance, "--method", method, "--out", plan, "--quiet"]) == 0
+    assert main(["diff", *plans, *instance]) == 0
+    assert main(["frontier", *instance, "--quiet"]) == 0
+    shown = [Text.from_ansi(line).plain for line in capsys.readouterr().out.splitlines()]
+    assert max(map(cell_len, shown)) <= width and len(shown) > 40
+    text = " ".join(" ".join(shown).split())
+    assert "downsets" in text and "hold the same nodes in both plans" in text, "all of it is there"
+    note(False, "warning: " + 30 * "word ")
+    assert capsys.readouterr().err.count("\n") == 1, "a file or a pipe has whole lines"
