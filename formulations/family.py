@@ -100,8 +100,11 @@ class Method(Generic[Instance, Plan]):
         ``solve(instance, limits, watch, **options) -> Answer``.
     supports
         ``None``, or the reason why this instance cannot be given to the method.
+    too_large
+        ``None``, or why its model would be too large to be built: then the method has the plan that its model would
+        begin with, and a bound that owes nothing to the model, and is chosen where nothing else takes the instance.
     limits
-        What ``supports`` lets pass, in words that continue "takes"; empty: every instance.
+        What ``supports`` and ``too_large`` let pass, in words that continue "takes"; empty: every instance.
     effort
         Predicted size of the work (the method's own elementary steps), without building anything.
     prepare
@@ -125,6 +128,7 @@ class Method(Generic[Instance, Plan]):
     source: str
     solve: Callable[..., Answer[Plan]]
     supports: Callable[[Instance], str | None] = lambda _: None
+    too_large: Callable[[Instance], str | None] = lambda _: None
     limits: str = ""
     effort: Callable[[Instance], float] = lambda _: 0.0
     options: tuple[Setting, ...] = ()
@@ -138,6 +142,10 @@ class Method(Generic[Instance, Plan]):
     def refusal(self, instance: Instance) -> str | None:
         """``None``, or why this instance, with its requirements, cannot be given to the method."""
         return unknown_to(self.honours, instance) or self.supports(instance)
+
+    def misfit(self, instance: Instance) -> str | None:
+        """``None``, or why the method has no more than a first plan of this instance, or nothing at all."""
+        return self.refusal(instance) or self.too_large(instance)
 
     def load(self) -> None:
         """Import what solving needs, with its kernels, and ``prepare``: what is left for ``solve`` is its own work."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from formulations.family import Answer, Violation
 from formulations.first_plan import First
+from formulations.size import SizeError
 from formulations.vocabulary import Quantity, meant
 from instances.requirements import requirements_of
 from solvers.collection import no_collection
@@ -123,7 +124,7 @@ def prove(
     Parameters
     ----------
     build
-        May raise `Stopped` once the watch is.
+        May raise `Stopped` once the watch is, and `SizeError`: then the answer holds what is known.
     evaluate, violations
         The family's definition.
     reason
@@ -183,6 +184,8 @@ def prove(
             rejected = wrong
     except Stopped:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=watch.why())
+    except SizeError as error:
+        return Answer(watch.best_plan, watch.best_bound, stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     if run.bound is not None:
         report_bound(run.bound)
     stop, found = _why(run, watch), watch.best_objective

@@ -246,7 +246,7 @@ def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
     fitting = [
         method
         for method in family.methods
-        if method.refusal(instance) is None and method.effort(instance) <= SANE_EFFORT
+        if method.misfit(instance) is None and method.effort(instance) <= SANE_EFFORT
     ]
     return [*fitting, *(named(family, name) for name in registered(family.name))]
 

@@ -46,7 +46,7 @@ def candidates(
         return
     chosen, reason = family.choose(instance, limits, exact)
     preferred = family.method(chosen)
-    missing = preferred.refusal(instance)
+    missing = preferred.misfit(instance)
     patience = PATIENCE_S if limits.time_s is None else limits.time_s
     seconds = None if missing else _lasting(family, preferred, instance)
     is_tried = missing is None and (seconds is None or seconds <= patience)
@@ -89,14 +89,15 @@ def _in_order(
     family: Family[Any, Any], methods: list[Method[Any, Any]], instance: Any, patience: float
 ) -> list[Method[Any, Any]]:
     """First those that end in time; of these exact ones, the quickest first, then those of which nobody knows how quick
-    they are; then heuristics. What is not ordered otherwise is as it is listed.
+    they are; then heuristics. What is not ordered otherwise is as it is listed; models too large to be built come last.
     """
 
     def rank(place: int) -> tuple[bool, bool, float]:
         method, is_heuristic = methods[place], methods[place].claim is Claim.HEURISTIC
         seconds, lasting = predicted_s(family, method, instance), _lasting(family, method, instance)
         is_late = lasting is not None and lasting > patience
-        return is_late, is_heuristic, math.inf if is_heuristic or seconds is None else seconds
+        is_last = is_late or method.too_large(instance) is not None
+        return is_last, is_heuristic, math.inf if is_heuristic or seconds is None else seconds
 
     return [methods[place] for place in sorted(range(len(methods)), key=rank)]
 

@@ -93,7 +93,7 @@ def model(instance: Any, method: str, *, complete: bool = False) -> OpenModel:
     chosen = named(family, method)
     if chosen.build is None:
         raise UsageError.at("method", method, f"a declarative one: {', '.join(declarative(family)) or 'there is none'}")
-    refused = chosen.refusal(instance)
+    refused = chosen.misfit(instance)
     if refused:
         raise UsageError.at("method", method, f"one that supports this instance ({refused})")
     return OpenModel(family, chosen, instance, complete=complete)
@@ -138,7 +138,7 @@ class OpenModel:
         """Add requirements; `InstanceError` for one that the vocabulary or the instance does not have."""
         more = [_requirement(each) for each in stated]
         instance = admitted(with_requirements(self.instance, more))
-        refused = self._method.refusal(instance)
+        refused = self._method.misfit(instance)
         if refused:
             raise UsageError.at("requirement", str(more[-1]), refused)
         self.instance = instance

@@ -19,11 +19,12 @@ from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.modelled import prove, require
 from formulations.stage_partitioning import cpsat as flat_cpsat
+from formulations.stage_partitioning.models.size import demand_assignment
 from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import StagePlan, allowed_dp_degrees
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers import cpsat
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 _weighted = cp_model.LinearExpr.weighted_sum
 
@@ -169,11 +170,14 @@ def build(
     *,
     complete: bool = False,  # noqa: ARG001 - it always is
 ) -> Model:
-    """The CP-SAT model of an instance. Raises `modelled.Stopped` once the watch is.
+    """The CP-SAT model of an instance. Raises `modelled.Stopped` once the watch is, `SizeError` if too large.
 
     Nothing is left out for a known plan, ``complete`` or not.
     """
-    model = Model(instance, watch or Watch())
+    watch = watch or Watch()
+    watch.bound(Terms(instance.weightless).lower_bound, Prover.BOUNDS)  # no step is shorter
+    demand_assignment(instance.flat)
+    model = Model(instance, watch)
     require(model, VOCABULARY, instance)
     return model
 

@@ -6,7 +6,12 @@ from formulations.family import Claim, Method, lazy
 from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.stage_partitioning.methods import DIRECT
 from formulations.stage_partitioning.models.size import MAX_DOWNSETS as FEW_DOWNSETS
-from formulations.stage_partitioning.models.size import assignment_effort, assignment_supports, columns_effort
+from formulations.stage_partitioning.models.size import (
+    assignment_effort,
+    assignment_supports,
+    assignment_too_large,
+    columns_effort,
+)
 from formulations.stage_partitioning.problem import StagePlan
 from formulations.vocabulary import names
 from instances.flushed_partitioning import FlushedInstance
@@ -62,6 +67,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
+        too_large=lambda instance: assignment_too_large(instance.flat),
         limits=f"{DIRECT}, one network",
         effort=lambda instance: assignment_effort(instance.flat),
     ),
@@ -73,6 +79,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.milp:build"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
+        too_large=lambda instance: assignment_too_large(instance.flat),
         limits=f"{DIRECT}, one network",
         effort=lambda instance: 3.0 * assignment_effort(instance.flat),
     ),

@@ -21,11 +21,12 @@ from formulations.flushed_partitioning.problem import evaluate, violations
 from formulations.flushed_partitioning.vocabulary import VOCABULARY
 from formulations.modelled import prove, require
 from formulations.stage_partitioning import milp as flat_milp
+from formulations.stage_partitioning.models.size import demand_assignment
 from formulations.stage_partitioning.models.terms import Terms
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, stage_memory
 from instances.flushed_partitioning import FlushedInstance, Schedule
 from solvers.milp import weighted_sum
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Prover, Watch
 
 
 class Model(flat_milp.Model):
@@ -166,11 +167,13 @@ class Model(flat_milp.Model):
 
 
 def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The Pyomo model of an instance. Raises `modelled.Stopped` once the watch is.
+    """The Pyomo model of an instance. Raises `modelled.Stopped` once the watch is, `SizeError` if too large.
 
     A step takes no longer than the watch's best plan; any time if it has none, or if ``complete``.
     """
     watch = watch or Watch()
+    watch.bound(Terms(instance.weightless).lower_bound, Prover.BOUNDS)  # no step is shorter
+    demand_assignment(instance.flat)
     model = Model(instance, None if complete else watch.best_objective, watch)
     require(model, VOCABULARY, instance)
     return model

@@ -23,6 +23,7 @@ from formulations.family import Answer
 from formulations.modelled import go_on, require
 from formulations.stage_partitioning.models.by_refuting import Search, searchable
 from formulations.stage_partitioning.models.first_plan import known_plan
+from formulations.stage_partitioning.models.size import assignment_too_large, demand_assignment
 from formulations.stage_partitioning.models.solving import prove, too_large
 from formulations.stage_partitioning.models.target_cpsat import TargetModel
 from formulations.stage_partitioning.models.terms import Chosen, Terms
@@ -309,10 +310,11 @@ def build(instance: StageInstance, watch: Watch | None = None, *, complete: bool
     """The CP-SAT model of an instance.
 
     T is at most that of a known plan, its hint: the watch's best, or that of `known_plan`; of none if ``complete``.
-    Raises `modelled.Stopped` once the watch is.
+    Raises `modelled.Stopped` once the watch is, and `SizeError` if it would be too large.
     """
     watch, terms = watch or Watch(), Terms(instance)
     watch.bound(terms.lower_bound, Prover.BOUNDS)
+    demand_assignment(instance)
     model = Model(terms, None if complete else known_plan(terms, watch), watch)
     require(model, VOCABULARY, instance)
     return model
@@ -327,7 +329,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     """
 
     def model() -> Model | Search[TargetModel]:
-        if not searchable(instance, limits, watch):
+        if assignment_too_large(instance) or not searchable(instance, limits, watch):
             return build(instance, watch)
         watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
         return Search(Terms(instance), TargetModel)

@@ -91,6 +91,6 @@ def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, s
         if exact or seconds <= (_PATIENCE_S if limits.time_s is None else limits.time_s):
             return "exact", f"{count} downsets: few enough for the exact threshold search"
         return "linearised", f"{count} downsets may take {seconds:.0f} s: linearised searches a few orders"
-    if exact and size.assignment_supports(instance) is None:
+    if exact and (size.assignment_supports(instance) or size.assignment_too_large(instance)) is None:
         return "cpsat", reason
     return ("exact", reason) if exact else ("linearised", reason)

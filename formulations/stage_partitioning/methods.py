@@ -7,6 +7,7 @@ from formulations.stage_partitioning.models import size
 from formulations.stage_partitioning.models.size import (
     assignment_effort,
     assignment_supports,
+    assignment_too_large,
     columns_effort,
     columns_supports,
 )
@@ -29,7 +30,7 @@ MAX_TABLE = 2_000_000_000
 
 LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"
 _TABLE = f"{LISTED}, where the table dp[D][k][s] has at most {MAX_TABLE:,} entries before pruning"
-DIRECT = f"instances whose direct model has at most {size.MAX_ASSIGNMENT:,} terms"
+DIRECT = f"instances whose direct model has at most {size.MAX_ASSIGNMENT:,} terms; of larger ones a first plan"
 
 _RULES = ("auto", "rerank", "sort-once", "truncating")
 
@@ -83,6 +84,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.cpsat:build"),
         honours=names(MODELLED),
         supports=assignment_supports,
+        too_large=assignment_too_large,
         limits=DIRECT,
         effort=assignment_effort,
     ),
@@ -94,6 +96,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.milp:build"),
         honours=names(MODELLED),
         supports=assignment_supports,
+        too_large=assignment_too_large,
         limits=DIRECT,
         effort=assignment_effort,
     ),

@@ -32,6 +32,7 @@ from formulations.modelled import go_on, require
 from formulations.stage_partitioning.models.by_refuting import Search, searchable
 from formulations.stage_partitioning.models.direct_quantities import DirectQuantities
 from formulations.stage_partitioning.models.first_plan import known_plan
+from formulations.stage_partitioning.models.size import assignment_too_large, demand_assignment
 from formulations.stage_partitioning.models.solving import prove, too_large
 from formulations.stage_partitioning.models.target_milp import TargetModel
 from formulations.stage_partitioning.models.terms import Chosen, Terms
@@ -393,10 +394,11 @@ def build(instance: StageInstance, watch: Watch | None = None, *, complete: bool
     """The Pyomo model of an instance.
 
     T is at most that of a known plan, its hint: the watch's best, or that of `known_plan`; of none if ``complete``.
-    Raises `modelled.Stopped` once the watch is.
+    Raises `modelled.Stopped` once the watch is, and `SizeError` if it would be too large.
     """
     watch, terms = watch or Watch(), Terms(instance)
     watch.bound(terms.lower_bound, Prover.BOUNDS)
+    demand_assignment(instance)
     model = Model(terms, None if complete else known_plan(terms, watch), watch)
     require(model, VOCABULARY, instance)
     return model
@@ -411,7 +413,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     """
 
     def model() -> Model | Search[TargetModel]:
-        if not searchable(instance, limits, watch):
+        if assignment_too_large(instance) or not searchable(instance, limits, watch):
             return build(instance, watch)
         watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
         return Search(Terms(instance), TargetModel, TargetModel.is_refuted_by_relaxation)

@@ -80,7 +80,9 @@ def listing_of(
 
 def _fitting(family: Family[Any, Any], method: Method[Any, Any], instance: Any) -> dict[str, Any]:
     """Whether a method takes an instance: the reason if not, else predicted steps and seconds (absent: none)."""
-    refusal = method.refusal(instance)
+    refusal, too_large = method.refusal(instance), method.too_large(instance)
+    if refusal is None and too_large is not None:
+        refusal = f"{too_large}; named, it has a first plan"
     effort = 0.0 if refusal else method.effort(instance)
     predicted = effort if 0.0 < effort < math.inf else None
     seconds = None if predicted is None else predicted_s(family, method, instance)

@@ -117,7 +117,7 @@ def formulations(
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
     instance = admitted(instance)
     family = family_of(instance)
-    refused = {name: family.method(name).refusal(instance) for name in declarative(family)}
+    refused = {name: family.method(name).misfit(instance) for name in declarative(family)}
     names = [name for name, reason in refused.items() if reason is None]
     if not names:
         why = "; ".join(f"{name}: {reason}" for name, reason in refused.items()) or f"{family.name} has no model"

@@ -15,6 +15,7 @@ import planner
 from formulations.family import Violation
 from formulations.first_plan import SHARE, First
 from formulations.modelled import WithoutSizes, prove
+from planner import UsageError
 from planner.checking import agree
 from planner.inputs.loading import family_of
 from planner.run import run
@@ -125,6 +126,23 @@ def test_a_plan_near_the_best(case: Case) -> None:
         assert family.violations(instance, answer.plan) == ()
         assert family.evaluate(instance, answer.plan) <= goal, method.name
     assert asked or case in SLOW
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize("problem", ["stage_partitioning", "flushed_partitioning"])
+def test_what_is_too_large_to_be_built_has_its_first_plan(
+    monkeypatch: pytest.MonkeyPatch, problem: str, method: str
+) -> None:
+    instance = planner.load("chain8", problem=problem)
+    best = planner.solve(instance, exact=True)
+    monkeypatch.setattr("formulations.stage_partitioning.models.size.MAX_ASSIGNMENT", 10)
+    found = planner.solve(instance, method=method)
+    assert found.stop is Stop.SIZE_LIMIT and found.verified and "at most 1e+01 are built" in found.reason
+    assert found.bound is not None and 0 < found.bound <= best.objective <= found.objective
+    assert found.objective == found.stats["first_plan"] <= best.objective * (1 + FAR)
+    with pytest.raises(UsageError, match="terms"):
+        planner.model(instance, method)
+    assert method not in [each.method for each in planner.crosscheck(instance).results]
 
 
 @pytest.mark.parametrize(("name", "method"), [(name, each) for name, found in HINTED.items() for each in found])

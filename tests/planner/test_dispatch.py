@@ -16,6 +16,7 @@ from formulations.family import Answer, Claim, Method
 from instances.hierarchical_partitioning import on_machines
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
 from planner import Limits, Stop, UsageError, calibration
+from planner.comparison import sane
 from planner.dispatch import candidates, pick
 
 FEW, MANY = Counting("few", (1, 2, 3), 2), Counting("many", (1,) * 12, 2)
@@ -89,6 +90,16 @@ def test_a_method_that_refuses_is_not_tried_and_the_reason_says_why() -> None:
     refusing = (method(name, supports=refuses) for name in ("first", "second"))
     with pytest.raises(UsageError, match=r"^no exact method takes the instance \(first, second: it is too large\)$"):
         pick(family(*refusing, method("greedy", Claim.HEURISTIC)), FEW, Limits(), exact=True)
+
+
+def test_what_has_no_more_than_a_first_plan_comes_last() -> None:
+    first, others = method("first", too_large=refuses), (method("second"), method("heuristic", Claim.HEURISTIC))
+    assert tried(family(first, *others)) == ["second", "heuristic", "first"]
+    assert tried(family(first, *others), exact=True) == ["second", "first"]
+    assert pick(family(first, *others), FEW, Limits())[1] == "first does not take the instance: it is too large"
+    assert tried(family(first), exact=True) == ["first"]
+    assert pick(family(first, *others), FEW, Limits(), "first")[0] is first
+    assert [each.name for each in sane(family(first, *others), FEW)] == ["second", "heuristic"]
 
 
 def test_where_one_gives_up_for_its_size_the_next_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,7 @@ def test_list_of_an_instance_shows_who_takes_it_and_why_others_do_not(run: Run, 
         bool(each["refusal"]) for each in found
     )
     assert run("list", "bert32", "--problem", "flushed_partitioning")[0] == 0
+    assert "2e+06 are built; named, it has a first plan" in " ".join(run("list", "gpt3-175b")[1].split())
     assert run("list", "bert31")[2].startswith(
         "PROBLEM or INSTANCE is 'bert31'; expected one of bert32, bert, bert-l, "
     )

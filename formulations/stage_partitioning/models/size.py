@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from formulations.size import SizeError
 from formulations.stage_partitioning.problem import allowed_dp_degrees
 from instances.graph import downsets
 from instances.stage_partitioning import StageInstance
@@ -38,10 +39,20 @@ def assignment_effort(instance: StageInstance) -> float:
 
 
 def assignment_supports(instance: StageInstance) -> str | None:
-    """``None``, or why the direct models cannot say or are too large for an instance."""
-    if instance.carried:
-        return "the direct models do not count activations that layers of several stages keep"
+    """``None``, or what the direct models cannot say of an instance."""
+    return "the direct models do not count activations that layers of several stages keep" if instance.carried else None
+
+
+def assignment_too_large(instance: StageInstance) -> str | None:
+    """``None``, or why the direct models of an instance would be too large to be built."""
     effort = assignment_effort(instance)
     if effort <= MAX_ASSIGNMENT:
         return None
     return f"the direct model would have about {effort:.1g} terms; at most {MAX_ASSIGNMENT:.0e} are built"
+
+
+def demand_assignment(instance: StageInstance) -> None:
+    """Raise `SizeError` if the direct models of an instance would be too large to be built."""
+    reason = assignment_too_large(instance)
+    if reason is not None:
+        raise SizeError(reason)
