@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from planner.capture.ops import ATTENTION
 from planner.capture.sharding import ring
 from planner.runtime.program import attribute
-from planner.runtime.splits import Cut, Split
+from planner.runtime.splits import Cut, Split, slice_of
 
 aten: Any = torch.ops.aten
 _PRODUCTS = (aten.matmul.default, aten.bmm.default)
@@ -132,7 +132,9 @@ def _called(target: Callable[..., Any], args: Any, kwargs: Any, mesh: DeviceMesh
         args, kwargs = _pytree.tree_map(lambda each: _local(each, dim, mesh), (args, kwargs))
         made = target(*args, **kwargs)
         return DTensor.from_local(made, mesh, [Shard(dim + made.dim())], run_check=False)
-    if shared:
+    if target in ATTENTION or all(isinstance(each.placements[0], Replicate) for each in shared):
+        args, kwargs = _pytree.tree_map(_whole, (args, kwargs))  # DTensor has no rule for all kernels of attention
+    elif shared:
         args, kwargs = _pytree.tree_map(lambda each: _replicated(each, mesh), (args, kwargs))
     return target(*args, **kwargs)
 
@@ -156,16 +158,21 @@ def _local(value: Any, dim: int, mesh: DeviceMesh) -> Any:
     return value.to_local() if isinstance(value, DTensor) else value
 
 
-def _taken_apart(target: Any, value: DTensor, given: Any, dim: int = 0, *, mesh: DeviceMesh) -> list[DTensor]:
-    """The parts of a tensor whose shares have a share of each part (`splits.Cut`)."""
-    if value.placements[0] != Shard(dim % value.dim()):
+def _taken_apart(target: Any, value: DTensor, *given: Any, mesh: DeviceMesh) -> Any:
+    """Parts of a tensor, or a slice, whose shares have a share of each part (`splits.Cut`)."""
+    t = mesh.size()
+    if target is aten.slice.Tensor:
+        dim, start, end = slice_of(value.shape, given)
+        local: tuple[Any, ...] = (dim, start // t, end // t)
+    else:
+        size, dim = given if len(given) > 1 else (given[0], 0)
+        shares = [width // t for width in size] if isinstance(size, list | tuple) else size // t
+        local = (size if target is aten.chunk.default else shares, dim)
+    placement = Shard(dim % value.dim())
+    if value.placements[0] != placement:
         raise RuntimeError(f"{target} takes apart dimension {dim} of a tensor that is cut as {value.placements[0]}")
-    if target is aten.split.Tensor:
-        given //= mesh.size()
-    elif target is aten.split_with_sizes.default:
-        given = [width // mesh.size() for width in given]
-    parts = target(value.to_local(), given, dim)
-    return [DTensor.from_local(each, mesh, [Shard(dim % value.dim())], run_check=False) for each in parts]
+    made = target(value.to_local(), *local)
+    return _pytree.tree_map(lambda part: DTensor.from_local(part, mesh, [placement], run_check=False), made)
 
 
 class Counted(TorchDispatchMode):  # type: ignore[misc]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.capture.captured import Captured, Node
@@ -154,28 +155,48 @@ def _taken_apart(captured: Captured, op: Any, width: int, degree: int) -> tuple[
     """
     from planner.capture.ops import PRODUCTS
 
-    waiting, seen, found = [op], {op}, dict[str, tuple[int, ...]]()
+    waiting, seen, ops, parts = [op], {op}, set[str](), set[tuple[int, int]]()
     while waiting:
-        for user in waiting.pop().users:
+        source = waiting.pop()
+        for user in source.users:
             if user in seen:
                 continue
             seen.add(user)
             if user.op != "call_function" or user.target in PRODUCTS:
                 return (width,), set()
-            if is_taking_apart(user.target):
-                dim = user.args[2] if len(user.args) > 2 else 0
-                found[user.name] = tuple(shape[dim] for shape in captured.costs[user.name].shapes)
+            found = _parts(captured, source, user, width)
+            if found:
+                ops.add(user.name)
+                parts |= found
             else:
                 waiting.append(user)
-    parts = set(found.values())
-    if len(parts) != 1 or sum(min(parts)) != width or any(each % degree for each in min(parts)):
+    ends = sorted(parts)
+    covers = [end for _, end in ends] == [*(start for start, _ in ends[1:]), width] and ends[:1] and not ends[0][0]
+    if not covers or any((end - start) % degree for start, end in ends):
         return (width,), set()
-    return parts.pop(), set(found)
+    return tuple(end - start for start, end in ends), ops
 
 
-def is_taking_apart(target: Any) -> bool:
-    """Whether an op takes a tensor apart into several along a dimension, its third argument."""
+def _parts(captured: Captured, source: Any, op: Any, width: int) -> set[tuple[int, int]]:
+    """The places of the last dimension of a tensor, of this width, that an op gives apart; empty for other ops."""
     import torch
 
     aten: Any = torch.ops.aten
-    return target in (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default)
+    shape = captured.costs[source.name].shapes[0]
+    if op.target is aten.slice.Tensor and len(op.args) < 5:
+        dim, *ends = slice_of(shape, op.args[1:])
+        places = {(ends[0], ends[1])}
+    elif op.target in (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default):
+        dim = op.args[2] if len(op.args) > 2 else 0
+        widths = [each[dim] for each in captured.costs[op.name].shapes]
+        places = set(pairwise(accumulate(widths, initial=0)))
+    else:
+        return set()
+    return places if dim % len(shape) == len(shape) - 1 and shape[-1] == width else set()
+
+
+def slice_of(shape: Sequence[int], given: Sequence[Any]) -> tuple[int, int, int]:
+    """Dimension, start and end of a slice of a tensor of this shape, from its arguments behind the tensor."""
+    dim, start, end = [*given, *(None,) * 3][:3]
+    places = range(shape[dim or 0])[slice(start, end)]
+    return dim or 0, places.start, places.stop

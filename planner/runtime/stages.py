@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from instances.rules import NodeId
+from planner.brought.target import words
 from planner.errors import UsageError
 from planner.runtime.layout import Layout
 from planner.runtime.program import Program, node_order, settle
@@ -125,7 +126,10 @@ def _values(program: Program) -> dict[str, Any]:
             return value
 
     found: dict[str, Any] = {}
-    Recorder(program.graph_module).run(*program.leaves(0), enable_io_processing=False)
+    try:
+        Recorder(program.graph_module).run(*program.leaves(0), enable_io_processing=False)
+    except Exception as error:  # whatever the model does with its data
+        raise UsageError.at("--model", words(error), "a model that runs with its inputs") from error
     return found
 
 

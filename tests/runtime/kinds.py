@@ -184,6 +184,22 @@ def stacked() -> Any:
     return nn.Sequential(*(Stacked() for _ in range(2))).double(), (torch.randn(2, LENGTH, WIDTH).double(),)
 
 
+class Gated(nn.Module):
+    """A perceptron whose gate and values are slices of one product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both, self.narrow = nn.Linear(WIDTH, 48), nn.Linear(24, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = self.both(x)
+        return x + self.narrow(torch.sigmoid(made[..., :24]) * made[..., 24:])
+
+
+def gated() -> Any:
+    return nn.Sequential(*(Gated() for _ in range(3))).double(), (torch.randn(2, LENGTH, WIDTH).double(),)
+
+
 class Interaction(nn.Module):
     """A recommendation model (DLRM): tables and a perceptron, products of what they give, a perceptron on top."""
 

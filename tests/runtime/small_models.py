@@ -146,6 +146,17 @@ def untraceable() -> Example:
     return Branch(), (torch.ones(3),)
 
 
+class Factored(nn.Linear):
+    """What torch.export can trace, and no data can run: a root of a matrix that has none."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(-torch.eye(4, dtype=x.dtype) - super().forward(x).square().sum())
+
+
+def unrunnable() -> Example:
+    return nn.Sequential(Factored(4, 4)).double(), (torch.randn(4, 4).double(),)
+
+
 def failing() -> Example:
     raise RuntimeError("no weights")
 

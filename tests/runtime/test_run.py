@@ -302,6 +302,7 @@ BAD = [
         "from stage 0 to stage 2, which no edge",
     ),
     ("untraceable", plan(([0], 1)), {"modules": ("",)}, "expected a model that torch.export can trace"),
+    ("unrunnable", plan(([0], 1)), {"modules": ("0",)}, "expected a model that runs with its inputs"),
     ("failing", plan(([0], 1)), {"modules": ("",)}, "RuntimeError: no weights (line"),
     ("number", plan(([0], 1)), {"modules": ("",)}, "result is of type int"),
     ("nothing", plan(([0], 1)), {"modules": ("",)}, "function is 'nothing'; expected one of"),

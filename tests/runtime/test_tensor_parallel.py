@@ -44,6 +44,7 @@ RUNS = {
     "gpt": ([([0, 1, 2], 1, 2), ([3], 2, 1), ([4, 5, 6], 1, 2)], (3, 4), 0),
     "grouped": ([([0, 1], 2, 2), ([2, 3, 4, 5], 1, 2)], (2,), 2 * 6 * 32 * 8 // 2),
     "bert": ([([0, 1], 1, 2), ([2], 2, 2), ([3, 4], 1, 1)], (2,), 0),
+    "gated": ([([0, 1], 1, 2), ([2], 1, 4)], (1,), 0),
     # nodes without a rule: each process computes the whole; what comes in is passed on from each to the next
     "experts": ([([0, 1], 1, 1), ([2, 3, 4], 1, 4)], (), 0),
 }
