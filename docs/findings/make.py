@@ -1,0 +1,377 @@
+"""Draw the pictures of the findings anew: ``python docs/findings/make.py``.
+
+Each shows numbers of its section of findings.md, which says how they were measured; a number that its section does not
+have is an error, so that text and picture are one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "findings.md"
+#: Whose number it is, and so its colour: what is printed, claimed or heuristic; what is found or proved here.
+THEIRS, OURS = 1, 0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number as its section has it, ``times`` what its unit there makes of it."""
+
+    label: str
+    number: str
+    whose: int = OURS
+    times: float = 1.0
+
+    @property
+    def value(self) -> float:
+        """The number, in the unit of its picture."""
+        return float(self.number.replace(",", "")) * self.times
+
+    @property
+    def said(self) -> str:
+        """The number as the picture shows it."""
+        return self.number if self.times == 1 else f"{self.value:,.0f}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A picture: the beginning of its section's heading, what it says, bars and their unit."""
+
+    section: str
+    says: str
+    unit: str
+    bars: tuple[Bar, ...]
+    is_log: bool = False
+
+    @property
+    def file(self) -> str:
+        """The picture's name, after its section's: "piper-table-1.svg"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.section.lower()).strip("-") + ".svg"
+
+    @property
+    def line(self) -> str:
+        """The picture as the page has it, with all that it shows for those who do not see it."""
+        shown = "; ".join(f"{bar.label} {bar.said}" for bar in self.bars)
+        return f"![{self.says}: {shown} ({self.unit})](findings/{self.file})"
+
+
+def theirs(label: str, number: str, times: float = 1.0) -> Bar:
+    """What is printed, claimed or heuristic."""
+    return Bar(label, number, THEIRS, times)
+
+
+FINDINGS = (
+    Finding(
+        "Piper's released inputs",
+        "31 edges carry the mask's size instead of a layer's",
+        "bytes",
+        (theirs("edges between layers", "16777216"), Bar("output of a layer", "31457280")),
+    ),
+    Finding(
+        "Piper, Appendix C",
+        "Where the heuristic misses a knapsack, it can cost much",
+        "% above the optimum, at worst",
+        (theirs("BERT-32", "15.6"), theirs("ResNet-50", "23.6"), theirs("GNMT", "12.0")),
+    ),
+    Finding(
+        "Piper, Table 1",
+        "The plan of a chain is not the plan of the graph",
+        "ms per sample, Resnet50 on 32 devices of 1.5 GiB",
+        (theirs("printed", "61.209"), theirs("best of four orders", "53.497"), Bar("optimum of the graph", "50.977")),
+    ),
+    Finding(
+        "Piper, Appendix F and section 5",
+        "With the units right, the published plan takes half as long again",
+        "ms per sample, Resnet50 on 8 devices of 8 GiB",
+        (
+            theirs("as published", "63.44"),
+            theirs("its plan, units right", "127.80"),
+            Bar("optimum, units right", "82.40"),
+        ),
+    ),
+    Finding(
+        "Piper, section 4",
+        "Two formulas for one synchronisation, far apart",
+        "s per sample, BERT-32 on 64 devices",
+        (theirs("the paper's formula", "0.0327709"), theirs("the released program's", "0.0209573")),
+    ),
+    Finding(
+        "Piper, Figure 1",
+        "Recomputation is not required: enough devices will do",
+        "devices that are enough without it",
+        (Bar("of 10^9 bytes", "1,922"), Bar("of 1 GiB", "1,285")),
+    ),
+    Finding(
+        "Piper, Figure 2",
+        "Only 14 GiB give the printed figure",
+        "devices from which no DP gains nothing",
+        (theirs("printed", "22"), Bar("13 GiB", "23"), Bar("14 GiB", "22"), Bar("15 GiB", "21")),
+    ),
+    Finding(
+        "Piper, Appendix D",
+        "A first plan saves most knapsacks",
+        "knapsacks of one run, logarithmic",
+        (
+            theirs("formula, divisors of N", "3.69", 1e6),
+            Bar("our run", "34,623"),
+            theirs("formula, any degree", "11.2", 1e6),
+            Bar("our run", "679,205"),
+        ),
+        True,
+    ),
+    Finding(
+        "AMP",
+        "Deciding with the all-reduce in mind saves 2 %",
+        "s per step, heterogeneous cluster",
+        (
+            theirs("as released", "1.0859"),
+            theirs("program corrected", "1.0846"),
+            Bar("all-reduce in the objective", "1.0617"),
+        ),
+    ),
+    Finding(
+        "Piper, Appendix A: are",
+        "With these degrees the room is too small for 1F1B",
+        "% slower than the bottleneck",
+        (
+            theirs("1, 2: at once", "16.7"),
+            theirs("1, 2: paced", "0"),
+            theirs("1, 2, 1", "25.0"),
+            theirs("2, 3, 1: at once", "16.7"),
+            theirs("2, 3, 1: paced", "28.6"),
+        ),
+    ),
+    Finding(
+        "Piper, Appendix E",
+        "A flat network promises what machines do not keep",
+        "s per sample, bert32a100 on 8 x 8 devices",
+        (
+            theirs("flat, inner bandwidth", "0.0257"),
+            theirs("that plan on machines", "0.0801"),
+            theirs("flat, outer bandwidth", "0.0397"),
+            theirs("that plan on machines", "0.0743"),
+            Bar("hierarchical optimum", "0.0411"),
+        ),
+    ),
+    Finding(
+        "Piper, Appendix A: gradient",
+        "Accumulation never helps in this cost model",
+        "s per sample",
+        (Bar("g = 1", "0.0338"), Bar("g = 2", "0.0356"), Bar("g = 4", "0.0459"), Bar("g = 8", "0.0512")),
+    ),
+    Finding(
+        "Piper, Figure 3",
+        "Minutes and hours are seconds here",
+        "s of planning on 2,048 devices, logarithmic",
+        (
+            theirs("BERT-32, printed", "13", 60.0),
+            Bar("published program", "0.8"),
+            Bar("exact", "0.02"),
+            theirs("BERT-64, printed", "2", 3600.0),
+            Bar("published program", "3.9"),
+            Bar("exact", "0.06"),
+        ),
+        True,
+    ),
+    Finding(
+        "Piper, section 6",
+        "Planned without flushes, run with them",
+        "% above the optimum with flushes (devices, micro-batches)",
+        (
+            theirs("8, 8", "13.5"),
+            theirs("8, 64", "0.6"),
+            theirs("32, 32", "72"),
+            theirs("64, 64", "61"),
+            theirs("64, 512", "51"),
+            theirs("256, 1024", "10.2"),
+            theirs("512, 512", "53"),
+        ),
+    ),
+    Finding(
+        "GraphPipe, Table 2",
+        "Beyond powers of two Table 2 is mostly too small",
+        "of 16,384 cases",
+        (Bar("right", "5,630"), theirs("too small", "10,454"), theirs("too large", "300")),
+    ),
+    Finding(
+        "GraphPipe, Equation 1",
+        "The least bottleneck is not the most throughput",
+        "samples/s, MMT on 4 devices",
+        (theirs("b = 64, least bottleneck", "39.0"), Bar("b = 4", "67.5")),
+    ),
+    Finding(
+        "GraphPipe, section 7.5",
+        "The drawn pipeline lacks an edge, and gains less with it",
+        "% gained by the shorter pipeline (64 samples)",
+        (theirs("printed", "10"), theirs("as drawn", "11.1"), Bar("with the edge", "8.0")),
+    ),
+    Finding(
+        "GraphPipe, Figures 6, 7 and 9",
+        "The gain at 16 branches stays far below 2",
+        "times PipeDream's throughput, 16 branches",
+        (theirs("printed, up to", "2"), Bar("4 devices", "1.16"), Bar("8 devices", "1.11"), Bar("16 devices", "1.12")),
+    ),
+    Finding(
+        "GraphPipe, Table 1",
+        "One program searches at most 2.3 times as fast",
+        "times as fast as PipeDream (CPU time, section 7.2)",
+        (
+            theirs("MMT, printed at least", "14.8"),
+            Bar("here at most", "2.2"),
+            theirs("DLRM, printed at least", "9.2"),
+            Bar("here at most", "0.76"),
+            theirs("CANDLE-Uno, printed at least", "10.5"),
+            Bar("here at most", "2.3"),
+        ),
+    ),
+    Finding(
+        "GraphPipe, section 5",
+        "It depends on who owns the join",
+        "ms per sample, MMT on 4 devices, b = 4",
+        (
+            theirs("the series alone", "19.52"),
+            theirs("one branch may share it", "14.35"),
+            Bar("optimum", "13.97"),
+        ),
+    ),
+    Finding(
+        "Parmesan, section 4",
+        "Refinement regains part of what clustering loses",
+        "% above the optimum, 21 cells",
+        (
+            theirs("clustering, at most", "10.2"),
+            theirs("all steps, at most", "6.9"),
+            theirs("all steps, on average", "1.6"),
+        ),
+    ),
+    Finding(
+        "Parmesan, section 5",
+        "On a torus, timeouts cost a third",
+        "ms of the slowest stage, torus2d 16 x 4",
+        (theirs("consecutive", "37.61"), theirs("Algorithm 1", "26.07"), Bar("optimum", "19.59")),
+    ),
+    Finding(
+        "Parmesan, Figures 2 and 3",
+        "There is more to gain than was found",
+        "times as fast as consecutive, uniform-dist 4 x 16",
+        (theirs("printed", "33.5"), theirs("Algorithm 1 here", "32.0"), Bar("proved optimum", "38.4")),
+    ),
+    Finding(
+        "Parmesan, section 6",
+        "Partition first, map later: the formula loses most",
+        "ms, resnet50 on two-level",
+        (
+            theirs("formula, in phases", "52.926"),
+            Bar("jointly", "29.810"),
+            theirs("simulated step, in phases", "184.3"),
+            Bar("jointly", "138.8"),
+        ),
+    ),
+    Finding(
+        "Trainers",
+        "One pair of degrees costs most where memory is short",
+        "% above the optimum, bert32 on 64 devices",
+        (
+            theirs("Megatron-LM, 8 GiB", "59.7"),
+            theirs("DeepSpeed, 8 GiB", "53.3"),
+            theirs("all three, 80 GiB", "23.7"),
+        ),
+    ),
+    Finding(
+        "Subproblems",
+        "Best strategies by the layers they were given",
+        "% that the best strategy loses",
+        (
+            theirs("amp, cluster", "2.15"),
+            theirs("amp-released, cluster", "2.28"),
+            theirs("amp, model", "0.51"),
+            theirs("megatron, model", "15.4"),
+        ),
+    ),
+    Finding(
+        "Heuristics of a dozen lines",
+        "A dozen lines are optimal more often than the published heuristic",
+        "optimal of 1,000 knapsacks",
+        (theirs("Piper's heuristic", "822"), Bar("largest saving first", "991")),
+    ),
+    Finding(
+        "Solvers",
+        "Every sixth proof of the default presolve is false",
+        "models of small random instances",
+        (Bar("solved", "300"), theirs("false optima", "49")),
+    ),
+)
+
+
+def sections(text: str) -> dict[str, str]:
+    """The page's sections by their headings."""
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def missing(finding: Finding, text: str) -> Iterator[str]:
+    """What the page does not have: the one section, a number in it, or the picture."""
+    own = [body for heading, body in sections(text).items() if heading.startswith(finding.section)]
+    if len(own) != 1:
+        yield f"{len(own)} sections begin with {finding.section!r}"
+        return
+    if finding.line not in own[0].splitlines():
+        yield f"{finding.section}: no line {finding.line}"
+    words = "\n".join(line for line in own[0].splitlines() if not line.startswith("!["))
+    for bar in finding.bars:
+        if not re.search(rf"(?<![\d.]){re.escape(bar.number)}(?!\d|[.,]\d)", words):
+            yield f"{finding.section}: no number {bar.number} ({bar.label})"
+
+
+def draw(finding: Finding, axes: Any) -> None:
+    """Bars with their numbers as the section has them."""
+    from planner.show.palette import line_colour
+    from planner.show.plots.marks import SMALL, quiet_frame, theme_of
+
+    theme, values = theme_of(axes), [bar.value for bar in finding.bars]
+    places = range(len(values))
+    least = min(values) / 3 if finding.is_log else 0.0
+    widths = [value - least for value in values]
+    axes.barh(places, widths, 0.7, least, color=[line_colour(bar.whose) for bar in finding.bars])
+    for place, bar in zip(places, finding.bars, strict=True):
+        axes.text(bar.value, place, f" {bar.said}", va="center", fontsize=SMALL + 1, color=theme.ink)
+    if finding.is_log:
+        axes.set_xscale("log")
+    axes.set_xlim(least, max(values) * (6 if finding.is_log else 1.2))
+    axes.set_yticks(places, [bar.label for bar in finding.bars], parse_math=False)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xticks([])
+    axes.minorticks_off()
+    axes.set_xlabel(finding.unit, loc="left")
+    quiet_frame(axes, "left")
+
+
+def main() -> None:
+    """Write all pictures; `SystemExit` with what the page lacks."""
+    from planner.show.plots.files import save
+    from planner.show.plots.panel import Panel
+
+    text = PAGE.read_text()
+    lacks = [line for finding in FINDINGS for line in missing(finding, text)]
+    if lacks:
+        raise SystemExit("\n".join(lacks))
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same numbers make the same files
+    matplotlib.rcParams["svg.hashsalt"] = "findings"
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    for finding in FINDINGS:
+        height = 0.5 + 0.26 * len(finding.bars)
+        panel = Panel(finding.says, lambda axes, own=finding: draw(own, axes), "", True, height)
+        save([panel], str(HERE / finding.file), width=560)
+
+
+if __name__ == "__main__":
+    main()
