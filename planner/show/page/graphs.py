@@ -10,14 +10,12 @@ from formulations.breakdown import Graph
 from planner.show.headlines import amount, headline
 from planner.show.layers import Layout, Point, layered
 from planner.show.page.chart import Chart, Row
-from planner.show.page.marks import figures, pixels_per, said, short_name, stage_colour, stage_name, x_of
+from planner.show.page.marks import HALO, figures, pixels_per, said, short_name, stage_colour, stage_name, x_of
 
 _ROW, _HIGHEST = 40, 600
 #: Names stand above their nodes: from and to so many rows, and so much of the way to the next layers on both sides.
 _LOW, _HIGH, _WIDE = 0.3, 0.65, 0.45
 _NAME: dict[str, Any] = {"type": "text", "fontSize": 11, "dy": -19, "tooltip": None}
-#: First the paper around a name, then the name.
-_NAMED = ({**_NAME, "stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, _NAME)
 
 
 def graph(found: Graph) -> list[Chart]:
@@ -64,7 +62,7 @@ def graph(found: Graph) -> list[Chart]:
     }
     room = pixels_per(deep)
     wide = {"domain": [0, 1], "range": [0.8, {"expr": f"clamp(0.22 * {room}, 1.6, 4.5)"}]}
-    names: list[dict[str, Any]] = [{**look, "limit": {"expr": f"{2 * _WIDE} * {room}"}} for look in _NAMED]
+    names: list[dict[str, Any]] = [{**_NAME, "limit": {"expr": f"{2 * _WIDE} * {room}"}, **halo} for halo in HALO]
     spec: dict[str, Any] = {
         "height": int(min(_HIGHEST, max(70, _ROW * (span + 0.4)))),
         "params": [{"name": "chosen", "value": -1}],

@@ -11,6 +11,8 @@ from planner.show.palette import BOTTLENECK
 from planner.show.tables import named
 
 Encoding = dict[str, Any]
+#: Texts over lines: first the paper around them, then they themselves.
+HALO: tuple[Encoding, ...] = ({"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, {})
 
 
 def stage_colour(stages: Sequence[Stage], colours: str = "@stages", otherwise: str = "@no_stage") -> Encoding:

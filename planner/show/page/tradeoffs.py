@@ -8,7 +8,7 @@ from typing import Any
 from formulations.breakdown import Heat, Tradeoff
 from planner.show.headlines import amount, headline, scaled
 from planner.show.page.chart import SVG_ROWS, Chart, Row
-from planner.show.page.marks import said
+from planner.show.page.marks import HALO, said
 
 _HEIGHT = 260
 #: More nodes than this are not drawn one by one, except those for which the plans differ.
@@ -69,11 +69,14 @@ def _totals(found: Tradeoff) -> Chart:
                     "tooltip": said({"name": "choice", "said": "memory", "time": "time"}),
                 },
             },
-            {
-                "data": {"name": "totals"},
-                "mark": {"type": "text", "align": "right", "dx": -9, "dy": -9, "limit": 160},
-                "encoding": {"x": x, "y": y, "text": {"field": "name"}},
-            },
+            *(
+                {
+                    "data": {"name": "totals"},
+                    "mark": {"type": "text", "align": "right", "dx": -9, "dy": -9, "limit": 160, **halo},
+                    "encoding": {"x": x, "y": y, "text": {"field": "name"}},
+                }
+                for halo in HALO
+            ),
         ],
     }
     title = f"{found.title} (line: the capacity of {amount(found.capacity_bytes, 'bytes')})"
@@ -301,6 +304,6 @@ def _isolines(box: Mapping[str, Any]) -> list[dict[str, Any]]:
             "encoding": {"x": {**x, "bandPosition": 0}, "y": y, "text": {"field": "said"}},
         }
         for side, where in (("false", {"align": "left", "dx": 3}), ("true", {"align": "right", "dx": -3}))
-        for halo in ({"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, {})
+        for halo in HALO
     ]
     return [*lines, *texts]
