@@ -1,10 +1,10 @@
 """What pages get when the site is built: the methods there are now, the public names, and a plan drawn on the spot.
 
 A page marks the place with a comment: ``methods`` on a problem's page becomes the table of that family's methods, ``all
-methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, ``names of
-planner`` the reference of all public names of `planner`, and ``figure`` the pictures of the best plan of the page's
-example, which its front matter names (``instance``, ``settings``). Notebooks are copied here from their own folder,
-because Sphinx reads none outside its own.
+methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, or of a
+smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`, and
+``figure`` the pictures of the best plan of the page's example, which its front matter names (``instance``,
+``settings``). Notebooks are copied here from their own folder, because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
     if ALL_METHODS in text:
         text = text.replace(ALL_METHODS, all_methods())
     if MODELS in text:
-        text = text.replace(MODELS, models(*_example(text)))
+        text = text.replace(MODELS, models(*_example(text, "models")))
     if NAMES in text:
         text = text.replace(NAMES, names())
     if FIGURE in text:
@@ -48,10 +48,10 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
     content[0] = text
 
 
-def _example(text: str) -> tuple[str, dict[str, Any]]:
-    """The instance and the settings that a page's front matter names."""
+def _example(text: str, settings: str = "settings") -> tuple[str, dict[str, Any]]:
+    """The instance and the settings that a page's front matter names, under another name if it is there."""
     example = yaml.safe_load(text.split("---\n")[1])
-    return example["instance"], example.get("settings") or {}
+    return example["instance"], example.get(settings) or example.get("settings") or {}
 
 
 def models(instance: str, settings: dict[str, Any]) -> str:

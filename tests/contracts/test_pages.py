@@ -56,6 +56,26 @@ def test_a_page_is_listed_and_shows_methods_and_pictures(page: Path) -> None:
     assert "<!-- methods -->" in text and "<!-- figure -->" in text and text.startswith("---\ninstance:")
 
 
+@pytest.mark.slow
+@each
+def test_models_in_mathematics_have_the_rows_that_they_are_built_of(page: Path, generated: ModuleType) -> None:
+    text = page.read_text()
+    instance, settings = generated._example(text, "models")
+    loaded = planner.load(instance, **settings)
+    parts = re.findall(r"^### Rows (of|added by) ([^\n]*)\n(.*?)(?=\n###|\n<!--)", text, flags=re.M | re.S)
+    assert parts
+    for kind, methods, rows in parts:
+        written = re.findall(r"^\| `(\w+)` \| \$.*\$ \| [^|\n]*\|$", rows, flags=re.M)
+        assert len(written) == rows.count("\n| `")
+        built = [
+            {group.name for group in planner.model(loaded, method).sizes().groups if group.kind == "constraint"}
+            for method in re.findall(r"`(.*?)`", methods)
+        ]
+        assert set(written) <= set().union(*built), (page.stem, methods)
+        if kind == "of":
+            assert set().union(*built) <= set(written), (page.stem, methods)
+
+
 def test_every_problem_is_in_the_readme_and_has_a_page_and_its_instances_are_in_the_reference() -> None:
     assert {page.stem for page in PAGES} == {family.name for family in FAMILIES}
     readme, reference = (ROOT / "README.md").read_text(), (DOCS / "api" / "instances.md").read_text()
