@@ -68,7 +68,8 @@ def bring(
     granularity: str = "block",
     hardware: str = "h100",
     devices: int = 8,
-    microbatches: int = 128,
+    microbatches: int | None = None,
+    batch: str | None = None,
     microbatch: int | None = None,
     sequence: int | None = None,
     dtype: str | None = None,
@@ -88,7 +89,9 @@ def bring(
     hardware, devices
         A name of `instances.hardware.HARDWARE`, and how many there are.
     microbatches
-        Of a batch, N.
+        Of a batch, N; 128 by default.
+    batch
+        Instead of it the batch in samples, such as ``1024``, or in tokens, such as ``4194304tokens``.
     microbatch, sequence, dtype
         Of ``hf``: samples in a micro-batch (1), tokens of a sequence, data type (bf16). Of ``torch`` they are those of
         the function's model and inputs.
@@ -106,7 +109,7 @@ def bring(
     _expect("granularity", granularity, ("block", "op"))
     expect_packages("torch", *(["transformers"] if kind == "hf" else []), for_what="planner import")
     example, facts = _example(kind, model, microbatch, sequence, dtype)
-    work = Work(facts["microbatch"], facts["dtype"], microbatches)
+    work = Work(facts["microbatch"], facts["dtype"], _microbatches(microbatches, batch, facts))
     if work.dtype not in device.peak_flop_per_s:
         raise UsageError.at("--dtype", work.dtype, f"one of {', '.join(device.peak_flop_per_s)} on {device.name}")
     choices = _with_degrees(choices or Choices(), min(devices, device.devices_per_machine))
@@ -136,6 +139,23 @@ def _hardware(name: str) -> Hardware:
 def _expect(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise UsageError.at(f"--{option}", value, " or ".join(known))
+
+
+def _microbatches(given: int | None, batch: str | None, facts: Mapping[str, Any]) -> int:
+    """Micro-batches of a batch that is given in them, in samples or in tokens."""
+    if batch is None:
+        return 128 if given is None else given
+    if given is not None:
+        raise UsageError.at("--batch", batch, f"none beside --microbatches {given}")
+    count, tokens = batch.removesuffix("tokens").strip(), facts.get("seq-len")
+    b: int = facts["microbatch"]
+    if count != batch and tokens is None:
+        raise UsageError.at("--batch", batch, "samples: this model has no length of sequences here")
+    each = b * tokens if count != batch and tokens is not None else b
+    if not count.isdecimal() or not 1 <= int(count) // each <= 10**6 or int(count) % each:
+        rule = f"a multiple of the {each} {'samples' if count == batch else 'tokens'} of a micro-batch"
+        raise UsageError.at("--batch", batch, f"{rule}, at most 1000000 of them")
+    return int(count) // each
 
 
 def _with_degrees(choices: Choices, most: int) -> Choices:

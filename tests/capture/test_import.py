@@ -102,8 +102,9 @@ def test_every_problem(source: str, problem: str, granularity: str, tmp_path: Pa
 
 @needs_torch
 def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.CaptureFixture[str]):
-    code, shown, _ = run(capsys, "torch", f"{source}:make")
+    code, shown, _ = run(capsys, "torch", f"{source}:make", "--batch", "24")
     content = json.loads(shown)
+    assert content["num_microbatches"] * content["options"]["microbatch"] == 24
     assert code == 0 and content["problem"] == "stage_partitioning" and content["cost_model"] == "released"
     assert list(content["layers"][0]["tmpcs"]) == ["1", "2", "4", "8"]
 
@@ -114,6 +115,10 @@ def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.Capt
     [
         (":make", ("--hardware", "h1000"), "--hardware is 'h1000'; expected one of v100, a100-80g, h100"),
         (":make", ("--seq-len", "8"), "--seq-len is 8; expected nothing: the function's model and inputs have it"),
+        (":make", ("--batch", "16tokens"), "--batch is '16tokens'; expected samples: this model has no length"),
+        (":make", ("--batch", "0"), "--batch is '0'; expected a multiple of the"),
+        (":make", ("--batch", "1e3"), "--batch is '1e3'; expected a multiple of the"),
+        (":make", ("--batch", "8", "--microbatches", "4"), "--batch is '8'; expected none beside --microbatches 4"),
         (":make", ("--tp", "16"), "--tp is 16; expected degrees from 1 to 8"),
         (":make", ("--tp", "x"), "--tp is 'x'; expected positive integers"),
         (":make", ("--zero", "4"), "--zero is 4; expected levels of 1, 2 and 3"),
@@ -164,14 +169,14 @@ def configured(folder: Path, **changes: Any) -> str:
 @needs_transformers
 def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = str(tmp_path / "llama.json")
-    options = ("--seq-len", "16", "--microbatch", "2", "--devices", "4")
+    options = ("--seq-len", "16", "--microbatch", "2", "--devices", "4", "--batch", "640tokens")
     code, shown, _ = run(capsys, "hf", configured(tmp_path), *options, "--out", out, "--json")
     s, h, tokens = 16, 32, 32
     block = 2 * tokens * (h * h + 2 * h * h // 2 + h * h + 3 * h * 64) + 4 * tokens * s * h
     assert code == 0 and json.loads(shown)["forward_flops"] == 2 * block + 2 * tokens * h * 64
     loaded = planner.load(out)
     assert [layer.role for layer in loaded.layers] == ["embedding", "decoder", "decoder", "norm", "head"]
-    assert (loaded.options["seq-len"], loaded.options["dtype"]) == (16, "bf16")
+    assert (loaded.options["seq-len"], loaded.options["dtype"], loaded.num_microbatches) == (16, "bf16", 640 // 32)
 
 
 @needs_transformers
@@ -183,6 +188,7 @@ def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ({"model_type": 3}, (), "model_type is missing"),
         ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, ("--seq-len", "2000"), "expected at most 1024"),
         ({}, ("--hardware", "v100"), "--dtype is 'bf16'; expected one of fp16, fp32 on v100"),
+        ({}, ("--seq-len", "16", "--batch", "40tokens"), "expected a multiple of the 16 tokens of a micro-batch"),
         ({}, ("--dtype", "int4"), "--dtype is 'int4'; expected bf16 or fp16 or fp32"),
     ],
 )
