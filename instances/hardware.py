@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 #: Bytes of an element, by the names that data types have here.
-DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4}
+DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,28 @@ class Hardware:
     source: str
 
 
-def _peak(half: float, single: float, *, bf16: bool = True) -> dict[str, float]:
-    return ({"bf16": half} if bf16 else {}) | {"fp16": half, "fp32": single}
+def _peak(half: float, single: float, double: float | None = None, *, bf16: bool = True) -> dict[str, float]:
+    found = ({"bf16": half} if bf16 else {}) | {"fp16": half, "fp32": single}
+    return found if double is None else found | {"fp64": double}
 
 
 HARDWARE = {
     each.name: each
     for each in (
         Hardware(
-            "v100", _peak(125e12, 15.7e12, bf16=False), 32e9, 0.9e12, 150e9, 6.25e9, 8,
+            "v100", _peak(125e12, 15.7e12, 7.8e12, bf16=False), 32e9, 0.9e12, 150e9, 6.25e9, 8,
             "NVIDIA V100 data sheet (SXM2, 32 GB); DGX-1 data sheet (four 100 Gbit/s ports for eight devices)",
         ),
         Hardware(
-            "a100-80g", _peak(312e12, 19.5e12), 80e9, 2.039e12, 300e9, 25e9, 8,
+            "a100-80g", _peak(312e12, 19.5e12, 19.5e12), 80e9, 2.039e12, 300e9, 25e9, 8,
             "NVIDIA A100 data sheet (SXM, 80 GB); DGX A100 data sheet (eight 200 Gbit/s ports)",
         ),
         Hardware(
-            "h100", _peak(989.4e12, 66.9e12), 80e9, 3.35e12, 450e9, 50e9, 8,
+            "h100", _peak(989.4e12, 66.9e12, 66.9e12), 80e9, 3.35e12, 450e9, 50e9, 8,
             "NVIDIA H100 data sheet (SXM5); DGX H100 data sheet (eight 400 Gbit/s ports)",
         ),
         Hardware(
-            "h200", _peak(989.4e12, 66.9e12), 141e9, 4.8e12, 450e9, 50e9, 8,
+            "h200", _peak(989.4e12, 66.9e12, 66.9e12), 141e9, 4.8e12, 450e9, 50e9, 8,
             "NVIDIA H200 data sheet (SXM); DGX H200 data sheet (eight 400 Gbit/s ports)",
         ),
         Hardware(
@@ -70,7 +71,7 @@ HARDWARE = {
             "NVIDIA DGX B200 data sheet (1,440 GB and 64 TB/s for eight devices; eight 400 Gbit/s ports)",
         ),
         Hardware(
-            "mi300x", _peak(1307.4e12, 163.4e12), 192e9, 5.3e12, 448e9, 50e9, 8,
+            "mi300x", _peak(1307.4e12, 163.4e12, 163.4e12), 192e9, 5.3e12, 448e9, 50e9, 8,
             "AMD Instinct MI300X data sheet (seven links of 128 GB/s in both directions); 400 Gbit/s is an assumption",
         ),
         Hardware(

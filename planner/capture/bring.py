@@ -111,7 +111,8 @@ def bring(
     example, facts = _example(kind, model, microbatch, sequence, dtype)
     work = Work(facts["microbatch"], facts["dtype"], _microbatches(microbatches, batch, facts))
     if work.dtype not in device.peak_flop_per_s:
-        raise UsageError.at("--dtype", work.dtype, f"one of {', '.join(device.peak_flop_per_s)} on {device.name}")
+        option, given = ("--dtype", work.dtype) if kind == "hf" else (model, f"parameters of {work.dtype}")
+        raise UsageError.at(option, given, f"one of {', '.join(device.peak_flop_per_s)} on {device.name}")
     choices = _with_degrees(choices or Choices(), min(devices, device.devices_per_machine))
     from planner.capture.trace import capture
 
@@ -201,7 +202,7 @@ def _of_model(example: Example) -> dict[str, Any]:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32", torch.float64: "fp64"}
     sizes: dict[str, int] = {}
     for each in example.model.parameters():
         name = names.get(each.dtype, str(each.dtype).removeprefix("torch."))
@@ -288,7 +289,7 @@ def measure(
     example = example_in(model, meta=False)
     facts = _of_model(example)
     if facts["dtype"] not in DTYPES:
-        raise UsageError.at(model, facts["dtype"], f"parameters of {', '.join(DTYPES)}")
+        raise UsageError.at(model, f"parameters of {facts['dtype']}", f"one of {', '.join(DTYPES)}")
     from planner.capture.profile import instance_of, profiled
     from planner.capture.trace import capture
 

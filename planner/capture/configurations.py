@@ -39,7 +39,7 @@ SEQUENCE = "sequence parallel"
 #: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
 #: where those of the model are 16 bits.
 GRADIENTS = 1.0
-OPTIMISER = {2: 6.0, 4: 2.0}
+OPTIMISER = {2: 6.0, 4: 2.0, 8: 2.0}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from planner.inputs.reading import parse_json, read_text
 
 #: The longest sequence where none is given, and that of models without a largest one.
 LONGEST, UNBOUNDED = 4096, 512
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 #: Where the class of a model type is looked for, if the configuration names none.
 _MAPPINGS = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",

@@ -36,8 +36,6 @@ def _refusals(job: Job) -> list[str]:
     for each in stages.tensors:
         if each.targets != (each.source + 1,):
             found.append(f"{each.name} goes from stage {each.source} to {', '.join(map(str, each.targets))}")
-        elif not each.has_gradient:
-            found.append(f"{each.name}, between stages, has no gradient")
     for duty in made.duties:
         order = "".join("F" if task.is_forward else "B" for task in duty.passes)
         if any(len(task.samples) > 1 for task in duty.passes) or order != _order(len(order) // 2, count - duty.stage):
@@ -147,4 +145,4 @@ class Pipelined(Process):
 def _example(each: Any) -> Any:
     import torch
 
-    return torch.empty(each.shape, dtype=each.dtype, device="meta", requires_grad=True)
+    return torch.empty(each.shape, dtype=each.dtype, device="meta", requires_grad=each.has_gradient)

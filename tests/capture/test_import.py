@@ -38,6 +38,9 @@ class Asks(Net):
 def make():
     return Net(), (torch.ones(4, 8),)
 
+def doubled():
+    return Net().double(), (torch.ones(4, 8, dtype=torch.float64),)
+
 def named():
     return Net(), {"x": torch.ones(4, 8)}
 
@@ -87,6 +90,19 @@ def test_a_function_of_a_file(source: str, function: str, tmp_path: Path, capsys
     assert [layer.module for layer in loaded.layers] == ["layers.0", "layers.1", "layers.2"]
     assert loaded.options["microbatch"] == 4 and loaded.options["hardware"] == "h100"
     assert planner.solve(loaded, exact=True).status == "optimal"
+
+
+@needs_torch
+def test_models_of_doubles(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = str(tmp_path / "net.json")
+    code, shown, _ = run(capsys, "torch", f"{source}:doubled", "--devices", "2", "--out", out, "--json")
+    figures = json.loads(shown)
+    assert code == 0 and figures["dtype"] == "fp64" and figures["parameter_bytes"] == 8 * figures["parameters"]
+    weights = planner.load(out).layers[0].tmpcs[1][0]
+    assert weights.weight_bytes == 8 * (2 * 8 * 32 + 32 + 8) and weights.static_bytes == 4 * weights.weight_bytes
+    code, shown, error = run(capsys, "torch", f"{source}:doubled", "--hardware", "l40s")
+    line = f"{source}:doubled is 'parameters of fp64'; expected one of bf16, fp16, fp32 on l40s\n"
+    assert (code, shown, error) == (2, "", line)
 
 
 @needs_torch
@@ -187,9 +203,9 @@ def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ({"hidden_size": "many"}, (), "expected one that transformers makes a model of"),
         ({"model_type": 3}, (), "model_type is missing"),
         ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, ("--seq-len", "2000"), "expected at most 1024"),
-        ({}, ("--hardware", "v100"), "--dtype is 'bf16'; expected one of fp16, fp32 on v100"),
+        ({}, ("--hardware", "v100"), "--dtype is 'bf16'; expected one of fp16, fp32, fp64 on v100"),
         ({}, ("--seq-len", "16", "--batch", "40tokens"), "expected a multiple of the 16 tokens of a micro-batch"),
-        ({}, ("--dtype", "int4"), "--dtype is 'int4'; expected bf16 or fp16 or fp32"),
+        ({}, ("--dtype", "int4"), "--dtype is 'int4'; expected bf16 or fp16 or fp32 or fp64"),
     ],
 )
 def test_bad_configurations_are_one_line(

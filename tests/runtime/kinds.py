@@ -1,4 +1,4 @@
-"""Kinds of models with tiny configurations, in float64, as `planner run --model` takes them."""
+"""Models with tiny configurations, in float64, as `planner run --model` takes them."""
 
 from __future__ import annotations
 
@@ -221,3 +221,24 @@ class Interaction(nn.Module):
 def dlrm() -> Any:
     features = torch.randint(WORDS, (4, 3, 2))  # of each of three kinds two
     return Interaction().double(), {"numbers": torch.randn(4, 5, dtype=torch.float64), "features": features}
+
+
+class Hinted(nn.Module):
+    """Perceptrons that get, besides, a frozen embedding and whole numbers made of it: tensors without a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.hints = nn.Embedding(WORDS, WIDTH), nn.Embedding(WORDS, WIDTH).requires_grad_(False)
+        self.layers = nn.ModuleList(Perceptron() for _ in range(3))
+        self.head = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x, hint = self.words(words), self.hints(words)
+        places = hint.argmax(-1, keepdim=True)
+        for layer in self.layers:
+            x = layer(x) * hint + x.gather(-1, places)
+        return self.head(x)
+
+
+def hinted() -> Any:
+    return Hinted().double(), (_words(),)

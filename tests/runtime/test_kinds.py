@@ -32,7 +32,7 @@ def captured(kind: str) -> Any:
 def instance(kind: str, samples: int) -> dict[str, Any]:
     """An instance of stage partitioning that counts bytes alone."""
     found = captured(kind)
-    from planner.capture.captured import kept_tensors
+    from planner.capture.captured import edge_bytes, kept_tensors, shared_tensors
 
     inputs = {
         node.id: sum({each.op: each.size for each in found.transfers if node.id == min(each.targets)}.values())
@@ -46,16 +46,14 @@ def instance(kind: str, samples: int) -> dict[str, Any]:
         again = kept | {"id": RECOMPUTE, "activation_bytes": inputs[node.id]}
         layers.append({"id": node.id, "name": node.name, "module": node.module, "tmpcs": {"1": [kept, again]}})
     edges = [
-        {"source": source, "target": target, "bytes": sum(each.size for each in tensors)}
-        for (source, target), tensors in sorted(found.edges.items())
+        {"source": source, "target": target, "bytes": size} for (source, target), size in sorted(edge_bytes(found).items())
     ]
     return {
         "problem": "stage_partitioning", "schema_version": 1, "name": kind, "num_devices": 8, "memory_bytes": 1e12,
         "bandwidth": 1e9, "num_microbatches": samples, "layers": layers, "edges": edges,
         "options": {"granularity": "block"},
         "shared": [
-            {"source": each.source, "targets": list(each.targets), "bytes": each.size}
-            for each in found.transfers if len(each.targets) > 1
+            {"source": each.source, "targets": list(each.targets), "bytes": each.bytes} for each in shared_tensors(found)
         ],
         "kept": [
             {"layers": list(each.layers), "tmpcs": list(each.tmpcs), "bytes": each.bytes}

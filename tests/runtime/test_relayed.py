@@ -85,3 +85,17 @@ def test_what_several_stages_keep_is_held_by_each(
     assert code == 0, (out, err)
     found = json.loads(out)
     assert found["held_bytes"] == pytest.approx(found["held_planned"], rel=1e-9)
+
+
+def test_pipelining_sends_tensors_without_a_gradient(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for runtime in ("own", "pipelining"):  # a frozen embedding and whole numbers made of it go through all stages
+        stages = plan([([0, 1, 2], 2), ([3, 4], 2), ([5, 6, 7], 2)], (3, 4))
+        code = run(tmp_path, as_run("hinted", 6), stages, "hinted", "--check", "--json", "--quiet", "--runtime", runtime)
+        out, err = capfd.readouterr()
+        assert code == 0, (out, err)
+        found.append(json.loads(out))
+        assert found[-1]["gradient_error"] <= 1e-12 and found[-1]["parameters"] == found[-1]["parameters_compared"]
+        assert sum(found[-1]["bytes_sent"]) == sum(found[-1]["bytes_planned"])
+    assert found[0]["bytes_sent"] == found[1]["bytes_sent"] != found[0]["bytes_planned"]
+    assert found[0]["held_bytes"] == found[1]["held_bytes"] == found[0]["held_planned"]
