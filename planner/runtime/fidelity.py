@@ -11,8 +11,8 @@ from typing import Any
 from instances.errors import InstanceError
 
 _LISTS = ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "measured", "simulated")
-#: Of runs with tensor parallelism alone.
-_SUMS = ("collective_bytes", "collective_planned")
+#: Of runs with tensor parallelism alone, and of those without.
+_COLLECTIVES, _GRADIENTS = ("collective_bytes", "collective_planned"), ("gradient_bytes", "gradient_planned")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     """Compare the terms of a run, as ``planner run --out`` writes it.
 
     ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``collectives``, where stages are
-    tensor-parallel, bytes sent to sum tensors within replicas; ``memory`` the most bytes that a
+    tensor-parallel, bytes sent to sum tensors within replicas, ``gradients``, where none is, those sent to sum
+    gradients over replicas and stages; ``memory`` the most bytes that a
     process holds for backward passes; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
     seconds of the iteration beyond a simulated one with the measured passes, which moves tensors in no time;
     ``iteration`` seconds of all. The last two follow from others and are never the worst.
@@ -88,10 +89,16 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
 
 
 def _sums(run: Mapping[str, Any]) -> list[Term]:
-    if _SUMS[0] not in run:
-        return []
-    measured, predicted = (math.fsum(run[name]) for name in _SUMS)
-    return [Term("collectives", "bytes", predicted, measured)]
+    found = []
+    for term, (measured, predicted) in (("collectives", _COLLECTIVES), ("gradients", _GRADIENTS)):
+        if measured in run:
+            found.append(Term(term, "bytes", math.fsum(run[predicted]), math.fsum(run[measured])))
+    return found
+
+
+def _sums_of(run: Mapping[str, Any]) -> list[str]:
+    """The lists of sums that a run has, or should have beside the other one of a pair."""
+    return [name for pair in (_COLLECTIVES, _GRADIENTS) if any(each in run for each in pair) for name in pair]
 
 
 def _end(passes: Sequence[Any]) -> float:
@@ -107,7 +114,7 @@ def _idle(passes: Sequence[Any], processes: int, end: float) -> float:
 
 
 def _expect(run: Mapping[str, Any], where: str) -> None:
-    lists = (*_LISTS, *(_SUMS if any(name in run for name in _SUMS) else ()))
+    lists = (*_LISTS, *_sums_of(run))
     for name in ("instance", "resimulated_s", "processes", *lists):
         if name not in run:
             raise InstanceError.missing(where, name, "a run, as planner run --out writes it")
@@ -135,8 +142,7 @@ def _expect_whole(run: Mapping[str, Any], where: str) -> None:
     count = run["processes"]
     if not isinstance(count, int):
         raise InstanceError.at(where, "processes", count, "a whole number")
-    sums = [name for name in _SUMS if name in run]
-    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", *sums):
+    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", *_sums_of(run)):
         if len(run[name]) != count:
             raise InstanceError.at(where, f"len({name})", len(run[name]), f"{count}, one for each process")
     passes = {name: Counter(tuple(row[:3]) for row in run[name]) for name in ("measured", "simulated")}

@@ -51,6 +51,9 @@ class Duty:
     shard, degree
         Which of the replica's processes it is, and how many they are (tensor parallelism); their ranks follow each
         other.
+    gradient_planned
+        Bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w for w bytes of
+        weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other stages.
     """
 
     stage: int
@@ -62,6 +65,7 @@ class Duty:
     backward_s: float
     shard: int = 0
     degree: int = 1
+    gradient_planned: float = 0.0
 
     def __str__(self) -> str:
         shard = f", shard {self.shard}" if self.degree > 1 else ""
@@ -200,6 +204,7 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
                     seconds * 2 / 3,
                     shard,
                     t,
+                    2 * (d - 1) / d * math.fsum(x.weight_bytes for x in chosen.values()),
                 )
             )
     edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
@@ -251,6 +256,10 @@ def _of_stage_graph(instance: Any, plan: Any) -> Layout:
                     -(-min(stage.in_flight, instance.minibatch) // b) * share * kept,
                     math.fsum(instance.operators[node].forward_s(share) for node in inside),
                     math.fsum(instance.operators[node].backward_s(share) for node in inside),
+                    gradient_planned=2
+                    * (r - 1)
+                    / r
+                    * math.fsum(instance.operators[node].weight_bytes for node in inside),
                 )
             )
     return Layout(stage_of, frozenset(), tuple(duties), instance.minibatch, data_edges(instance, plan.stages))

@@ -49,7 +49,8 @@ class Report:
 
     ``losses`` are parts of the loss by sample, ``gradients`` those of its stage's parameters (replica 0 alone; ``None``
     for a parameter without one), both of the first process of a replica alone; ``held_bytes`` the most that it held for
-    backward passes, ``collective_bytes`` what it sent to sum tensors in its replica.
+    backward passes, ``collective_bytes`` what it sent to sum tensors in its replica, ``gradient_bytes`` to sum
+    gradients with other replicas and stages, as a ring sends them.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class Report:
     bytes_sent: int
     held_bytes: int
     collective_bytes: float
+    gradient_bytes: float
     timings: tuple[Timing, ...]
 
 
@@ -95,6 +97,7 @@ class Process:
         self.unsent: list[tuple[Any, Any]] = []
         self.losses: dict[int, float] = {}
         self.bytes_sent = self.held_bytes = 0
+        self.gradient_bytes = 0.0
         self.fixed = {
             _storage(each)._cdata
             for block in self.blocks
@@ -135,7 +138,8 @@ class Process:
         gradients = {name: _on_cpu(each.grad) for name, each in self.parameters.items()} if speaks else {}
         summed = getattr(self.collectives, "num_bytes", 0.0)
         losses = {} if self.duty.shard else self.losses
-        return Report(self.rank, losses, gradients, self.bytes_sent, self.held_bytes, summed, tuple(timings))
+        sent = self.bytes_sent, self.held_bytes, summed, self.gradient_bytes
+        return Report(self.rank, losses, gradients, *sent, tuple(timings))
 
     def iterate(self) -> list[Timing]:
         """Run all passes; when each ran, once all that it waits for had come."""
@@ -314,6 +318,9 @@ class Process:
                 parameter.grad = torch.zeros_like(parameter)
             if group is not None:
                 distributed.all_reduce(parameter.grad, group=group)
+                members = distributed.get_world_size(group)
+                size = parameter.grad.numel() * parameter.grad.element_size()
+                self.gradient_bytes += 2 * (members - 1) / members * size
 
 
 def _alone(tensor: Any) -> Any:

@@ -46,6 +46,8 @@ class Run:
         Bytes held at most for backward passes.
     collective_bytes, collective_planned
         Bytes sent to sum tensors within tensor-parallel replicas, as rings send them.
+    gradient_bytes, gradient_planned
+        Bytes sent to sum gradients over replicas and stages, as rings send them.
     seconds
         From the first pass to the end of the last one.
     measured, simulated
@@ -66,6 +68,8 @@ class Run:
     held_planned: tuple[float, ...]
     collective_bytes: tuple[float, ...]
     collective_planned: tuple[float, ...]
+    gradient_bytes: tuple[float, ...]
+    gradient_planned: tuple[float, ...]
     seconds: float
     tolerance: float | None
     layout: Layout
@@ -86,14 +90,14 @@ class Run:
             "bytes_planned": list(self.bytes_planned),
             "held_bytes": list(self.held_bytes),
             "held_planned": list(self.held_planned),
-            **self._collectives(),
+            **self._sums(),
             "seconds": self.seconds,
         }
 
-    def _collectives(self) -> dict[str, list[float]]:
-        """The bytes of sums within replicas, of plans that have such stages."""
+    def _sums(self) -> dict[str, list[float]]:
+        """The bytes of sums of gradients, or of those within replicas in plans that have tensor-parallel stages."""
         if all(duty.degree == 1 for duty in self.layout.duties):
-            return {}
+            return {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
         return {
             "collective_bytes": list(self.collective_bytes),
             "collective_planned": list(self.collective_planned),
@@ -279,6 +283,8 @@ def _judged(
         tuple(duty.held_planned for duty in made.duties),
         tuple(report.collective_bytes for report in reports),
         tuple(_collective_planned(job, duty) for duty in made.duties),
+        tuple(report.gradient_bytes for report in reports),
+        tuple(duty.gradient_planned for duty in made.duties),
         max(each.end_s for each in measured),
         tolerance,
         made,

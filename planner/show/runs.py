@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.show.tables import size
@@ -13,9 +14,14 @@ if TYPE_CHECKING:
     from planner.runtime.run import Run
 
 
+def _equal(measured: Sequence[float], planned: Sequence[float]) -> bool:
+    """Whether sums over all processes are equal."""
+    return math.isclose(sum(measured), sum(planned), rel_tol=1e-9)
+
+
 def _other_bytes(found: Run) -> str:
     """Why processes send other bytes than the plan counts."""
-    if math.isclose(sum(found.bytes_sent), sum(found.bytes_planned), rel_tol=1e-9):
+    if _equal(found.bytes_sent, found.bytes_planned):
         return "sent is as planned in all: a tensor without a gradient is planned half for each end, and sent by one"
     return "sent is not as planned: instances count a tensor for each layer that takes it, runs for each stage"
 
@@ -38,6 +44,11 @@ def show_run(found: Run) -> None:
     out.print(table)
     if list(found.bytes_sent) != list(found.bytes_planned):
         out.print(_other_bytes(found))
+    if not is_shared and not _equal(found.gradient_bytes, found.gradient_planned):
+        more = size(sum(found.gradient_bytes)), size(sum(found.gradient_planned))
+        out.print(
+            f"gradients take {more[0]} to sum, {more[1]} planned: weights tied across layers are summed once for all"
+        )
     if found.tolerance is None:
         out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
         return

@@ -47,6 +47,7 @@ LATE = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 9.0, 10.0], [1, "B", 0, 10.0, 12.0], 
         ({"measured": LATE}, "bubble"),
         ({"bytes_sent": [8, 0]}, "transfer"),
         ({"collective_bytes": [8, 8], "collective_planned": [8, 0]}, "collectives"),
+        ({"gradient_bytes": [8, 8], "gradient_planned": [8, 0]}, "gradients"),
         ({"held_bytes": [5, 14]}, "memory"),
         ({"held_bytes": [5, 0], "held_planned": [0.0, 0.0]}, "memory"),
     ],
@@ -55,10 +56,11 @@ def test_the_term_that_is_most_wrong_is_named(changed: dict[str, Any], worst: st
     assert fidelity(record(**changed)).worst == worst
 
 
-@pytest.mark.parametrize("cut", [{"collective_planned": [8]}, {}])
-def test_both_lists_of_collectives_are_there_whole(cut: dict[str, Any]) -> None:
-    with pytest.raises(InstanceError, match="collective_planned"):
-        fidelity(record(collective_bytes=[8, 8], **cut))
+@pytest.mark.parametrize("sums", ["collective", "gradient"])
+@pytest.mark.parametrize("cut", [[[8]], []])
+def test_both_lists_of_sums_are_there_whole(sums: str, cut: list[Any]) -> None:
+    with pytest.raises(InstanceError, match=f"{sums}_planned"):
+        fidelity(record(**{f"{sums}_bytes": [8, 8]}, **{f"{sums}_planned": each for each in cut}))
 
 
 def test_waiting_is_what_measured_passes_do_not_explain() -> None:
@@ -106,14 +108,21 @@ def test_the_command_prints_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("planned", "words"), [((7.0, 5.0), "is as planned in all"), ((7.0, 9.0), "is not as planned")]
+    ("planned", "summed", "words"),
+    [
+        ((7.0, 5.0), 3.0, "is as planned in all"),
+        ((7.0, 9.0), 3.0, "is not as planned"),
+        ((8.0, 4.0), 4.0, "gradients take 8 B to sum, 6 B planned"),
+    ],
 )
 def test_other_bytes_are_explained(
-    planned: tuple[float, float], words: str, capsys: pytest.CaptureFixture[str]
+    planned: tuple[float, float], summed: float, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     duty = SimpleNamespace(stage=0, replica=0, passes=(), degree=1)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
+    bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0)}
     layout = SimpleNamespace(duties=(duty, duty))
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
     show_run(run)
-    assert words in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert words in out and ("gradients take" in out) == (summed != 3.0)

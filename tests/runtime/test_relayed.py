@@ -91,7 +91,9 @@ def test_pipelining_sends_tensors_without_a_gradient(tmp_path: Path, capfd: pyte
     found = []
     for runtime in ("own", "pipelining"):  # a frozen embedding and whole numbers made of it go through all stages
         stages = plan([([0, 1, 2], 2), ([3, 4], 2), ([5, 6, 7], 2)], (3, 4))
-        code = run(tmp_path, as_run("hinted", 6), stages, "hinted", "--check", "--json", "--quiet", "--runtime", runtime)
+        code = run(
+            tmp_path, as_run("hinted", 6), stages, "hinted", "--check", "--json", "--quiet", "--runtime", runtime
+        )
         out, err = capfd.readouterr()
         assert code == 0, (out, err)
         found.append(json.loads(out))
