@@ -8,6 +8,7 @@ visited, and no step carries more of it than it is taken. So the relaxation has 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +31,16 @@ from solvers.outcome import Limits, Watch
 
 @dataclass
 class MilpModel(milp.Runnable, WithoutSizes):
-    """``model.taken[q]``, and where the order counts ``model.steps[a,b]``; the objective is in units of ``unit``."""
+    """``model.taken[q]``, and where the order counts ``model.steps[a,b]``; the objective is in units of ``unit``.
+
+    ``to_scale``: these are parts of a known plan's objective.
+    """
 
     places: Placements
     model: Any
     unit: float
     ordered: bool
+    to_scale: bool
 
     def order(self, values: Any) -> list[int]:
         """The places taken, by stage."""
@@ -140,23 +145,23 @@ class MilpModel(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound) * self.unit
+        return milp.trusted(bound, to_scale=self.to_scale) * self.unit
 
 
-def build(
-    instance: MeshInstance,
-    watch: Watch | None = None,
-    *,
-    complete: bool = False,  # noqa: ARG001 - it always is
-) -> MilpModel:
-    """The model; its numbers are those of the instance but for their scale. No plan prunes it.
+def build(instance: MeshInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+    """The model; its numbers are those of the instance but for their scale, up to twice the watch's best objective.
 
-    Raises `modelled.Stopped` once the watch is.
+    What takes longer is in no plan of interest, as every time counts once at least, and counts as so long: HiGHS loses
+    what is small beside it. Of any size if the watch knows no plan, or if ``complete``. Raises `modelled.Stopped` once
+    the watch is.
     """
     places = Placements(instance)
     tiles = range(len(places.tiles))
     sending = places.steps() if instance.ordered else {}
-    unit = max([*places.tensor, *places.data, *sending.values()], default=0.0) / milp.NATURAL or 1.0
+    known = None if complete or watch is None else watch.best_objective
+    most = math.inf if known is None else 2 * known
+    scale = max([*places.tensor, *places.data, *sending.values()], default=0.0) if known is None else known
+    unit = scale / milp.NATURAL or 1.0
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(tiles, domain=pyo.Binary, doc="taken[q]: there is a tile at place q")
     model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc="time of the slowest stage for a micro-batch")
@@ -166,7 +171,10 @@ def build(
     def over(device: int, factors: Sequence[float]) -> Any:
         return milp.weighted_sum((factors[place], model.taken[place]) for place in places.covering[device])
 
-    tensor, data = ([milp.in_units(time, unit) for time in times] for times in (places.tensor, places.data))
+    def units(seconds: float) -> float:
+        return milp.in_units(min(seconds, most), unit)
+
+    tensor, data = (list(map(units, times)) for times in (places.tensor, places.data))
     model.cover = pyo.Constraint(
         devices,
         rule=lambda _, device: over(device, [1.0] * len(tiles)) == 1,
@@ -185,10 +193,10 @@ def build(
     filling = milp.weighted_sum((tensor[place], model.taken[place]) for place in tiles)
     if instance.ordered:
         _add_walk(model, places, list(sending), watch or Watch())
-    sent = milp.weighted_sum((milp.in_units(cost, unit), model.steps[step]) for step, cost in sending.items())
+    sent = milp.weighted_sum((units(cost), model.steps[step]) for step, cost in sending.items())
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sent)
-    found = MilpModel(places, model, unit, instance.ordered)
+    found = MilpModel(places, model, unit, instance.ordered, known is not None)
     require(found, VOCABULARY, instance)
     return found
 
@@ -278,5 +286,13 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     first = first_plan(places, limits)
     reason = NONE_MEETS if instance.requirements else NO_COVER
     return prove(
-        instance, lambda: build(instance, watch), evaluate, violations, limits, watch, reason=reason, first=first
+        instance,
+        lambda: build(instance, watch),
+        evaluate,
+        violations,
+        limits,
+        watch,
+        reason=reason,
+        to_scale=True,
+        first=first,
     )

@@ -20,7 +20,9 @@ from formulations.mesh_tiling.placements import Placements, regular_tiling
 from formulations.mesh_tiling.problem import Tile, TilingPlan, evaluate, violations
 from instances.errors import InstanceError
 from instances.mesh_tiling import MeshInstance, generate, to_json
+from solvers.milp import NATURAL
 from solvers.outcome import Limits, Stop, Watch, relative_gap
+from solvers.translation import translate
 
 SECONDS = Limits(time_s=30)
 BOTH = pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
@@ -130,6 +132,26 @@ def test_no_false_optimum_of_orbital_fixing(seed: int) -> None:
 def test_agrees_with_brute_force_at_many_magnitudes(room: Any, cases: int) -> None:
     for case in range(cases // 4):
         check_against_brute_force(room, random_magnitudes(random.Random(f"magnitudes {case}")))
+
+
+@pytest.mark.parametrize("seed", [307, 401, 741])
+def test_the_milp_proves_optima_far_below_the_longest_time(seed: int) -> None:
+    """With that as its unit, HiGHS's tolerances were larger than a millionth of the optimum."""
+    rng = random.Random(f"wide {seed}")
+    instance = random_magnitudes(rng)
+    tp, dp, sent = (10.0 ** rng.randint(-6, 6) for _ in range(3))
+    instance = replace(
+        instance,
+        tp_bytes=instance.tp_bytes * tp,
+        dp_bytes=instance.dp_bytes * dp,
+        stage_bytes=instance.stage_bytes * sent,
+    )
+    watch = Watch(SECONDS)
+    answer = milp.solve(instance, SECONDS, watch)
+    assert answer.stop is Stop.PROVED
+    assert answer.bound == pytest.approx(optimum(instance), rel=1e-6)
+    lp = translate(milp.build(instance, watch).model)[0].getLp()
+    assert max(lp.a_matrix_.value_) <= 2 * NATURAL * (1 + 1e-12)
 
 
 @pytest.mark.slow
