@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from formulations.modelled import go_on
 from formulations.stage_graph.costs import Costs, bits
-from formulations.stage_graph.generation.pricing import Kind, Pricing
-from formulations.stage_graph.upsets.branches import largest
+from formulations.stage_graph.generation.pricing import Kind, Pricing, kinds
 from solvers.growing import Growing
 from solvers.outcome import Limits, Watch
 
@@ -62,17 +61,17 @@ class Generation:
         self.classes = classes_of(self.costs)
         self.members = np.bincount(self.classes).astype(np.float64)
 
-    def bound(self, target_s: float, sizes: Sequence[int]) -> Bound:
+    def bound(self, target_s: float, sizes: Sequence[int], *, is_question: bool = False) -> Bound:
         """The best bound for stages within a target, with micro-batches of any of these sizes.
 
-        It ends once the bound is beyond the devices there are, and with several sizes once it will not be.
-        `formulations.modelled.Stopped` if the watch is.
+        It ends once the bound is beyond the devices there are, and, if that alone ``is_question``, once it will not
+        be. `formulations.modelled.Stopped` if the watch is.
         """
         self.pricing.target_s = target_s
         num_devices = self.costs.instance.num_devices
         master = Growing(self.members.tolist(), num_devices + 1.0, self.limits, self.watch)
         self.solver = master.solver
-        kinds = [Kind(r, b) for b in largest(sizes) for r in range(1, min(num_devices, b) + 1)]
+        each = [kind for devices in range(1, num_devices + 1) for kind in kinds(self.costs, sizes, devices)]
         best, known = Bound(0.0, np.zeros(len(self.classes))), set[tuple[int, bytes]]()
         for number in range(_ROUNDS):
             go_on(self.watch)
@@ -84,21 +83,21 @@ class Generation:
             if not is_exact:
                 tried = _SMOOTH * best.prices + (1 - _SMOOTH) * tried
             before, self.rounds = len(known), self.rounds + 1
-            best = max(best, self._round(tried, duals, kinds, master, known), key=lambda each: each.devices)
+            best = max(best, self._round(tried, duals, each, master, known), key=lambda found: found.devices)
             if best.devices > num_devices + _GAIN or found[0] <= best.devices + _GAIN:
                 break
-            if len(sizes) > 1 and found[0] <= num_devices:
+            if is_question and found[0] <= num_devices:
                 break
             if is_exact and len(known) == before:
                 break
         return best
 
     def _round(
-        self, tried: Floats, duals: Floats, kinds: Sequence[Kind], master: Growing, known: set[tuple[int, bytes]]
+        self, tried: Floats, duals: Floats, each: Sequence[Kind], master: Growing, known: set[tuple[int, bytes]]
     ) -> Bound:
         """What these prices prove; stages that are worth more than their devices become columns."""
         dearest = 1.0
-        for kind in kinds:
+        for kind in each:
             priced = self.pricing.best(tried, kind)
             dearest = max(dearest, priced.worth / kind.devices)
             for nodes in priced.sets:

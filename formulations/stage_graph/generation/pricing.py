@@ -1,16 +1,18 @@
 """Pricing: which stages, among all convex sets of operators on r devices, are worth the most within a target.
 
 Operators have prices. What a set takes of the target is a sum along the walk (`walk`): passes of its operators and
-their share of the all-reduce, tensors on the edges that it cuts. So the sets that are worth the most are labels of a
-knapsack along the walk, of which those are dropped that another beats. Memory is left out here: what does not fit is
-only dropped later, and the most that a stage is worth remains an upper bound.
+their share of the all-reduce, tensors on the edges that it cuts; and so is what it holds of a device's memory. So the
+sets that are worth the most are labels of a knapsack along the walk, of which those are dropped that another beats.
 
-Source: reconstructed; labels as in the knapsack lists of Kellerer, Pferschy and Pisinger, "Knapsack Problems".
+Of micro-batches in flight a stage is said to hold one, if no edge leaves it, or two: the cover of all columns knows
+better.
+
+Source: reconstructed; labels as in the lists of Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +21,9 @@ from numpy.typing import NDArray
 from formulations.modelled import Stopped, go_on
 from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.generation.walk import walk_over
-from formulations.stage_graph.kernels.pricing import FULL, STOPPED, label
-from formulations.stage_graph.problem import replica_samples
+from formulations.stage_graph.kernels.pricing import FULL, STOPPED, Labels, Steps, label
+from formulations.stage_graph.problem import held_samples, replica_samples
+from formulations.stage_graph.upsets.branches import largest
 from solvers.outcome import Watch
 
 #: Labels in all: a tenth of a gigabyte. Of one state so many are exact.
@@ -32,10 +35,33 @@ Floats = NDArray[np.float64]
 
 
 class Kind(NamedTuple):
-    """Of a stage: its devices, and the samples of a micro-batch."""
+    """Of a stage: its devices, samples of a micro-batch, samples held on a device; ``is_last``: no edge leaves it."""
 
     devices: int
     size: int
+    held: int = 0
+    is_last: bool = False
+
+
+def kinds(costs: Costs, sizes: Sequence[int], devices: int) -> Iterator[Kind]:
+    """What the stages on so many devices can be, with micro-batches of any of these sizes.
+
+    Time is that of sizes that divide no other one, which are never slower; what is held is the least of any. Nothing
+    is where everything would fit.
+    """
+    instance = costs.instance
+    fitting = [size for size in sizes if size >= devices]
+    last, other = (
+        min((held_samples(instance.minibatch, b, devices, count * b) for b in fitting), default=0) for count in (1, 2)
+    )
+    sums = costs.sums(costs.everything)
+    sent = sum(edge.bytes_per_sample for edge in instance.edges)
+    if instance.weight_copies * sums.weight_bytes + other * (sums.kept_bytes + sent) <= instance.memory_bytes:
+        last = other = 0
+    for size in largest(fitting):
+        yield Kind(devices, size, other)
+        if last < other:
+            yield Kind(devices, size, last, is_last=True)
 
 
 class Priced(NamedTuple):
@@ -43,6 +69,14 @@ class Priced(NamedTuple):
 
     worth: float
     sets: Sequence[int]
+
+
+class _Made(NamedTuple):
+    """What each step takes and holds, and what a stage waits for whatever it has."""
+
+    takes: Floats
+    holds: Floats
+    waiting: float
 
 
 class Pricing:
@@ -54,21 +88,22 @@ class Pricing:
     def __init__(self, costs: Costs, watch: Watch) -> None:
         self.costs, self.watch = costs, watch
         self.walk = walk_over(costs.instance, watch)
-        self.target_s = 0.0
+        self.target_s, self.room = 0.0, costs.instance.memory_bytes * (1 + _ROUNDING)
         self._flag = np.frombuffer(watch.flag, np.uint8)
-        self._first = np.zeros(len(self.walk.start), np.int64)
-        self._taken, self._gained = np.empty((2, _LABELS))
-        self._parent, self._by = np.empty((2, _LABELS), np.int32)
-        self._most, self._times = _MOST, dict[Kind, tuple[Floats, float]]()
+        taken, held, gained = np.empty((3, _LABELS))
+        parent, by = np.empty((2, _LABELS), np.int32)
+        self._labels = Labels(np.zeros(len(self.walk.start), np.int64), taken, held, gained, parent, by)
+        self._most, self._made = _MOST, dict[Kind, _Made]()
 
     def best(self, prices: Floats, kind: Kind) -> Priced:
         """The stages of a kind that are worth the most, ``prices`` being those of each operator, at least 0."""
-        capacity = self._label(prices, kind)
-        if capacity < 0.0:
+        self._label(prices, kind)
+        begin, end = self._labels.first[-2:].tolist()
+        if begin == end:
             return Priced(0.0, [])
-        begin, end = int(self._first[-2]), int(self._first[-1])
-        sets = [self._set(number) for number in range(end - 1, max(begin, end - 3) - 1, -1)]
-        return Priced(float(self._gained[end - 1]) * (1 + _ROUNDING), [nodes for nodes in sets if nodes])
+        gained = self._labels.gained[begin:end]
+        sets = [self._set(begin + int(number)) for number in np.argsort(-gained, kind="stable")[:3]]
+        return Priced(float(gained.max()) * (1 + _ROUNDING), [nodes for nodes in sets if nodes])
 
     def sets(self, prices: Floats, kind: Kind, least: float, most: int) -> set[int] | None:
         """All sets of operators (and perhaps others) that stages of a kind may have and are worth so much at least.
@@ -76,33 +111,42 @@ class Pricing:
         ``None`` if the walk has more than ``most`` of them at once. From the end of the walk back to its beginning, as
         far as some label of a state makes up for what is missing.
         """
-        capacity, walk = self._label(prices, kind), self.walk
-        takes, worth, least = self.takes(kind), walk.inside * prices[walk.operator], least * (1 - _ROUNDING) - _ROUNDING
-        last = len(walk.start) - 2
-        found: dict[tuple[int, int], tuple[float, float]] = {} if capacity < 0.0 else {(last, 0): (0.0, 0.0)}
+        capacity, steps, walk = self._label(prices, kind), self._steps(prices, kind), self.walk
+        least = least * (1 - _ROUNDING) - _ROUNDING
+        found = {(len(walk.start) - 2, 0): (0.0, 0.0, 0.0)}
         while found and next(iter(found))[0]:
             go_on(self.watch)
-            earlier: dict[tuple[int, int], tuple[float, float]] = {}
-            for (state, nodes), (taken, gained) in found.items():
+            earlier: dict[tuple[int, int], tuple[float, float, float]] = {}
+            for (state, nodes), (taken, held, gained) in found.items():
                 for step in range(walk.start[state], walk.start[state + 1]):
-                    tail, after, more = int(walk.tail[step]), taken + takes[step], gained + worth[step]
-                    begin, end = self._first[tail], self._first[tail + 1]
-                    fitting = int(np.searchsorted(self._taken[begin:end], capacity - after, side="right"))
-                    if fitting and more + self._gained[begin + fitting - 1] >= least:
+                    tail, gain = int(walk.tail[step]), gained + steps.worth[step]
+                    take, hold = taken + steps.takes[step], held + steps.holds[step]
+                    if self._gained(tail, capacity - take, self.room - hold) >= least - gain:
                         joined = nodes | 1 << int(walk.operator[step]) if walk.inside[step] else nodes
-                        earlier[tail, joined] = after, more
+                        earlier[tail, joined] = take, hold, gain
             found = earlier
             if len(found) > most:
                 return None
         return {nodes for _, nodes in found} - {0}
 
+    def _gained(self, state: int, capacity: float, room: float) -> float:
+        """The most that a label of a state has gained within what is left; ``-inf`` if there is none."""
+        labels = self._labels
+        begin, end = labels.first[state], labels.first[state + 1]
+        end = begin + np.searchsorted(labels.taken[begin:end], capacity, side="right")
+        gained = labels.gained[begin:end][labels.held[begin:end] <= room]
+        return float(gained.max(initial=-np.inf))
+
     def takes(self, kind: Kind) -> Floats:
         """Seconds per sample that each step of the walk takes of a stage of a kind."""
-        return self._of(kind)[0]
+        return self._of(kind).takes
 
-    def _of(self, kind: Kind) -> tuple[Floats, float]:
-        """What each step takes, and what a stage waits for whatever it has."""
-        if kind not in self._times:
+    def holds(self, kind: Kind) -> Floats:
+        """Bytes that each step of the walk holds on a device of a stage of a kind."""
+        return self._of(kind).holds
+
+    def _of(self, kind: Kind) -> _Made:
+        if kind not in self._made:
             instance, walk, samples = self.costs.instance, self.walk, replica_samples(kind.size, kind.devices)
             waiting = self.costs.all_reduce(0, kind.devices)
             seconds = [
@@ -112,17 +156,29 @@ class Pricing:
             ]
             moved = walk.cut_bytes * samples / instance.bandwidth_bytes_per_s + walk.cut_edges * instance.latency_s
             takes = walk.inside * np.array(seconds)[walk.operator] + 2 * moved / kind.size
-            self._times[kind] = takes, waiting / instance.minibatch
-        return self._times[kind]
+            if kind.is_last:
+                takes[walk.outgoing] = np.inf
+            operators = instance.operators
+            own = [instance.weight_copies * o.weight_bytes + kind.held * o.activation_bytes for o in operators]
+            holds = walk.inside * np.array(own)[walk.operator] + kind.held * walk.incoming
+            if not kind.held:
+                holds[:] = 0.0
+            self._made[kind] = _Made(takes, holds, waiting / instance.minibatch)
+        return self._made[kind]
+
+    def _steps(self, prices: Floats, kind: Kind) -> Steps:
+        walk, made = self.walk, self._of(kind)
+        return Steps(walk.start, walk.tail, made.takes, made.holds, walk.inside * prices[walk.operator])
 
     def _label(self, prices: Floats, kind: Kind) -> float:
-        """Lay out the labels; the capacity, below 0 if not even a stage without operators is within the target."""
-        walk, waiting = self.walk, self._of(kind)[1]
-        capacity = self.target_s * (1 + _ROUNDING) - waiting
-        worth, found = walk.inside * prices[walk.operator], FULL
-        arrays = (self._first, self._taken, self._gained, self._parent, self._by, self._flag)
-        while capacity >= 0.0 and found == FULL:
-            found = label(walk.start, walk.tail, self.takes(kind), worth, capacity, self._most, *arrays)
+        """Lay out the labels; the seconds that they share, below 0 if a stage waits longer than that: then none."""
+        capacity = self.target_s * (1 + _ROUNDING) - self._of(kind).waiting
+        steps, found = self._steps(prices, kind), FULL
+        if capacity < 0.0:
+            self._labels.first[:] = 0
+            return capacity
+        while found == FULL:
+            found = label(steps, capacity, self.room, self._most, self._labels, self._flag)
             self._most = max(1, self._most // 4) if found == FULL else self._most
         if found == STOPPED:
             raise Stopped
@@ -132,7 +188,7 @@ class Pricing:
         """The operators of a label."""
         nodes = 0
         while number > 0:
-            step = self._by[number]
+            step = self._labels.by[number]
             nodes |= int(self.walk.inside[step]) << int(self.walk.operator[step])
-            number = self._parent[number]
+            number = self._labels.parent[number]
         return nodes

@@ -18,7 +18,7 @@ import numpy as np
 from formulations.modelled import Stopped, go_on
 from formulations.stage_graph.costs import Costs, assemble, bits
 from formulations.stage_graph.generation.master import Bound, Generation
-from formulations.stage_graph.generation.pricing import Kind, Pricing
+from formulations.stage_graph.generation.pricing import Pricing, kinds
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.models import cover
 from formulations.stage_graph.problem import Stage, StagePlan, data_edges
@@ -62,9 +62,10 @@ class Targets:
         self._found = None
         num_devices = self.costs.instance.num_devices
         try:
-            bound = self.generation.bound(target_s, sizes)
+            is_question = len(sizes) > 1 or not self.covers_too
+            bound = self.generation.bound(target_s, sizes, is_question=is_question)
             fewest = max(1, math.ceil(bound.devices - _PART_OF_A_DEVICE))
-            if fewest > num_devices or len(sizes) > 1 or not self.covers_too:
+            if fewest > num_devices or is_question:
                 return fewest
             masks = self._left(bound, sizes[0])
             return fewest if masks is None else self._cover(sorted(masks), sizes[0], target_s, fewest)
@@ -80,8 +81,8 @@ class Targets:
         """All sets that the stages of a plan on all devices can have; ``None`` if they are too many."""
         num_devices, masks = self.costs.instance.num_devices, set[int]()
         prices, room = bound.prices, num_devices - bound.devices
-        for devices in range(1, min(num_devices, size) + 1):
-            found = self.pricing.sets(prices, Kind(devices, size), devices - room, MAX_SETS)
+        for kind in (kind for devices in range(1, num_devices + 1) for kind in kinds(self.costs, [size], devices)):
+            found = self.pricing.sets(prices, kind, kind.devices - room, MAX_SETS)
             masks |= found or set()
             if found is None or len(masks) > MAX_SETS:
                 self.unlisted = (

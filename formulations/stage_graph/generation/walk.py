@@ -34,7 +34,8 @@ BEFORE, INSIDE, BEHIND = range(3)
 class Step(NamedTuple):
     """From an earlier state, with a call of an operator.
 
-    It settles edges with an end in the set: so many, with so many bytes per sample, of which ``incoming`` enter it.
+    It settles edges with an end in the set: so many, with so many bytes per sample, of which ``incoming`` enter it;
+    whether any is ``outgoing``.
     """
 
     tail: int
@@ -43,6 +44,7 @@ class Step(NamedTuple):
     cut_edges: int
     cut_bytes: float
     incoming: float
+    outgoing: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Walk:
     cut_edges: NDArray[np.float64]
     cut_bytes: NDArray[np.float64]
     incoming: NDArray[np.float64]
+    outgoing: NDArray[np.bool_]
     is_relaxed: bool
 
 
@@ -93,15 +96,15 @@ def walk_over(instance: StageGraph, watch: Watch, widest: int = WIDEST) -> Walk:
             steps += into
             start.append(len(steps))
         known = following
-    tail, operator, inside, *crossing = (np.array(each) for each in zip(*steps, strict=True))
+    tail, operator, inside, *crossing, outgoing = (np.array(each) for each in zip(*steps, strict=True))
     cut_edges, cut_bytes, incoming = (each.astype(np.float64) for each in crossing)
     is_relaxed = len(kept) < len(instance.edges)
-    return Walk(np.array(start), tail, operator, inside, cut_edges, cut_bytes, incoming, is_relaxed)
+    return Walk(np.array(start), tail, operator, inside, cut_edges, cut_bytes, incoming, outgoing, is_relaxed)
 
 
-def _settle(edges: Sequence[OperatorEdge], called: dict[int, int]) -> tuple[int, float, float] | None:
-    """Edges and bytes per sample that are cut, and bytes that come in; ``None`` if an edge leads back."""
-    count, size, incoming = 0, 0.0, 0.0
+def _settle(edges: Sequence[OperatorEdge], called: dict[int, int]) -> tuple[int, float, float, bool] | None:
+    """Edges and bytes per sample that are cut, bytes that come in, and if any go out; ``None``: an edge leads back."""
+    count, size, incoming, outgoing = 0, 0.0, 0.0, False
     for edge in edges:
         source, target = called[edge.source], called[edge.target]
         if source > target:
@@ -109,7 +112,8 @@ def _settle(edges: Sequence[OperatorEdge], called: dict[int, int]) -> tuple[int,
         if (source == INSIDE) != (target == INSIDE):
             count, size = count + 1, size + edge.bytes_per_sample
             incoming += edge.bytes_per_sample if target == INSIDE else 0.0
-    return count, size, incoming
+            outgoing = outgoing or source == INSIDE
+    return count, size, incoming, outgoing
 
 
 def _order(instance: StageGraph, watch: Watch, widest: int) -> tuple[list[int], set[int]]:

@@ -4,40 +4,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, SHORTS, compile_kernels, kernel
+from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, SHORTS, compile_kernels, inner, kernel, record
 
 #: Why the loop gave up: stopped, or too many labels.
 STOPPED, FULL = -1, -2
 
 
-@kernel(INTS, INTS, FLOATS, FLOATS, FLOAT, INT, INTS, FLOATS, FLOATS, SHORTS, SHORTS, FLAG, error_model="python")
-def label(
-    start: Any,
-    tail: Any,
-    takes: Any,
-    worth: Any,
-    capacity: float,
-    most: int,
-    first: Any,
-    taken: Any,
-    gained: Any,
-    parent: Any,
-    by: Any,
-    flag: Any,
-) -> int:
-    """The labels of all states of a walk that no other label of their state beats; how many, or `STOPPED` or `FULL`.
+class Labels(NamedTuple):
+    """Ways into the states of a walk: those of state s are ``first[s]`` to ``first[s + 1]``; there ``taken`` ascends.
 
-    ``takes`` and ``worth`` are those of each step. A label is a way into a state: what it has ``taken`` of the
-    ``capacity``, what it has ``gained``, the label before it (``parent``) and the step between (``by``). Those of state
-    s are ``first[s]`` to ``first[s + 1]``; taken and gained both ascend. Beyond ``most`` of a state those that take
-    about the same become one, which takes what the least of them takes and gains the most: then no label is beaten by
-    what is not there, but what a label takes may be less than what its steps take.
+    Each has ``taken`` seconds, ``held`` bytes and ``gained`` worth; ``parent`` is the label before, ``by`` the step.
     """
-    taken[0] = gained[0] = 0.0
+
+    first: Any
+    taken: Any
+    held: Any
+    gained: Any
+    parent: Any
+    by: Any
+
+
+class Steps(NamedTuple):
+    """Steps of a walk (`generation.walk`): the seconds that each takes, the bytes it holds, and what it is worth."""
+
+    start: Any
+    tail: Any
+    takes: Any
+    holds: Any
+    worth: Any
+
+
+LABELS = record(Labels, first=INTS, taken=FLOATS, held=FLOATS, gained=FLOATS, parent=SHORTS, by=SHORTS)
+STEPS = record(Steps, start=INTS, tail=INTS, takes=FLOATS, holds=FLOATS, worth=FLOATS)
+
+
+@inner(error_model="python")
+def _entered(stair: Any, size: int, held: float, gained: float) -> int:
+    """Enter a label into the stair of those before it that hold less or gain more; -1 if one of these beats it.
+
+    ``stair[:size]`` has bytes and worth, both ascending; the new size is the answer.
+    """
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if stair[middle, 0] <= held:
+            low = middle + 1
+        else:
+            high = middle
+    if low and stair[low - 1, 1] >= gained:
+        return -1
+    if low and stair[low - 1, 0] == held:
+        low -= 1
+    stop = low
+    while stop < size and stair[stop, 1] <= gained:
+        stop += 1
+    if stop == low:
+        for x in range(size, low, -1):
+            stair[x, 0], stair[x, 1] = stair[x - 1, 0], stair[x - 1, 1]
+        size += 1
+    elif stop > low + 1:
+        for x in range(stop, size):
+            stair[x - stop + low + 1, 0], stair[x - stop + low + 1, 1] = stair[x, 0], stair[x, 1]
+        size -= stop - low - 1
+    stair[low, 0], stair[low, 1] = held, gained
+    return size
+
+
+@kernel(STEPS, FLOAT, FLOAT, INT, LABELS, FLAG, error_model="python")
+def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag: Any) -> int:
+    """Lay out the labels that no other one of their state beats; how many, or `STOPPED` or `FULL`.
+
+    A label takes at most ``capacity`` seconds and holds at most ``room`` bytes. Beyond ``most`` of a state those that
+    take about the same become one, which takes and holds the least of what they do and gains the most: nothing is lost
+    by that, but a label may take less than its steps.
+    """
+    start, tail, takes, holds, worth = steps.start, steps.tail, steps.takes, steps.holds, steps.worth
+    first, taken, held, gained = labels.first, labels.taken, labels.held, labels.gained
+    parent, by = labels.parent, labels.by
+    taken[0] = held[0] = gained[0] = 0.0
     parent[0] = by[0] = -1
     first[0], first[1] = 0, 1
     end = 1
@@ -45,47 +93,55 @@ def label(
     for s in range(1, len(start) - 1):
         width = max(width, start[s + 1] - start[s])
     at = np.zeros(width, np.int64)
+    stair = np.zeros((2 * most + 4, 2))
     for s in range(1, len(start) - 1):
         if flag[0]:
             return -1
-        steps = start[s + 1] - start[s]
-        for x in range(steps):
-            at[x] = first[tail[start[s] + x]]
-        best = -1.0
+        begin = start[s]
+        for x in range(start[s + 1] - begin):
+            at[x] = first[tail[begin + x]]
+        size = 0
         bucket = -1
         while True:
             pick = -1
             least = np.inf
             more = 0.0
-            for x in range(steps):
-                step = start[s] + x
-                stop = first[tail[step] + 1]
-                while at[x] < stop and gained[at[x]] + worth[step] <= best:
-                    at[x] += 1
-                if at[x] == stop:
+            for x in range(start[s + 1] - begin):
+                if at[x] == first[tail[begin + x] + 1]:
                     continue
-                take = taken[at[x]] + takes[step]
-                gain = gained[at[x]] + worth[step]
+                take = taken[at[x]] + takes[begin + x]
+                gain = gained[at[x]] + worth[begin + x]
                 if take > capacity:
-                    at[x] = stop
+                    at[x] = first[tail[begin + x] + 1]
                 elif take < least or (take == least and gain > more):
                     pick, least, more = x, take, gain
             if pick < 0:
                 break
+            before = at[pick]
+            at[pick] += 1
+            bytes_ = held[before] + holds[begin + pick]
+            if bytes_ > room:
+                continue
+            entered = _entered(stair, size, bytes_, more)
+            if entered < 0:
+                continue
+            size = entered
             into = end
             if end - first[s] >= most:
-                before = bucket
+                last = bucket
                 bucket = int(least / capacity * most)
-                if bucket == before:
+                if bucket == last:
                     into = end - 1
             if into == len(taken):
                 return -2
             if into == end:
-                taken[into] = least
+                taken[into], held[into], gained[into] = least, bytes_, more
                 end += 1
-            gained[into] = best = more
-            parent[into], by[into] = at[pick], start[s] + pick
-            at[pick] += 1
+            else:
+                held[into], gained[into] = min(held[into], bytes_), max(gained[into], more)
+                entered = _entered(stair, size, held[into], gained[into])
+                size = entered if entered >= 0 else size
+            parent[into], by[into] = before, begin + pick
         first[s + 1] = end
     return end
 
