@@ -179,11 +179,8 @@ def stage(instance: StageGraph, part: list[int], size: int, r: int, depth: int) 
     """The exact TPS of a stage; ``None`` if it does not fit or a replica has no sample."""
     n, inside = math.ceil(size / r), set(part)
     crossing = [e for e in instance.edges if (e.source in inside) is not (e.target in inside)]
-    kept = sum(Fraction(e.bytes_per_sample) for e in crossing if e.target in inside)
-    kept += sum(Fraction(instance.operators[v].activation_bytes) for v in part)
     weights = sum(Fraction(instance.operators[v].weight_bytes) for v in part)
-    held = n * min(depth, instance.minibatch // size)
-    if r > size or Fraction(instance.weight_copies) * weights + held * kept > Fraction(instance.memory_bytes):
+    if r > size or stage_bytes(instance, part, size, r, depth) > instance.memory_bytes:
         return None
     B, latency = Fraction(instance.bandwidth_bytes_per_s), Fraction(instance.latency_s)
     step = sum(seconds(instance.operators[v].forward, n) + seconds(instance.operators[v].backward, n) for v in part)

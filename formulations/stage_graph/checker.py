@@ -2,8 +2,9 @@
 
 Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
 (B, b, r, n, TPS, M). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals; times
-between two entries of a table are their chord. M+ is M (1 + 2^-50): what the definition admits with the rounding of its
-sums. Identical devices, the objective ``tps`` and the schedule ``uniform`` (one size b in all stages, 1F1B) only.
+between two entries of a table are their chord. Memory is what the definition computes in float64: exact sums of weights
+and of what a sample keeps, each rounded once, then two products and their sum; none of it falls where an amount rises.
+Identical devices, the objective ``tps`` and the schedule ``uniform`` (one size b in all stages, 1F1B) only.
 
 **Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, T (if T is 0: none
 takes less, which needs no proof). If ``bound`` is null there is no plan; then T is infinite below. The proof holds
@@ -18,7 +19,7 @@ operators outside U and the edges from there into U. Labels of U are [k, depths]
 outside U with an edge into U the most stages on a path from one of those edges on, but no more than B/b. The empty set
 has the label [0]. From every label of U and for every larger U' a stage leads to U' that holds U' - U. Its depth is 1
 more than the largest of the depths of its operators (1 if there are none), but no more than B/b, and its r the least r
-<= b with TPS <= T and, with depth micro-batches in flight, memory of at most M+. U' has the label [k + r, depths] then,
+<= b with TPS <= T and, with depth micro-batches in flight, memory of at most M. U' has the label [k + r, depths] then,
 if k + r + rest(U') <= D. A label that another one of U' is nowhere larger than is dropped.
 
 *Proof.* Assume a plan of size b within T. Its stages, in an order in which no edge between two of them runs backwards
@@ -153,6 +154,7 @@ class Instance:
             reject(content.get(key, only) != only, f"{key}: {only or 'identical devices'} only")
         operators, edges = content["operators"], content["edges"]
         self.D, self.B, M = count(content["num_devices"]), count(content["minibatch"]), exact(content["memory_bytes"])
+        self.M, self.copies = float(M), float(exact(content["weight_copies"]))
         self.bandwidth, self.latency = exact(content["bandwidth_bytes_per_s"]), exact(content["latency_s"])
         inner, near = content.get("inner_bandwidth_bytes_per_s"), content.get("devices_per_node")
         self.inner, self.near = (exact(inner), count(near)) if inner is not None else (self.bandwidth, 0)
@@ -161,19 +163,18 @@ class Instance:
         self.sizes = sorted({count(b) for b in content.get("microbatches") or every})
         need(all(self.B % b == 0 for b in self.sizes), "sizes that divide the mini-batch")
         ids = [str(each["id"]) for each in operators]
-        self.index, copies = {name: v for v, name in enumerate(ids)}, exact(content["weight_copies"])
+        self.index = {name: v for v, name in enumerate(ids)}
         self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
         need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "operators and edges, none twice")
         weights = [exact(each["weight_bytes"]) for each in operators]
         kept, sent = [exact(x["activation_bytes"]) for x in operators], [exact(e["bytes_per_sample"]) for e in edges]
         # All denominators are powers of two, so that the largest is a common one.
-        self.grain = max(m.denominator for m in (copies, *weights, *kept, *sent))
-        #: Both passes of operators, and amounts of memory; copies of weights, and M+.
+        self.grain = max(m.denominator for m in (*weights, *kept, *sent))
+        #: Both passes of operators, and amounts of memory.
         self.passes = [(pass_of(x["forward"]), pass_of(x["backward"])) for x in operators]
         self.weights, self.kept, self.sent = ([int(m * self.grain) for m in row] for row in (weights, kept, sent))
-        self.copies, self.room = int(copies * self.grain), M * (1 + Fraction(1, 2**50)) * self.grain**2
         declared = [self.D, self.B, M, self.bandwidth, self.latency, self.inner, self.near, self.sizes, ids, self.ends]
-        amounts = [copies, weights, kept, sent, self.passes]
+        amounts = [Fraction(self.copies), weights, kept, sent, self.passes]
         self.digest = hashlib.sha256(str([declared, amounts]).encode()).hexdigest()
 
     def seconds(self, v: int, n: int) -> Fraction:
@@ -189,9 +190,9 @@ class Instance:
         each = [2 * (self.latency + Fraction(m * n, self.grain) / self.bandwidth) / b for m in self.sent]
         return own, each, 2 * r * self.latency / self.B if r > 1 else Fraction(0)
 
-    def memory(self, weights: int, kept: int, samples: int) -> int:
-        """Of a stage with so many samples in flight on a device, in the unit of ``room``."""
-        return self.copies * weights + samples * kept * self.grain
+    def memory(self, weights: int, kept: int, samples: int) -> float:
+        """Of a stage with so many samples in flight on a device; quotients of integers are rounded once."""
+        return self.copies * (weights / self.grain) + samples * (kept / self.grain)
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -371,9 +372,9 @@ class Search:
         weights = lattice.weights[j] - lattice.weights[i]
         for r in degrees[: max(0, len(self.degrees) + 1 - degrees.start)]:
             at = self.degrees[r - 1]
-            least, each = instance.memory(weights, kept, 0), instance.memory(0, kept, at.n)
-            y = -1 if least > instance.room else self.most if not each else (instance.room - least) // each
-            y = min(self.most, y)
+            y = self.most
+            if instance.memory(weights, kept, y * at.n) > instance.M:
+                y = bisect_right(range(1, y), instance.M, key=lambda y: instance.memory(weights, kept, y * at.n))
             if y > best and at.own[j] - at.own[i] + at.sent(entering | leaving) <= at.limit:
                 best = y
                 yield r, y
@@ -441,7 +442,7 @@ def _stage_time(instance: Instance, stages: Any, after: set[int], place: dict[in
     leaving = [e for e, (u, v) in enumerate(instance.ends) if place[u] == s != place[v]]
     kept = sum(instance.kept[v] for v in inside) + sum(instance.sent[e] for e in entering)
     weights = sum(instance.weights[v] for v in inside)
-    reject(instance.memory(weights, kept, flying // b * -(-b // r)) > instance.room, "plan: memory")
+    reject(instance.memory(weights, kept, flying // b * -(-b // r)) > instance.M, "plan: memory")
     return sum(own[v] for v in inside) + sum(each[e] for e in (*entering, *leaving)) + fixed
 
 

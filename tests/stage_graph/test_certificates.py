@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from branching_cases import prices, random_graph, uneven_graph
+from branching_cases import prices, random_graph, stage_bytes, uneven_graph
 from certificate_cases import Spoiling, certified, check_commands, claimed, parsed, proves
 from small_instances import random_case
 
@@ -69,6 +69,32 @@ def test_bounds_below_the_optimum_are_accepted_and_no_others(cases: int) -> None
             with pytest.raises(UncertifiedError, match="does not confirm the bound"):
                 write(instance, None, float(found[0]) * (1 + 1e-9), Watch())
     assert min(outcomes.values()) >= cases, outcomes
+
+
+def test_memory_is_that_of_the_definition_to_the_last_digit(cases: int) -> None:
+    """Sums of tenths, with the memory that some stage takes in float64, or the next number below it."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        rng = random.Random(f"tenths {number}")
+        instance = random_graph(number, (2, 4), rng.randint(2, 4), series_parallel=number % 2 == 0)
+        tenths = [
+            replace(each, weight_bytes=rng.randint(0, 9) / 10, activation_bytes=rng.randint(1, 9) / 10)
+            for each in instance.operators
+        ]
+        edges = tuple(replace(edge, bytes_per_sample=rng.randint(0, 5) / 10) for edge in instance.edges)
+        instance = replace(instance, operators=tuple(tenths), edges=edges, weight_copies=rng.choice([0.7, 3.0]))
+        part, size = list(range(rng.randint(1, len(tenths)))), rng.choice(instance.microbatch_sizes)
+        exactly = stage_bytes(
+            instance, part, size, rng.randint(1, min(size, instance.num_devices)), rng.choice((1, 2, 3))
+        )
+        above, below = (replace(instance, memory_bytes=m) for m in (exactly, math.nextafter(exactly, 0)))
+        best = [prices(each)[:1] for each in (above, below)]
+        for each, (first, *_) in zip((above, below), ([*found, None] for found in best), strict=True):
+            assert proves(each, None) is (first is None), number
+            if first:
+                assert not proves(each, first) and proves(each, first * (1 - Fraction(1, 10**12))), number
+        outcomes[best[0] != best[1]] += 1
+    assert min(outcomes.values()) >= cases // 10, outcomes
 
 
 def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
