@@ -263,7 +263,7 @@ def test_plans_side_by_side_have_one_unit() -> None:
 
 def test_a_table_has_lines_between_less_and_more_and_cells_without_a_value() -> None:
     """Levels are 1.1, 1.5, 2 and 4 times the least; a line lies where neighbours are on both sides of one."""
-    values = [[None, 9.0, 8.0, 4.0], [None, 6.0, 4.1, 4.0], [5.0, 4.0, 4.0, 4.0]]
+    values = [[None, 9.0, 8.0, 4.0], [None, 6.0, 4.1, 4.0], [5.0, 4.0, 4.0, 7.0]]
     picture = Heat("Heat", [1, 2, 3, 4], [1, 2, 3], values, "devices", "memory", "time", (0, 3), "s", (1, 1))
     chart = only(picture)
     lines = chart.datasets["lines"]
