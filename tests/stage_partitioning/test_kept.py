@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from certificate_cases import certified, parsed, proves
@@ -23,7 +21,7 @@ from instances.errors import InstanceError
 from instances.flushed_partitioning import flushed
 from instances.stage_edits import as_run
 from instances.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc, check, to_json
-from planner.cli.app import main
+from planner.errors import UsageError
 from solvers.outcome import Watch
 
 
@@ -49,7 +47,7 @@ def with_kept(seed: int) -> StageInstance:
 
 def test_a_stage_holds_what_its_layers_keep_once() -> None:
     rng = random.Random(4)
-    for seed in range(60):
+    for seed in range(20):
         instance = as_run(with_shared(seed))
         nodes = [layer.id for layer in instance.layers]
         storages = [(rng.sample(nodes, rng.randint(1, len(nodes))), rng.choice([2.0, 7.0])) for _ in range(4)]
@@ -73,10 +71,13 @@ def _optimal(instance: StageInstance, method: str, seed: int) -> bool:
     return best is not None
 
 
-@pytest.mark.parametrize("method", ["exact", "piper-exact-knapsack", "milp-columns", "cpsat-columns"])
+_COLUMNS = [pytest.param(name, marks=pytest.mark.slow) for name in ("milp-columns", "cpsat-columns")]
+
+
+@pytest.mark.parametrize("method", ["exact", "piper-exact-knapsack", *_COLUMNS])
 def test_the_exact_methods_find_what_brute_force_finds(method: str, cases: int) -> None:
     plans = matter = count = 0
-    for seed in range(max(6, cases // (3 if method == "exact" else 12))):
+    for seed in range(max(6, cases // 6)):
         instance = with_kept(seed)
         check(instance, "random")
         assert planner.load(to_json(instance)) == instance
@@ -90,17 +91,17 @@ def test_the_exact_methods_find_what_brute_force_finds(method: str, cases: int) 
 @pytest.mark.parametrize("method", ["piper", "linearised", "equi", "pipedream"])
 def test_the_heuristics_give_plans_that_fit(method: str) -> None:
     found = 0
-    for seed in range(15):
+    for seed in range(6):
         instance = with_kept(seed)
         result = planner.solve(instance, method=method)
         assert result.plan is None or not violations(instance, plan_from_json(instance, result.plan)), seed
         found += result.plan is not None
-    assert found > 3
+    assert found > 1
 
 
 def test_certificates_count_them(cases: int) -> None:
     kinds = dict.fromkeys(("optimal", "infeasible"), 0)
-    for seed in range(max(10, cases // 6)):
+    for seed in range(max(8, cases // 12)):
         instance = with_kept(seed)
         result, _ = certified(instance)
         kinds[result.status] += 1
@@ -120,14 +121,12 @@ def test_a_certificate_is_of_one_set_of_kept_tensors() -> None:
     assert plan.status in ("optimal", "infeasible")
 
 
-def test_what_does_not_count_them_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_count_them_says_so() -> None:
     instance = next(found for found in map(with_kept, range(50)) if found.kept)
-    file = tmp_path / "kept.json"
-    file.write_text(json.dumps(to_json(instance)))
-    for options in (["--method", "cpsat"], ["--method", "milp"], ["--realizable", "megatron"]):
-        assert main(["solve", str(file), *options]) == 2
-        err = capsys.readouterr().err
-        assert "activations that layers of several stages keep" in err and len(err.splitlines()) == 1
+    trained = replace(instance, requirements=("realizable(megatron) == 1",))
+    for one, method in ((instance, "cpsat"), (instance, "milp"), (trained, "auto")):
+        with pytest.raises(UsageError, match="count activations that layers of several stages keep"):
+            planner.solve(one, method=method)
 
 
 def test_a_plan_that_fits_without_them_only_is_refused() -> None:
