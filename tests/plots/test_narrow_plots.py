@@ -63,8 +63,8 @@ def test_passes_without_numbers_say_so() -> None:
     many = drawn(Passes("Passes", tasks, stages_of([1.0]), 0.0, note="A note, {}.", amounts=[2.0]))
     some = drawn(Passes("Passes", [*tasks, Task(0, "B", 0, 100.0, 150.0)], stages_of([1.0]), 0.0))
     assert few.get_xlabel() == "time, s" and texts(few)[:3] == ["0", "1", "2"]
-    assert many.get_xlabel() == "time, s; no room for the numbers of micro-batches"
-    assert some.get_xlabel() == "time, s; no room for some numbers of micro-batches" and "0" in texts(some)
+    assert many.get_xlabel() == "time, s; numbers left out"
+    assert some.get_xlabel() == "time, s; some numbers left out" and "0" in texts(some)
     assert "bubble: 0 % of the time. A note, 2 s." in [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts(many)]
 
 

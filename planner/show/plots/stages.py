@@ -219,7 +219,7 @@ def _bars(axes: Any, picture: Stack, factor: float, looks: Sequence[int]) -> Non
     feet = [0.0] * count
     if picture.adds_up:
         feet = list(accumulate((picture.total(stage) / factor for stage in range(count - 1)), initial=0.0))
-        axes.hlines(feet[1:], range(count - 1), range(1, count), color=theme.quiet, linewidth=0.7)
+        axes.hlines(feet[1:], range(count - 1), range(1, count), color=theme.quiet, linewidth=0.7, zorder=0)
     base = list(feet)
     for number, values in enumerate(picture.parts.values()):
         fills = [part_colour(colour, number, theme) for colour in colours]
@@ -381,7 +381,7 @@ def gantt(axes: Any, picture: Passes) -> Any:
     stage_ticks(axes, picture.stages, vertical=True)
     axes.set_ylim(count - 0.4, -0.6)
     axes.set_xlim(0, end / factor or 1.0)
-    left_out = f"; no room for {'the' if unnumbered == len(picture.tasks) else 'some'} numbers of micro-batches"
+    left_out = "; numbers left out" if unnumbered == len(picture.tasks) else "; some numbers left out"
     axes.set(xlabel=f"time, {unit}{left_out if unnumbered else ''}", ylabel="stage")
     quiet_frame(axes, "bottom")
     return axes
