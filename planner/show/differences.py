@@ -110,7 +110,7 @@ def _loss(loss: float) -> str:
 def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence[int]) -> None:
     theme, count = theme_of(axes), len(strips[0])
     colours = matched(*strips)
-    per_node = pixels(axes)[0] / count
+    per_node, narrow = pixels(axes)[0] / count, 0
     for height, strip, look in zip((0.72, 0.0), strips, colours, strict=True):
         for stage, run in groupby(range(count), key=strip.__getitem__):
             places = list(run)
@@ -118,6 +118,7 @@ def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence
                 continue
             colour = stage_colour(look[stage], theme)
             axes.bar(places[0], 0.5, len(places), height, align="edge", color=colour, edgecolor=theme.paper, lw=1.2)
+            narrow += len(places) * per_node <= width_of(axes, stage) + 4
             if len(places) * per_node > width_of(axes, stage) + 4:
                 middle = places[0] + len(places) / 2
                 axes.text(
@@ -136,6 +137,7 @@ def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence
     axes.set_ylim(-0.05, 1.3)
     axes.set_xticks([])
     said = "nodes or layers in the order of the first plan; numbers are stages"
+    said += f" ({narrow} without room)" if narrow else ""
     lines = textwrap.wrap(said, int(pixels(axes)[0] / width_of(axes, "x", TEXT)))
     axes.set_xlabel("\n".join(lines), loc="left", color=theme.quiet)
     quiet_frame(axes)

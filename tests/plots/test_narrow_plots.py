@@ -22,8 +22,11 @@ from formulations.breakdown import (
     Tiles,
     stages_of,
 )
+from planner.checking import Verdict
 from planner.events import Event
 from planner.show import plots
+from planner.show.differences import panels
+from planner.studies.difference import Difference, Row
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -111,3 +114,21 @@ def test_tied_methods_are_one_text_with_all_names() -> None:
     lines = [text.get_text() for text in sorted(axes.texts, key=lambda text: -text.xyann[1])]
     assert lines[:2] == ["equi", "4 tied: piper,"]
     assert " ".join(lines[1:]) == "4 tied: piper, piper-exact-knapsack, exact, milp-columns"
+
+
+def test_sizes_of_tied_lines_stay_whole() -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(4, 3.5))
+    axes = plots.over_devices(figure.subplots(), {f"{size} GiB": [2.0, 1.0] for size in (12, 16, 24)}, "s")
+    assert {text.get_text().replace("\N{NO-BREAK SPACE}", "_") for text in axes.texts} == {
+        "3 tied: 12_GiB,",
+        "16_GiB, 24_GiB",
+    }
+    assert axes.get_ylabel() == "time per sample, s" and [line.get_ydata()[-1] for line in axes.lines] == [1.0] * 3
+
+
+def test_plans_side_by_side_say_how_many_stages_have_no_room_for_their_number() -> None:
+    rows = [Row(f"node {place}", "", [], {"stage": 0}, {"stage": place // 59}) for place in range(60)]
+    verdict = Verdict("p", "i", (), 1.0, "s")
+    [panel] = panels(Difference("p", "i", "s", verdict, verdict, 0.0, rows, []))
+    axes = plots.figure([panel], width=400).axes[0]
+    assert axes.get_xlabel().replace("\n", " ").endswith("numbers are stages (1 without room)")

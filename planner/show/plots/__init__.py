@@ -6,7 +6,7 @@ knows what to draw of a plan of each family; everything else draws plain numbers
 """
 
 from planner.show.palette import DARK, LIGHT, PRINT
-from planner.show.plots.charts import bars, frontier, gap_histogram, gap_over_time, losses
+from planner.show.plots.charts import bars, frontier, gap_histogram, gap_over_time, losses, over_devices
 from planner.show.plots.files import Sheet, figure
 from planner.show.plots.graphs import graph
 from planner.show.plots.networks import bandwidth, matrix, network, tiles, topology
@@ -34,6 +34,7 @@ __all__ = [
     "matrix",
     "network",
     "options",
+    "over_devices",
     "panels",
     "panels_of",
     "stack",

@@ -93,7 +93,8 @@ def _together(axes: Any, ends: Sequence[tuple[float, str, str]]) -> list[tuple[f
         if len(own) < 3:
             found += [(value, label_of(name), colour) for value, name, colour in own]
             continue
-        names = f"{len(own)} tied: {', '.join(label_of(name) for _, name, _ in own)}"
+        whole = [label_of(name).replace(" ", "\N{NO-BREAK SPACE}") for _, name, _ in own]
+        names = f"{len(own)} tied: {', '.join(whole)}"
         # The first text is the lowest one.
         found += [
             (own[0][0], line, theme_of(axes).ink)
