@@ -218,6 +218,21 @@ def test_stages_that_wait_for_each_other_are_no_plan(monkeypatch: pytest.MonkeyP
     assert evaluate(instance, answer.plan) == least_of_all(instance) == 6.0
 
 
+def test_what_deep_stages_hold_is_known_to_the_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three stages of a second each would keep three samples of the first operator; there is room for two."""
+    operators = tuple(
+        Operator(str(v), AffineTime(0.0, 1.0), AffineTime(0.0, 0.0), 0.0, kept)
+        for v, kept in enumerate((1.0, 0.0, 0.0))
+    )
+    edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
+    instance = StageGraph("deep", operators, edges, 3, 2.0, 1.0, 0.0, 4, microbatches=(1,))
+    monkeypatch.setattr(direct, "MAX_SETS", 0)
+    monkeypatch.setattr(columns, "first_plan", without)
+    answer = columns.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.PROVED and answer.plan is not None
+    assert evaluate(instance, answer.plan) == least_of_all(instance) == 2.0
+
+
 @pytest.mark.slow
 def test_what_is_not_listed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for no column the bound is the relaxation's, and the plan the first one's."""
