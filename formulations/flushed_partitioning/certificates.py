@@ -45,8 +45,8 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
     """
     if instance.flat.carried:
         raise UncertifiedError("the checker does not know activations that layers of several stages keep")
-    exact = checker.Instance(to_json(instance))
     try:
+        exact = checker.Instance(to_json(instance))
         objective = None if plan is None else checker.plan_time(exact, plan)
         certified, caps = _proof(instance, exact, bound, objective, watch)
     except checker.RejectedError as error:

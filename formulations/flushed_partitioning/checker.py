@@ -69,8 +69,9 @@ from typing import Any, NamedTuple
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_CAPS = 1_000
-MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets together
-MAX_STEPS = 5_000_000  # of stages behind a label, of all searches together
+MAX_DOWNSETS, MAX_BITS = 100_000, 2**31  # of a graph, and of all its downsets together, with their edges
+MAX_ENDS = 5_000_000  # of TMPCs at edges of their layers
+MAX_STEPS, MAX_NUMBERS = 5_000_000, 50_000_000  # of stages behind a label, and numbers in labels, of all searches
 MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and of what is kept between knapsacks
 FINE = 2**60  # parts of a unit, as r is rounded
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
@@ -148,6 +149,8 @@ class Instance:
         self.index = {name: v for v, name in enumerate(ids)}
         self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
         need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
+        self.bits = len(ids) + len(edges)
+        reject(len(ids) >= MAX_BITS // self.bits, "size: a graph of too many layers and edges")
         self.incoming: list[dict[str, int]] = [{} for _ in ids]  # edges, by the id at their other end
         self.outgoing: list[dict[str, int]] = [{} for _ in ids]
         self.beside = [0 for _ in ids]  # the edges of a layer, as a set
@@ -158,6 +161,10 @@ class Instance:
         inner = self.B if size is None else exact(content["inner_bandwidth"])
         need(0 < self.B <= inner and self.K % self.K1 == 0, "whole machines, and a positive bandwidth, inside no less")
         self.near = self.B / inner  # what synchronising in one machine takes, as a part of what it takes between them
+
+        ends = zip(self.incoming, self.outgoing, layers, strict=True)
+        ends_of_all = sum((len(i) + len(o)) * sum(map(len, layer["tmpcs"].values())) for i, o, layer in ends)
+        reject(ends_of_all > MAX_ENDS, f"size: over {MAX_ENDS} TMPCs at edges of their layers")
 
         def crossing(x: Any, way: str, near: dict[str, int]) -> dict[int, Fraction]:
             sync = {name: exact(c) for name, c in x.get(f"sync_{way}_bytes", {}).items()}
@@ -293,7 +300,7 @@ class Lattice:
     """The downsets of an instance from smaller to larger ones, with their sums."""
 
     def __init__(self, instance: Instance) -> None:
-        self.instance, self.tmpcs, self.steps = instance, instance.tmpcs, 0
+        self.instance, self.tmpcs, self.steps, self.numbers = instance, instance.tmpcs, 0, 0
         self.tp = sorted({t for layer in self.tmpcs for t, row in layer.items() if row and t <= instance.K1})
         small = [
             [(t, x) for t in self.tp for x in layer.get(t, {}).values() if x.a + x.b <= instance.capacity]
@@ -302,7 +309,8 @@ class Lattice:
         self.work = [min((t * x.time for t, x in row), default=0) for row in small]
         self.size = [min((x.a + x.b for _, x in row), default=0) for row in small]
         self.unplaced = not all(small)
-        self.group = lru_cache(MAX_KEPT)(self._group)
+        self.kept = min(MAX_KEPT, MAX_BITS // 8 // instance.bits)
+        self.group = lru_cache(self.kept)(self._group)
         incoming, outgoing, n = instance.incoming, instance.outgoing, len(self.tmpcs)
         self.after = after = [sum(1 << instance.ends[e][1] for e in row.values()) for row in outgoing]
         self.masks, self.crossing, self.works, self.sizes, known = [0], [0], [0], [0], {0}
@@ -311,7 +319,8 @@ class Lattice:
         parts = [[list(zip(*(x[:4] for x in row), strict=True)) for row in q] for q in rows]
         least = [[[*map(min, four), 0] if four else [0, 0, 0, 0, 1] for four in q] for q in parts]
         self.sums = [[[0] * 5] for _ in self.tp]
-        ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
+        limit = max(1, min(MAX_DOWNSETS, MAX_BITS // instance.bits))
+        ready = [sum(1 << v for v in range(n) if not after[v])]
         for i, mask in enumerate(self.masks):  # which grows meanwhile
             for v in bits(ready[i]):
                 new = mask | 1 << v
@@ -356,7 +365,7 @@ class Search:
         self.sizes = [lattice.sizes[i] for i in self.order]
         self.reached: list[set[Label]] = [set() for _ in range(last + 1)]
         self.reached[0].add((0, 0, 0, 0))
-        self.lightest = lru_cache(MAX_KEPT)(self._lightest)
+        self.lightest = lru_cache(lattice.kept)(self._lightest)
 
     def _devices(self, work: int) -> int:
         """n of some layers, at least one."""
@@ -409,6 +418,8 @@ class Search:
                 for d, own in self._taken(degrees, weights, s, (t, stage, into, out)):
                     for end, inside in instance.ends_of(k, d, t):
                         longest = max(r, instance.sync(d, own, inside))
+                        lattice.numbers += 4 + len(depths)
+                        reject(lattice.numbers > MAX_NUMBERS, f"size: labels of over {MAX_NUMBERS} numbers")
                         if end <= free and not self._is_late(longest, top):
                             self.reached[j].add((s + d, end, longest, top, *depths))
 

@@ -60,7 +60,8 @@ from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
-MAX_DOWNSETS, MAX_BITS = 20_000, 2**28  # of a graph, and of all its downsets together
+MAX_DOWNSETS, MAX_BITS = 20_000, 2**31  # of a graph, and of all its downsets together, with their edges
+MAX_ENDS = 5_000_000  # of TMPCs at edges of their layers
 MAX_STEPS, MAX_WAYS = 5_000_000, 20_000_000  # of stages behind an inner label, and of superstages
 MAX_STATES, MAX_KEPT = 1_000_000, 200_000  # of a knapsack's list, and of what is kept between knapsacks
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
@@ -132,6 +133,8 @@ class Instance:
         self.index = {name: v for v, name in enumerate(ids)}
         self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
         need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
+        self.bits = len(ids) + len(edges)
+        reject(len(ids) >= MAX_BITS // self.bits, "size: a graph of too many layers and edges")
         self.incoming: list[dict[str, int]] = [{} for _ in ids]  # edges, by the id at their other end
         self.outgoing: list[dict[str, int]] = [{} for _ in ids]
         self.near = [0 for _ in ids]  # the edges of a layer, as a set
@@ -141,6 +144,10 @@ class Instance:
         self.B1, self.B2 = exact(content["inner_bandwidth"]), exact(content["outer_bandwidth"])
         sizes = [exact(edge["bytes"]) for edge in edges]
         need(self.B1 > 0 and self.B2 > 0, "positive bandwidths")
+
+        ends = zip(self.incoming, self.outgoing, layers, strict=True)
+        ends_of_all = sum((len(i) + len(o)) * sum(map(len, layer["tmpcs"].values())) for i, o, layer in ends)
+        reject(ends_of_all > MAX_ENDS, f"size: over {MAX_ENDS} TMPCs at edges of their layers")
 
         def crossing(x: Any, way: str, near: dict[str, int]) -> dict[int, Fraction]:
             sync = {name: exact(c) for name, c in x.get(f"sync_{way}_bytes", {}).items()}
@@ -264,7 +271,8 @@ class Lattice:
         parts = [[list(zip(*(x[:4] for x in row), strict=True)) for row in q] for q in rows]
         least = [[[*map(min, four), 0] if four else [0, 0, 0, 0, 1] for four in q] for q in parts]
         self.sums = [[[0] * 5] for _ in self.tp]
-        ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
+        limit = max(1, min(MAX_DOWNSETS, MAX_BITS // instance.bits))
+        ready = [sum(1 << v for v in range(n) if not after[v])]
         for i, mask in enumerate(self.masks):  # which grows meanwhile
             for v in bits(ready[i]):
                 new = mask | 1 << v
@@ -294,9 +302,10 @@ class Search:
         self.link = None if bound is None else bound * instance.B2 * instance.byte
         #: The work of all machines.
         self.most = math.inf if self.limit is None else math.floor(instance.K1 * instance.K2 * self.limit)
-        self.volume = lru_cache(MAX_KEPT)(lambda edges: sum(instance.bytes[e] for e in bits(edges)))
-        self.fits, self.group = lru_cache(MAX_KEPT)(self._fits), lru_cache(MAX_KEPT)(self._group)
-        self.budget = lru_cache(MAX_KEPT)(self._budget)
+        kept = min(MAX_KEPT, MAX_BITS // 8 // instance.bits)
+        self.volume = lru_cache(kept)(lambda edges: sum(instance.bytes[e] for e in bits(edges)))
+        self.fits, self.group = lru_cache(kept)(self._fits), lru_cache(kept)(self._group)
+        self.budget = lru_cache(kept)(self._budget)
         self.labels: list[set[Label]] = [set() for _ in range(last + 1)]
         self.labels[0].add((0, 0))
         #: The larger downsets of each from which V can be reached, with the d_2 of possible superstages.

@@ -37,8 +37,8 @@ def write(instance: ScheduleInstance, plan: Mapping[str, Any] | None, bound: flo
     UncertifiedError
         If heads and tails do not meet the bound, exact arithmetic rejects the plan, or the run is stopped.
     """
-    exact = checker.Instance(to_json(instance))
     try:
+        exact = checker.Instance(to_json(instance))
         objective = None if plan is None else checker.plan_value(exact, plan)
         certified = _certified(exact, bound, objective, watch)
     except checker.RejectedError as error:

@@ -47,7 +47,7 @@ from itertools import pairwise
 from typing import Any
 
 MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT, MAX_PASSES = 10**6, 1e30, 200_000
+MAX_COUNT, MAX_AMOUNT, MAX_PASSES, MAX_WAITS = 10**6, 1e30, 200_000, 2_000_000  # waits: passes over edges
 FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 TOLERANCE, ROUNDING, ONE = Fraction(1, 10**9), Fraction(1, 2**50), 2**60
 
@@ -118,6 +118,7 @@ class Instance:
         self.most = [None if each.get("in_flight") is None else count(each["in_flight"]) for each in stages]
         self.edges = [(count(e["source"], 0), count(e["target"], 0)) for e in content["edges"]]
         need(all(max(pair) < len(stages) and pair[0] != pair[1] for pair in self.edges), "edges between stages")
+        reject(sum(self.counts[s] for pair in self.edges for s in pair) > MAX_WAITS, f"size: over {MAX_WAITS} waits")
         self.delays = []
         for edge, ends in zip(content["edges"], self.edges, strict=True):
             fixed, volume = exact(edge.get("delay_s", 0)) + latency, exact(edge.get("bytes_per_sample", 0))

@@ -37,8 +37,8 @@ def write(instance: OperatorInstance, plan: Mapping[str, Any] | None, bound: flo
         If exact arithmetic does not confirm the plan or the bound, the checker would refuse the search for its size, or
         the run is stopped.
     """
-    exact = checker.Instance(to_json(instance))
     try:
+        exact = checker.Instance(to_json(instance))
         objective = None if plan is None else checker.plan_time(exact, plan)
         certified, proof = _proof(exact, bound, objective, watch)
     except checker.RejectedError as error:

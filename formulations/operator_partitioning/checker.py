@@ -50,6 +50,7 @@ from typing import Any, NamedTuple
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
 MAX_STEPS, MAX_CAPS = 10_000_000, 1_000  # stages behind labels that are looked at, in all
+MAX_BITS = 2**31  # of sets of operators and tensors
 FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 SLACK = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
 FIELD = 24  # bits for the takers of a tensor; the highest stays free
@@ -116,6 +117,8 @@ class Instance:
         self.at_most, self.pooled = flags[0] and self.S is not None, flags[1]
         self.index = {str(each["id"]): v for v, each in enumerate(operators)}
         need(len(self.index) == len(operators) > 0, "operators, none twice")
+        size = len(operators) * (len(operators) + len(tensors))
+        reject(size > MAX_BITS, "size: a graph of too many operators and tensors")
         self.sources = [self.index[str(each["source"])] for each in tensors]
         self.targets = [[self.index[str(target)] for target in each["targets"]] for each in tensors]
         in_order = all(
@@ -251,6 +254,9 @@ class Search:
                 if low in seen:
                     continue
                 seen.add(low)
+                reject(
+                    len(seen) * (1_000 + len(instance.compute)) > MAX_BITS, "size: too many stages in front of a set"
+                )
                 own, into = instance.out[v], instance.into[v]
                 left = own & behind & ~self.counted
                 sending = stage.sending + instance.compute[v] + sum(instance.volume[t] for t in bits(left))

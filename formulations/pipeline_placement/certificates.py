@@ -35,8 +35,8 @@ def write(instance: PlacementInstance, plan: Mapping[str, Any] | None, bound: fl
         If exact arithmetic does not confirm the plan or the bound, the checker would refuse the search for its size, or
         the run is stopped.
     """
-    exact = checker.Instance(to_json(instance))
     try:
+        exact = checker.Instance(to_json(instance))
         objective = None if plan is None else checker.plan_time(exact, plan)
         certified = _certified(exact, bound, objective, watch)
     except checker.RejectedError as error:

@@ -40,6 +40,7 @@ from typing import Any
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT, MAX_DEVICES = 10**6, 1e30, 2048
+MAX_OPERATORS = 10_000
 MAX_STEPS, MAX_DEPTH = 2_000_000, 400  # operators and nodes that are tried somewhere, and in one plan
 FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 SLACK = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
@@ -114,6 +115,7 @@ class Instance:
         need(all(one == other > 0 for one, other in pairs), "a matrix that is symmetric and positive")
         self.index = {str(each["id"]): v for v, each in enumerate(operators)}
         need(len(self.index) == len(operators) > 0, "operators, none twice")
+        reject(len(operators) > MAX_OPERATORS, f"size: over {MAX_OPERATORS} operators")
         self.sources = [self.index[str(each["source"])] for each in tensors]
         self.targets = [[self.index[str(target)] for target in each["targets"]] for each in tensors]
         in_order = all(

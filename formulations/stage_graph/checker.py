@@ -75,10 +75,10 @@ from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
-MAX_DOWNSETS, MAX_BITS = 25_000, 2**28  # of a graph, and of all its downsets together
+MAX_DOWNSETS, MAX_BITS = 25_000, 2**31  # of a graph, and of all its downsets together, with their edges
 MAX_SUMS = 2_000_000  # of times of downsets at all degrees
 MAX_STEPS = 20_000_000  # of pairs of nested downsets, of all sizes together
-MAX_KEPT = 100_000  # of what is kept between pairs
+MAX_KEPT, MAX_NUMBERS = 100_000, 50_000_000  # of what is kept between pairs, and numbers in labels
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
 Label = tuple[int, ...]  # k and depths
@@ -166,6 +166,7 @@ class Instance:
         self.index = {name: v for v, name in enumerate(ids)}
         self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
         need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "operators and edges, none twice")
+        reject(len(ids) >= MAX_BITS // (len(ids) + len(edges)), "size: a graph of too many operators and edges")
         weights = [exact(each["weight_bytes"]) for each in operators]
         kept, sent = [exact(x["activation_bytes"]) for x in operators], [exact(e["bytes_per_sample"]) for e in edges]
         # All denominators are powers of two, so that the largest is a common one.
@@ -231,7 +232,7 @@ class Lattice:
 
     def __init__(self, instance: Instance, classes: Iterable[list[list[int]]] = ()) -> None:
         n, ends = len(instance.passes), instance.ends
-        self.instance, self.steps = instance, 0
+        self.instance, self.steps, self.numbers = instance, 0, 0
         #: The operators behind each by which its depth is known, and those that have this depth: of a class the last.
         self.after, self.stands = [sum(1 << v for u, v in ends if u == w) for w in range(n)], [1 << v for v in range(n)]
         first, kinds = list(self.after), list[list[int]]()  # what is taken before an operator; equal edges
@@ -250,7 +251,8 @@ class Lattice:
         leaving = [sum(1 << e for e, (u, _) in enumerate(ends) if u == w) for w in range(n)]
         self.masks, self.crossing, known = [0], [0], {0}  # the edges that enter a downset
         self.origins: list[tuple[int, int]] = []  # a smaller downset, and the operator that it lacks
-        ready, limit = [sum(1 << v for v in range(n) if not first[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
+        limit = max(1, min(MAX_DOWNSETS, MAX_BITS // (n + len(ends))))
+        ready = [sum(1 << v for v in range(n) if not first[v])]
         for i, mask in enumerate(self.masks):  # which grows meanwhile
             for v in bits(ready[i]):
                 new = mask | 1 << v
@@ -296,7 +298,8 @@ class Degree:
         self.own, self.edges = lattice.sums([int(cost * unit) for cost in own]), [int(cost * unit) for cost in each]
         #: What is left for operators and edges.
         self.limit = math.inf if bound is None else math.floor((bound - fixed) * unit)
-        self.sent = lru_cache(MAX_KEPT)(lambda edges: sum(self.edges[e] for e in bits(edges)))
+        kept = min(MAX_KEPT, MAX_BITS // 8 // (1 + len(each)))
+        self.sent = lru_cache(kept)(lambda edges: sum(self.edges[e] for e in bits(edges)))
 
 
 class Search:
@@ -362,6 +365,8 @@ class Search:
             r = next((r for r, y in options if y >= depth), self.instance.D + 1)
             if label[0] + r + self.rest[j] <= self.instance.D:
                 depths = [max(label[at] if at else 0, depth if reaches else 0) for at, reaches in kept]
+                lattice.numbers += 1 + len(depths)
+                reject(lattice.numbers > MAX_NUMBERS, f"size: labels of over {MAX_NUMBERS} numbers")
                 self.labels[j].add((label[0] + r, *depths))
 
     def _options(self, i: int, j: int, degrees: range) -> Iterator[tuple[int, int]]:

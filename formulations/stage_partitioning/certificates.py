@@ -40,13 +40,12 @@ def write(instance: StageInstance, plan: Mapping[str, Any] | None, bound: float,
     UncertifiedError
         If the graph has too many downsets for the labels, the run is stopped, or a plan within the bound is found.
     """
-    exact = checker.Instance(to_json(instance))
-    objective = None
-    if plan is not None:
-        try:
-            objective = checker.plan_time(exact, plan)
-        except checker.RejectedError as error:
-            raise UncertifiedError(f"exact arithmetic rejects the plan ({error})") from None
+    try:
+        exact = checker.Instance(to_json(instance))
+        objective = None if plan is None else checker.plan_time(exact, plan)
+    except checker.RejectedError as error:
+        raise UncertifiedError(f"the checker refuses: {error}") from None
+    if objective is not None:
         bound = min(bound, float(objective) * (1 - _BELOW))
     bound, downsets = _proof(instance, exact, bound, watch)
     return {

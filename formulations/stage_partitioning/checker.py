@@ -66,7 +66,8 @@ from typing import Any, NamedTuple
 
 MAX_BYTES = 64 * 2**20  # of a file
 MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
-MAX_DOWNSETS, MAX_BITS = 100_000, 2**28  # of a graph, and of all its downsets together
+MAX_DOWNSETS, MAX_BITS = 100_000, 2**31  # of a graph, and of all its downsets together, with their edges
+MAX_ENDS = 5_000_000  # of TMPCs at edges of their layers
 MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and of what is kept between knapsacks
 FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
@@ -133,6 +134,8 @@ class Instance:
         self.index = {name: v for v, name in enumerate(ids)}
         self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
         need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
+        self.bits = len(ids) + len(edges)
+        reject(len(ids) >= MAX_BITS // self.bits, "size: a graph of too many layers and edges")
         self.incoming: list[dict[str, int]] = [{} for _ in ids]  # edges, by the id at their other end
         self.outgoing: list[dict[str, int]] = [{} for _ in ids]
         self.near = [0 for _ in ids]  # the edges of a layer, as a set
@@ -141,6 +144,10 @@ class Instance:
             self.near[u], self.near[v] = self.near[u] | 1 << e, self.near[v] | 1 << e
         self.B, sizes = exact(content["bandwidth"]), [exact(edge["bytes"]) for edge in edges]
         need(self.B > 0, "a positive bandwidth")
+
+        ends = zip(self.incoming, self.outgoing, layers, strict=True)
+        ends_of_all = sum((len(i) + len(o)) * sum(map(len, layer["tmpcs"].values())) for i, o, layer in ends)
+        reject(ends_of_all > MAX_ENDS, f"size: over {MAX_ENDS} TMPCs at edges of their layers")
 
         def crossing(x: Any, way: str, near: dict[str, int]) -> dict[int, Fraction]:
             sync = {name: exact(c) for name, c in x.get(f"sync_{way}_bytes", {}).items()}
@@ -270,7 +277,8 @@ class Table:
         self.size = [min((x.a + x.b for _, x in row), default=0) for row in small]
         unplaced = instance.exactly and instance.N > instance.K
         self.settled = unplaced or not all(small) or self.devices(sum(self.work)) > instance.K
-        self.group, self.fits = lru_cache(MAX_KEPT)(self._group), lru_cache(MAX_KEPT)(self._fits)
+        keep = lru_cache(min(MAX_KEPT, MAX_BITS // 8 // instance.bits))
+        self.group, self.fits = keep(self._group), keep(self._fits)
 
     def _group(self, v: int, t: int, d: int, y: int, into: int, out: int, held: int) -> list[Option]:
         return undominated([self.instance.option(x, d, y, into, out, held) for x in self.tmpcs[v][t].values()])
@@ -322,7 +330,8 @@ class Table:
         parts = [[list(zip(*(x[:4] for x in row), strict=True)) for row in q] for q in rows]
         least = [[[*map(min, four), 0] if four else [0, 0, 0, 0, 1] for four in q] for q in parts]
         self.sums = [[[0] * 5] for _ in self.tp]
-        ready, limit = [sum(1 << v for v in range(n) if not after[v])], max(1, min(MAX_DOWNSETS, MAX_BITS // n))
+        limit = max(1, min(MAX_DOWNSETS, MAX_BITS // self.instance.bits))
+        ready = [sum(1 << v for v in range(n) if not after[v])]
         for i, mask in enumerate(self.masks):  # which grows meanwhile
             for v in bits(ready[i]):
                 new = mask | 1 << v
