@@ -43,8 +43,6 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
         If exact arithmetic does not confirm the plan or the bound, the checker would refuse the search for its size, or
         the run is stopped.
     """
-    if instance.flat.carried:
-        raise UncertifiedError("the checker does not know activations that layers of several stages keep")
     try:
         exact = checker.Instance(to_json(instance))
         objective = None if plan is None else checker.plan_time(exact, plan)

@@ -140,6 +140,8 @@ class Instance:
         )
         need(model != "runtime" or not flat.get("kept"), "no activations kept by several layers: they are not known")
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
+        kept = model == "runtime" and bool(flat.get("kept"))
+        reject(kept, "kept: activations that layers of several stages keep are not looked at")
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
         size = content.get("devices_per_machine")
         self.K1 = self.K if size is None else count(size)

@@ -13,6 +13,7 @@ from stage_partitioning.test_runtime_costs import with_shared
 
 import planner
 from formulations.family import UncertifiedError
+from formulations.flushed_partitioning import checker as flushed_checker
 from formulations.flushed_partitioning.certificates import write as write_flushed
 from formulations.stage_partitioning import checker
 from formulations.stage_partitioning.plans import plan_from_json
@@ -118,6 +119,8 @@ def test_a_certificate_is_of_one_set_of_kept_tensors() -> None:
     plan = planner.solve(instance, method="exact")
     with pytest.raises(UncertifiedError, match="activations that layers of several stages keep"):
         write_flushed(flushed(instance), None, 1.0, Watch())
+    with pytest.raises(flushed_checker.RejectedError, match="kept: "):  # a plan by hand might not fit with them
+        flushed_checker.Instance(parsed(flushed(instance)))
     assert plan.status in ("optimal", "infeasible")
 
 
