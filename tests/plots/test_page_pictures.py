@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -222,6 +223,15 @@ def test_no_link_lies_under_another_device_or_link() -> None:
     row = [Place(device, device, 0, 0, 0) for device in range(3)]
     over = only(Network("Row", row, [Link(0, 2, 1.0, 1.0)], STAGE)).datasets["links"]
     assert min(each["y"] for each in over) == pytest.approx(-0.4)
+
+
+@pytest.mark.slow
+def test_devices_that_are_too_small_have_no_numbers() -> None:
+    def written(count: int) -> int:
+        chart = only(Network("Row", [Place(each, each, 0, 0, 0) for each in range(count)], [], STAGE))
+        return len(re.findall(r'"bold"[^>]*>0<', drawn(chart)))
+
+    assert (written(8), written(40)) == (8, 0)
 
 
 def test_no_arc_goes_through_a_name() -> None:

@@ -16,8 +16,10 @@ _HIGHEST = 560
 _GB = 1e9
 #: Of so many links those that would pass over other devices go around them; the points on the way, and how far it is.
 _CURVED, _POINTS, _ASIDE = 400, 8, 0.4
-#: A device's name, and a machine's, beside it are drawn where a device has so many pixels.
-_NAMED = 40
+#: Numbers of stages in devices, and of devices beside them, are drawn where a device has so many pixels.
+_NUMBERED, _NAMED = 22, 40
+#: With more devices across there is no page on which they have.
+_NAMES = 50
 
 
 def network(found: Network) -> list[Chart]:
@@ -132,7 +134,10 @@ def network(found: Network) -> list[Chart]:
                     "y": y,
                     "color": stage_colour(found.stages, "@on_stages", "@ink"),
                     "text": {
-                        "condition": {"test": f"0.6 * {room} > 7 * datum.label.length", "field": "label"},
+                        "condition": {
+                            "test": f"0.6 * {room} > 7 * datum.label.length && {room} > {_NUMBERED}",
+                            "field": "label",
+                        },
                         "value": "",
                     },
                 },
@@ -157,7 +162,8 @@ def network(found: Network) -> list[Chart]:
         ],
     }
     left = f"; the {_LINKS:,} slowest of {len(found.links):,} links" if len(found.links) > _LINKS else ""
-    title = f"{found.title}{left} (in circles: stages, beside them: devices)"
+    names = " (in circles: stages, beside them: devices)" if across <= _NAMES else ""
+    title = f"{found.title}{left}{names}"
     return [Chart(title, headline(found), spec, {"links": links, "places": places, "machines": machines})]
 
 
