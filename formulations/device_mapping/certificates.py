@@ -90,10 +90,11 @@ def _proof(instance: DeviceMapping, exact: checker.Instance, bound: Fraction, wa
             most = _ON_DEVICES if len(groups) == exact.D else _ON_GROUPS
             return {"kind": "drup", "groups": groups, "levels": levels, "clauses": _refutation(clauses, most, watch)}
         except (UncertifiedError, checker.RejectedError) as error:
-            reasons.append(f"{len(groups)} places: {error}")
+            on = "devices" if len(groups) == exact.D else f"{len(groups)} groups of devices"
+            reasons.append(str(error) if "python-sat" in str(error) else f"on {on}: {error}")
         if watch.stopped():
             raise UncertifiedError("the run was stopped")
-    raise UncertifiedError("; ".join(dict.fromkeys(reasons)))
+    raise UncertifiedError(f"no named bound meets it, and no clauses refute it ({', '.join(dict.fromkeys(reasons))})")
 
 
 def _groupings(instance: DeviceMapping) -> Iterator[list[list[int]]]:
@@ -138,7 +139,7 @@ def _refutation(clauses: checker.Clauses, most: int, watch: Watch) -> Clauses:
             verdict = solver.solve_limited()
             conflicts += _CONFLICTS
         if verdict:
-            raise UncertifiedError("the bandwidths that are left are too coarse")
+            raise UncertifiedError("the few bandwidths that clauses keep are too coarse")
         lines = [line.split() for line in solver.get_proof()]
     found = [[int(literal) for literal in line[:-1]] for line in lines if line[0] != "d"]
     if sum(map(len, found)) > _MAX_LITERALS:
