@@ -72,6 +72,8 @@ def test_models_are_compared_beside_the_search(shown: Any) -> None:
     assert re.findall("<th>(.*?)</th>", heads)[4:7] == ["root", "of optimum", "1st plan"]
     assert exact.count("<td>-</td>") == 5, "a search has neither size nor root"
     assert all("<td>-</td>" not in model for model in models)
+    share = float(re.findall("<td>(.*?)</td>", models[1])[5].removesuffix(" %"))
+    assert found.rows[1].root_share and share == pytest.approx(100 * found.rows[1].root_share, abs=0.1)
     assert 'alt="Root bounds; Incumbents and bounds: whole: incumbents; dashed: bounds"' in html
 
 
