@@ -218,6 +218,18 @@ def test_stages_that_wait_for_each_other_are_no_plan(monkeypatch: pytest.MonkeyP
     assert evaluate(instance, answer.plan) == least_of_all(instance) == 6.0
 
 
+def test_plans_that_take_very_long_are_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator may take any amount of seconds; no plan is known beforehand."""
+    operators = tuple(Operator(str(v), AffineTime(0.0, 1e16), AffineTime(0.0, 0.0), 0.0, 1.0) for v in range(3))
+    edges = (OperatorEdge(0, 1, 1.0), OperatorEdge(1, 2, 1.0))
+    instance = StageGraph("long", operators, edges, 3, 3.0, 1e3, 0.0, 1)
+    monkeypatch.setattr(direct, "MAX_SETS", 0)
+    monkeypatch.setattr(columns, "first_plan", without)
+    answer = columns.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.PROVED and answer.plan is not None
+    assert evaluate(instance, answer.plan) == least_of_all(instance) == 1e16
+
+
 def test_what_deep_stages_hold_is_known_to_the_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three stages of a second each would keep three samples of the first operator; there is room for two."""
     operators = tuple(

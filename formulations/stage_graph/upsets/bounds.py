@@ -21,8 +21,8 @@ from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 _STEP = 1e-8
 #: A bound is this much below the target that was excluded, for the order in which costs are summed.
 _ROUNDING = 1e-9
-#: Every stage keeps this many seconds per sample.
-_ANY_S = 1e15
+#: Every stage keeps this many seconds per sample, whatever the amounts that instances may have.
+_ANY_S = 1e100
 #: The method whose proof a bound by `EqualBranches` is.
 DOWNSETS = "downsets"
 #: Pairs of upsets for which a bound costs a few hundredths of a second.
