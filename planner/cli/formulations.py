@@ -21,10 +21,7 @@ def formulations_command(
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
-    """Compare the declarative models of an instance with each other and with the exact search.
-
-    Size, root bound, seconds to a plan and to a proof.
-    """
+    """Compare an instance's declarative models with each other and with the exact search: sizes, roots, seconds."""
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_all
     from planner.inputs.loading import load
