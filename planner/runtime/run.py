@@ -90,18 +90,24 @@ class Run:
             "bytes_planned": list(self.bytes_planned),
             "held_bytes": list(self.held_bytes),
             "held_planned": list(self.held_planned),
-            **self._sums(),
+            **self._collectives(),
             "seconds": self.seconds,
         }
 
-    def _sums(self) -> dict[str, list[float]]:
-        """The bytes of sums of gradients, or of those within replicas in plans that have tensor-parallel stages."""
+    def _collectives(self) -> dict[str, list[float]]:
+        """The bytes of sums within replicas, in plans that have tensor-parallel stages."""
         if all(duty.degree == 1 for duty in self.layout.duties):
-            return {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
+            return {}
         return {
             "collective_bytes": list(self.collective_bytes),
             "collective_planned": list(self.collective_planned),
         }
+
+    def _gradients(self) -> dict[str, list[float]]:
+        """The bytes of sums of gradients, in plans without tensor-parallel stages."""
+        if self._collectives():
+            return {}
+        return {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
 
     def record(self, instance: str) -> dict[str, Any]:
         """The object that ``planner run --out`` writes, for ``planner fidelity``: the run with all its passes."""
@@ -115,7 +121,7 @@ class Run:
         ]
         passes = {"measured": rows(self.measured), "simulated": rows(self.simulated)}
         head = {"schema_version": 1, "instance": instance, "rows": processes}
-        return {**head, **self.to_json(), **passes, "resimulated_s": self.resimulated_s}
+        return {**head, **self.to_json(), **self._gradients(), **passes, "resimulated_s": self.resimulated_s}
 
 
 def run_plan(

@@ -38,9 +38,6 @@ class Asks(Net):
 def make():
     return Net(), (torch.ones(4, 8),)
 
-def doubled():
-    return Net().double(), (torch.ones(4, 8, dtype=torch.float64),)
-
 def named():
     return Net(), {"x": torch.ones(4, 8)}
 
@@ -55,6 +52,9 @@ def odd():
 
 def leaves():
     raise SystemExit(5)
+
+def doubled():
+    return Net().double(), (torch.ones(4, 8, dtype=torch.float64),)
 """
 
 

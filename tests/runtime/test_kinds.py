@@ -103,14 +103,25 @@ def test_every_kind_computes_what_the_whole_model_does(
     kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stages, recomputed = RUNS[kind]
-    code = run(tmp_path, as_run(kind, 6), plan(stages, recomputed), kind, "--check", "--json", "--quiet")
+    code = run(
+        tmp_path,
+        as_run(kind, 6),
+        plan(stages, recomputed),
+        kind,
+        "--check",
+        "--json",
+        "--quiet",
+        "--out",
+        str(tmp_path / "run.json"),
+    )
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found = json.loads(out)
     assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
     assert found["parameters"] == found["parameters_compared"] > 10
     assert found["bytes_sent"] == found["bytes_planned"]
-    more = sum(found["gradient_bytes"]) - sum(found["gradient_planned"])
+    record = json.loads((tmp_path / "run.json").read_text())
+    more = sum(record["gradient_bytes"]) - sum(record["gradient_planned"])
     if kind == "gpt":  # the first and the last stage have one replica each and tie the embedding of 31 words
         assert more == pytest.approx(2 * 31 * 16 * 8)
     else:
