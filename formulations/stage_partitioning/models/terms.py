@@ -45,7 +45,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Holding:
+class KeptTensor:
     """Bytes that a stage keeps of a micro-batch if it runs ``node`` with one of ``options`` and none of ``earlier``."""
 
     node: int
@@ -102,14 +102,14 @@ class Terms:
         return tuple(found)
 
     @cached_property
-    def holdings(self) -> tuple[Holding, ...]:
+    def kept_tensors(self) -> tuple[KeptTensor, ...]:
         """The activations that layers of several stages keep (`carried_bytes`)."""
         found = []
         for tensor in self.instance.carried:
             nodes = tuple(self.instance.index[node] for node in tensor.layers)
             for place, v in enumerate(nodes[1:], start=1):
                 options = tuple(o for o in self.of_node[v] if self.options[o].tmpc.id in tensor.tmpcs)
-                found.append(Holding(v, nodes[:place], options, tensor.bytes))
+                found.append(KeptTensor(v, nodes[:place], options, tensor.bytes))
         return tuple(found)
 
     def resync(self, d: int) -> float:
