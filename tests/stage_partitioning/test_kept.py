@@ -72,13 +72,10 @@ def _optimal(instance: StageInstance, method: str, seed: int) -> bool:
     return best is not None
 
 
-_COLUMNS = [pytest.param(name, marks=pytest.mark.slow) for name in ("milp-columns", "cpsat-columns")]
-
-
-@pytest.mark.parametrize("method", ["exact", "piper-exact-knapsack", *_COLUMNS])
+@pytest.mark.parametrize("method", ["exact", "piper-exact-knapsack", "milp-columns", "cpsat-columns"])
 def test_the_exact_methods_find_what_brute_force_finds(method: str, cases: int) -> None:
     plans = matter = count = 0
-    for seed in range(max(6, cases // 6)):
+    for seed in range(max(70, cases // 6)):
         instance = with_kept(seed)
         check(instance, "random")
         assert planner.load(to_json(instance)) == instance
@@ -86,7 +83,7 @@ def test_the_exact_methods_find_what_brute_force_finds(method: str, cases: int) 
         without, best = brute_force(replace(instance, kept=())), brute_force(instance)
         matter += (without and without.time) != (best and best.time)
         count += 1
-    assert plans > count / 4 and (matter > count / 20 or count < 20)
+    assert plans > count / 4 and matter > count / 20
 
 
 @pytest.mark.parametrize("method", ["piper", "linearised", "equi", "pipedream"])
