@@ -1,95 +1,40 @@
 """Requirements in all families: declared, judged by the definition, honoured by whatever method says so.
 
-A family with a vocabulary is found by itself; its oracle lists the plans of tiny instances (``plans``).
+A family with a vocabulary is found by itself; ``python tests/requirement_counts.py`` counts more of the same.
 """
 
 from __future__ import annotations
 
-import importlib
 import random
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import pytest
-from random_instances import LIMITS, warmed
+from random_instances import warmed
+from requirement_cases import compared, enumerated, required
 from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.family import Family
 from instances.errors import InstanceError
-from instances.requirements import Requirement, parse, requirements_of
+from instances.requirements import parse, requirements_of
 from planner.census.extract import extract
 from planner.census.run import census
 from planner.inputs.loading import admitted
-from planner.run import run
 from planner.studies.frontier import frontier
 from solvers.outcome import Status
 
 WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]
 
-#: Instances with more plans than this are not enumerated.
-MOST_PLANS = 3_000
-
-
-def enumerated(family: Family[Any, Any], instance: Any) -> list[Any] | None:
-    """All plans that keep the rules, or ``None``: there are too many of them, or of what breaks a rule."""
-    oracle = importlib.import_module(f"oracles.{family.name}")
-    listed = list(islice(oracle.plans(instance), MOST_PLANS + 1))
-    if len(listed) > MOST_PLANS:
-        return None
-    read = [family.plan_from_json(instance, each) for each in listed]
-    return [plan for plan in read if not family.violations(instance, plan)]
-
-
-def required(rng: random.Random, family: Family[Any, Any], instance: Any, plans: list[Any]) -> Any:
-    """The instance with one to three random requirements, most of them such as some plan meets."""
-    found = []
-    for _ in range(rng.randint(1, 3)):
-        quantity = rng.choice(family.vocabulary)
-        domains = [list(domain.values(instance)) for domain in quantity.domains]
-        if not all(domains):
-            continue
-        arguments = tuple(map(rng.choice, domains))
-        value = quantity.of_plan(instance, rng.choice(plans), *arguments) if plans else rng.randint(0, 3)
-        amount = value + rng.choice([-1, 0, 0, 0, 1])
-        found.append(str(Requirement(quantity.name, arguments, rng.choice(["<=", ">=", "=="]), amount)))
-    return replace(instance, requirements=tuple(found))
-
 
 @pytest.mark.parametrize("name", WITH_VOCABULARY)
 def test_methods_that_honour_requirements_agree_with_brute_force(name: str, cases: int) -> None:
     family = warmed(name)
-    honouring = [method for method in family.methods if method.honours]
-    assert any(method.build is not None for method in honouring)
-    tried = feasible = 0
-    for number in range(cases // 3):
-        rng = random.Random(f"requirements {name} {number}")
-        plain = random_case(name, 7, number)
-        plans = enumerated(family, plain)
-        if plans is None:
-            continue
-        instance = admitted(required(rng, family, plain, plans))
-        values = [family.evaluate(instance, plan) for plan in plans if not family.violations(instance, plan)]
-        best = min(values, default=None)
-        for method in honouring:
-            if method.refusal(instance) is not None:
-                continue
-            found = run(family, method, instance, LIMITS, {})
-            where = f"{name} {number} {method.name} {instance.requirements}: {found.status} {found.reason}"
-            tried, feasible = tried + 1, feasible + (best is not None)
-            if best is None:
-                assert found.objective is None, where
-                continue
-            assert found.status is not Status.INFEASIBLE, where
-            if found.bound is not None:
-                assert found.bound <= best * (1 + 1e-6) + 1e-15, where
-            if found.status is Status.OPTIMAL:
-                assert found.objective == pytest.approx(best, rel=2e-6, abs=1e-15), where
-            assert found.objective is None or found.objective >= best * (1 - 1e-9) - 1e-15, where
-    assert tried >= cases // 12 and 0 < feasible < tried
+    assert any(method.build is not None for method in family.methods if method.honours)
+    counted = [found for number in range(cases // 3) if (found := compared(name, number)) is not None]
+    tried = sum(found["runs"] for found in counted)
+    assert tried >= cases // 12 and 0 < sum(found["feasible"] for found in counted) < len(counted)
 
 
 @pytest.mark.parametrize("name", WITH_VOCABULARY)
