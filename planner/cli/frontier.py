@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli.common import NO_PROOF, Inputs, Instance, Quiet, limits_of
+
+if TYPE_CHECKING:
+    from planner.studies.optima import Optima
 
 
 def frontier_command(
@@ -31,8 +34,8 @@ def frontier_command(
     from planner.show.progress import note
     from planner.show.tables import print_json
     from planner.signals import held
-    from planner.studies import frontier as table
-    from planner.studies import memories as sizes
+    from planner.studies.frontier import frontier
+    from planner.studies.memories import by_memory, parse_memories
 
     refuse_outputs({"--out": out, "--plot": picture}, instance)
     if picture is not None:
@@ -41,18 +44,19 @@ def frontier_command(
     loaded = load(instance, inputs=inputs, **settings)
     for warning in family_of(loaded).warnings(loaded):
         note(quiet, f"warning: {warning}")
-    run: dict[str, Any] = {"limits": limits, "notice": lambda line: note(quiet, line)}
+
+    def notice(line: str) -> None:
+        note(quiet, line)
+
+    found: Optima
     with held():
         if memories is None and more_devices is None:
-            found: Any = table.frontier(loaded, **run)
-            show: Any = table.show_frontier
+            found = frontier(loaded, limits=limits, notice=notice)
         else:
-            wanted = () if memories is None else sizes.parse_memories(memories)
-            found = sizes.by_memory(loaded, wanted, more_devices or 0, **run)
-            show = sizes.show_memories
-        print_json(found.to_json()) if json else show(found)
-    writes: Any = table.writes if isinstance(found, table.Frontier) else sizes.writes
-    write_all(*writes(found, out, picture))
+            wanted = () if memories is None else parse_memories(memories)
+            found = by_memory(loaded, wanted, more_devices or 0, limits=limits, notice=notice)
+        print_json(found.to_json()) if json else found.show()
+    write_all(*found.writes(out, picture))
     if found.signal:
         raise typer.Exit(128 + found.signal)
     raise typer.Exit(NO_PROOF if found.times is None else 0)

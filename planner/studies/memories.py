@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from formulations.breakdown import Heat, least_of
 from instances.units import parse_bytes
 from planner.errors import UsageError
-from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import declared
 from planner.run import silent
 from planner.show.headlines import amount, headline
-from planner.studies.frontier import FAMILY, frontier
+from planner.studies.frontier import frontier
+from planner.studies.optima import Optima, admitted_to_tables, some_devices
 from solvers.outcome import Limits, Stop
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from planner.show.plots.panel import Panel
 
 #: So many devices more, and these multiples of the instance's own memory, where nothing else is said.
 MORE_DEVICES, MULTIPLES = 8, (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 
-@dataclass(frozen=True)
-class ByMemory:
+@dataclass(frozen=True, kw_only=True)
+class ByMemory(Optima):
     """The least time per sample on at most k devices of each memory.
 
-    ``times[row][k - 1]`` belongs to ``memories[row]`` bytes, which rise; ``None``: no plan is feasible. All of it is
-    ``None`` if the run was stopped (``stop``, and ``signal`` that stopped it). ``devices`` and ``memory_bytes`` are the
+    ``times[row][k - 1]`` belongs to ``memories[row]`` bytes, which rise. ``devices`` and ``memory_bytes`` are the
     instance's own.
     """
 
-    instance: str
-    unit: str
     devices: int
     memory_bytes: float
     memories: tuple[float, ...]
-    times: list[list[float | None]] | None
-    seconds: float
-    stop: Stop
-    options: dict[str, Any]
-    signal: int | None = None
+
+    @property
+    def columns(self) -> dict[str, list[float | None]]:
+        """A column for every memory in bytes."""
+        return dict(zip((f"{memory:.17g}" for memory in self.memories), self.times or [], strict=False))
 
     @property
     def heat(self) -> Heat:
@@ -59,30 +62,38 @@ class ByMemory:
             yunit="bytes",
         )
 
+    def lines(self) -> Panel:
+        """A line for each memory."""
+        from planner.show.plots.charts import over_devices
+        from planner.show.plots.panel import Panel
+
+        names = [amount(memory, "bytes") for memory in self.memories]
+        draw = partial(over_devices, lines=dict(zip(names, self.times or [], strict=False)), unit=self.unit)
+        return Panel("Least time per sample", draw, "by memory of a device")
+
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner frontier --memories ... --json`` prints."""
         return {
-            "problem": FAMILY,
-            "instance": self.instance,
-            "stop": self.stop.value,
-            "unit": self.unit,
-            "seconds": self.seconds,
-            "options": self.options,
+            **self.head(),
             "devices": self.devices,
             "memory_bytes": self.memory_bytes,
             "memories_bytes": list(self.memories),
             "time_per_sample": self.times,
         }
 
-    def to_csv(self) -> str:
-        """A line for every number of devices, a column for every memory in bytes; empty where nothing is feasible."""
-        head = ",".join(["devices", *(f"{each:g}" for each in self.memories)])
-        columns = list(zip(*(self.times or []), strict=True))
-        lines = [
-            ",".join([str(k), *("" if time is None else repr(time) for time in line)])
-            for k, line in enumerate(columns, 1)
-        ]
-        return "\n".join([head, *lines]) + "\n"
+    def show_table(self, out: Console) -> None:
+        """Print the least times for a few numbers of devices, and what more would buy."""
+        from rich.table import Table
+
+        from planner.show import tables
+
+        rows = self.times or [[]]
+        table = Table("devices", *(amount(memory, "bytes") for memory in self.memories), box=None)
+        for k in sorted({*some_devices(len(rows[0])), self.devices}):
+            table.add_row(str(k), *(tables.number(row[k - 1]) for row in rows))
+        out.print(f"least time per sample, {self.unit}, by devices and memory of a device", highlight=False)
+        out.print(table)
+        out.print(headline(self.heat), highlight=False)
 
 
 def by_memory(
@@ -111,38 +122,32 @@ def by_memory(
     UsageError
         As of `planner.studies.frontier.frontier`.
     """
-    began = time.perf_counter()
-    instance = admitted(instance, requirements=False)
-    if (name := family_of(instance).name) != FAMILY:
-        raise UsageError.at("INSTANCE", name, f"an instance of {FAMILY}")
-    limits = limits or Limits()
+    began, limits = time.perf_counter(), limits or Limits()
+    instance = admitted_to_tables(instance)
     own = float(instance.memory_bytes)
     wanted = tuple(sorted({own, *(memories or (own * each for each in MULTIPLES))}))
     times: list[list[float | None]] = []
-    found = None
+    stop, signal = Stop.PROVED, None
     for memory in wanted:
         larger = replace(instance, num_devices=instance.num_devices + more_devices, memory_bytes=memory)
-        left = (
-            limits
-            if limits.time_s is None
-            else replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
-        )
-        found = frontier(larger, limits=left, notice=notice)
+        spent = time.perf_counter() - began
+        left = None if limits.time_s is None else max(0.0, limits.time_s - spent)
+        found = frontier(larger, limits=replace(limits, time_s=left), notice=notice)
+        stop, signal = found.stop, found.signal
         if found.times is None:
             break
         times.append(found.best)
-    assert found is not None, "the instance's own memory is among them"
     return ByMemory(
-        instance.name,
-        instance.time_unit,
-        instance.num_devices,
-        own,
-        wanted,
-        times if len(times) == len(wanted) else None,
-        time.perf_counter() - began,
-        found.stop,
-        declared(instance),
-        found.signal,
+        instance=instance.name,
+        unit=instance.time_unit,
+        times=times if len(times) == len(wanted) else None,
+        seconds=time.perf_counter() - began,
+        stop=stop,
+        options=declared(instance),
+        signal=signal,
+        devices=instance.num_devices,
+        memory_bytes=own,
+        memories=wanted,
     )
 
 
@@ -155,49 +160,3 @@ def parse_memories(text: str) -> tuple[float, ...]:
     if not found or not all(0 < each < 1e30 for each in found):
         raise UsageError.at("--memories", text, "sizes with commas, such as 4GiB,8GiB,16GiB")
     return found
-
-
-def show_memories(found: ByMemory) -> None:
-    """Print the least times by memory for a few numbers of devices, and what more would buy."""
-    from rich.table import Table
-
-    from planner.show import tables
-    from planner.show.terminal import bold, console
-
-    out = console()
-    out.print(bold(found.instance), f" {tables.facts(found.options)}")
-    out.print(f"{found.seconds:.4g} s ({found.stop})")
-    if found.times is None:
-        return
-    table = Table("devices", *(amount(memory, "bytes") for memory in found.memories), box=None)
-    for k in sorted({*_powers(len(found.times[0])), found.devices}):
-        table.add_row(str(k), *(tables.number(row[k - 1]) for row in found.times))
-    out.print(f"least time per sample, {found.unit}, by devices and memory of a device", highlight=False)
-    out.print(table)
-    out.print(headline(found.heat), highlight=False)
-
-
-def _powers(most: int) -> set[int]:
-    """Powers of two, and the largest."""
-    return {1 << power for power in range(most.bit_length()) if 1 << power <= most} | {most}
-
-
-def writes(found: ByMemory, out: str | None, picture: str | None) -> Iterator[Callable[[], None]]:
-    """What writes the table as CSV and its plot, where they are requested and there is a table."""
-    from planner.inputs.files import write_atomically
-    from planner.show.plots.charts import over_devices
-    from planner.show.plots.files import save
-    from planner.show.plots.panel import Panel
-    from planner.show.plots.panels import panels_of
-
-    times = found.times
-    if times is None:
-        return
-    if out is not None:
-        yield lambda: write_atomically(out, found.to_csv())
-    if picture is not None:
-        lines = {amount(memory, "bytes"): row for memory, row in zip(found.memories, times, strict=True)}
-        drawn = Panel(
-            "Least time per sample", lambda axes: over_devices(axes, lines, found.unit), "by memory of a device"
-        )
-        yield lambda: save([*panels_of(found.heat), drawn], picture, found.instance)

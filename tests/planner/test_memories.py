@@ -22,11 +22,11 @@ SIZE = ["chain8", "--devices", "3", "--microbatches", "3", "--memory", "40MB"]
 
 def test_each_cell_is_the_optimum_of_its_devices_and_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "table.csv"
-    arguments = [*SIZE, "--memories", "20MB, 80MB", "--more-devices", "1", "--out", str(out), "--json"]
+    arguments = [*SIZE, "--memories", "20000001, 20000002, 80MB", "--more-devices", "1", "--out", str(out), "--json"]
     assert main(["frontier", *arguments]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["devices"], found["memory_bytes"], found["stop"]) == (3, 40e6, "proved")
-    assert found["memories_bytes"] == [20e6, 40e6, 80e6]  # its own is among them
+    assert found["memories_bytes"] == [20000001, 20000002, 40e6, 80e6]  # its own is among them
     for memory, row in zip(found["memories_bytes"], found["time_per_sample"], strict=True):
         for devices, time in enumerate(row, 1):
             instance = planner.load("chain8", devices=devices, microbatches=3, memory=memory)
@@ -34,7 +34,8 @@ def test_each_cell_is_the_optimum_of_its_devices_and_memory(capsys: pytest.Captu
             assert time == (None if optimum is None else pytest.approx(optimum, rel=1e-9)), (memory, devices)
     assert any(time is None for row in found["time_per_sample"] for time in row)
     rows = list(csv.reader(out.open()))
-    assert rows[0] == ["devices", "2e+07", "4e+07", "8e+07"] and [row[0] for row in rows[1:]] == list("1234")
+    assert rows[0] == ["devices", "20000001", "20000002", "40000000", "80000000"]
+    assert [row[0] for row in rows[1:]] == list("1234")
     table = [[float(cell) if cell else None for cell in row[1:]] for row in rows[1:]]
     assert [list(each) for each in zip(*table, strict=True)] == found["time_per_sample"]
 

@@ -97,10 +97,10 @@ def test_stages_of_two_plans_share_colours_where_they_share_nodes() -> None:
 
 
 def test_a_frontier_is_a_heat_map_with_its_best_entry_marked() -> None:
-    from planner.studies.frontier import frontier, heat_of
+    from planner.studies.frontier import frontier
 
     found = frontier(planner.load("chain8", devices=3, microbatches=3))
-    picture = heat_of(found)
+    picture = found.heat
     assert picture.best is not None and picture.values == found.times
     row, column = picture.best
     known = [value for line in picture.values for value in line if value is not None]
