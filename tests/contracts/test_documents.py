@@ -63,6 +63,8 @@ def test_doctests() -> None:
         "operator_partitioning",
         "stage_graph",
         "microbatch_schedule",
+        "device_mapping",
+        "pipeline_placement",
     ],
 )
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
@@ -75,23 +77,28 @@ def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
 
 
 def commands_of(text: str) -> list[list[str]]:
-    """The words of every ``planner`` command in backticks that is written out."""
-    code = re.findall(r"`(planner [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    return [shlex.split(" ".join(command.split())) for command in code]
+    """The words of every ``planner`` command that is written out, in backticks or on a line of a block."""
+    inline = re.findall(r"`(planner [^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    blocks = re.findall(r"```(?:console|sh)\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
+    return [shlex.split(command, comments=True) for command in (*inline, *lines) if re.match(r"planner [a-z]", command)]
 
 
-def test_commands_of_the_findings_are_commands() -> None:
+def test_commands_of_documents_are_commands() -> None:
     """They name subcommands, options, methods and claims that exist."""
-    commands = commands_of((ROOT / "docs" / "findings.md").read_text())
-    applications = {name: typer.main.get_command(application(name)) for name in {words[1] for words in commands}}
-    methods = {method.name for family in FAMILIES for method in family.methods}
-    for _, name, *words in commands:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("formulations/*/README.md")]
+    commands = [(page.name, words) for page in pages for words in commands_of(page.read_text())]
+    applications = {name: typer.main.get_command(application(name)) for name in {words[1] for _, words in commands}}
+    methods = {method.name for family in FAMILIES for method in family.methods} | {"portfolio"}
+    for page, (_, name, *words) in commands:
         command = applications[name].commands[name]  # type: ignore[attr-defined]
-        known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known, words
-        assert {words[i + 1] for i, word in enumerate(words) if word == "--method"} <= methods, words
-        assert name != "reproduce" or words[0] in {claim.name for claim in CLAIMS}, words
-    assert len(commands) > 40
+        known = {"--help"} | {option for parameter in command.params for option in parameter.opts}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, (page, words)
+        named = {words[i + 1] for i, word in enumerate(words[:-1]) if word == "--method"}
+        assert {method for method in named if re.fullmatch(r"[a-z-]+", method)} <= methods, (page, words)
+        claims = {word for word in words[:1] if name == "reproduce" and re.fullmatch(r"[a-z][a-z0-9-]+", word)}
+        assert claims <= {claim.name for claim in CLAIMS}, (page, words)
+    assert len(commands) > 350
 
 
 def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
