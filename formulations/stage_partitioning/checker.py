@@ -196,9 +196,8 @@ class Instance:
         """Cost, times `share`'s denominator, and memory of a TMPC; two sets of edges cross the stage's boundary."""
         part, whole = self.share(d)
         crossing = sum(c for e, c in x.into.items() if into >> e & 1) + sum(c for e, c in x.out.items() if out >> e & 1)
-        return (x.time + crossing) * whole + x.sync * part, (
-            x.a + sum(m for h, m in x.held.items() if held >> h & 1)
-        ) * y + x.b
+        a = x.a + sum(m for h, m in x.held.items() if held >> h & 1)
+        return (x.time + crossing) * whole + x.sync * part, a * y + x.b
 
 
 def bits(mask: int) -> Iterator[int]:

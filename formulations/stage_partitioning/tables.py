@@ -114,7 +114,7 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
     for row in rows:
         carried_by[row.node].append(row.tensor)
     lists = [
-        [_kept(found, carried_by[v], memory) if prune else list(enumerate(found)) for v, found in enumerate(here)]
+        [_useful(found, carried_by[v], memory) if prune else list(enumerate(found)) for v, found in enumerate(here)]
         for here in ([layer.tmpcs.get(t, ()) for layer in instance.layers] for t in degrees)
     ]
     X = max((len(kept) for row in lists for kept in row), default=1) or 1
@@ -171,7 +171,7 @@ def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
 
 
 class Carried(NamedTuple):
-    """A node (by position) that keeps a tensor which earlier ones of its layers count, where none is in its stage."""
+    """A ``node`` that counts a kept tensor where its stage has none of the ``earlier`` layers of it (positions)."""
 
     node: int
     tensor: KeptTensor
@@ -185,6 +185,11 @@ def carried_rows(instance: StageInstance) -> list[Carried]:
         nodes = tuple(instance.index[node] for node in tensor.layers)
         found += [Carried(node, tensor, nodes[:place]) for place, node in enumerate(nodes) if place]
     return sorted(found, key=lambda row: row.node)
+
+
+def carriers(profile: Profile) -> Ints:
+    """The node of each row of ``carried``."""
+    return np.repeat(np.arange(profile.num_tmpcs.shape[1]), np.diff(profile.carried_start))
 
 
 def present(profile: Profile) -> Flags:
@@ -232,7 +237,7 @@ def restricted(profile: Profile, kept: Flags) -> Profile:
         return np.ascontiguousarray(np.where(valid, np.take_along_axis(values, order, 2), 0))
 
     into, out = first[:, profile.target], first[:, profile.source]
-    holder = np.repeat(np.arange(kept.shape[1]), np.diff(profile.carried_start))
+    carrier = carriers(profile)
     return profile._replace(
         num_tmpcs=kept.sum(axis=2),
         time=moved(profile.time, first, there),
@@ -242,7 +247,7 @@ def restricted(profile: Profile, kept: Flags) -> Profile:
         volume_in=moved(profile.volume_in, into, there[:, profile.target]),
         volume_out=moved(profile.volume_out, out, there[:, profile.source]),
         original=moved(profile.original, first, there),
-        carried=moved(profile.carried, first[:, holder], there[:, holder]),
+        carried=moved(profile.carried, first[:, carrier], there[:, carrier]),
     )
 
 
@@ -320,7 +325,7 @@ def make_plan(
     return StagePlan(tuple(made))
 
 
-def _kept(tmpcs: tuple[Tmpc, ...], carried: list[KeptTensor], memory: float) -> list[tuple[int, Tmpc]]:
+def _useful(tmpcs: tuple[Tmpc, ...], carried: list[KeptTensor], memory: float) -> list[tuple[int, Tmpc]]:
     """The TMPCs that fit ``memory`` by themselves and that none dominates, with their positions."""
     keys = [_vector(tmpc, carried) for tmpc in tmpcs]
 

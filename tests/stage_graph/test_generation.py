@@ -61,7 +61,7 @@ def last(instance: StageGraph, nodes: int) -> bool:
 
 def all_walks(found: Pricing, kind: Kind) -> dict[int, tuple[float, float]]:
     """The least that each set of operators takes and holds along the walk."""
-    walk, takes, holds = found.walk, found.takes(kind), found.holds(kind)
+    walk, (takes, holds, _) = found.walk, found.amounts(kind)
     reached: list[set[tuple[int, float, float]]] = [{(0, 0.0, 0.0)}]
     for state in range(1, len(walk.start) - 1):
         reached.append(set())

@@ -71,8 +71,8 @@ class Priced(NamedTuple):
     sets: Sequence[int]
 
 
-class _Made(NamedTuple):
-    """What each step takes and holds, and what a stage waits for whatever it has."""
+class Amounts(NamedTuple):
+    """Of each step seconds per sample and bytes on a device; seconds per sample that a stage waits whatever it has."""
 
     takes: Floats
     holds: Floats
@@ -93,7 +93,7 @@ class Pricing:
         taken, held, gained = np.empty((3, _LABELS))
         parent, by = np.empty((2, _LABELS), np.int32)
         self._labels = Labels(np.zeros(len(self.walk.start), np.int64), taken, held, gained, parent, by)
-        self._most, self._made = _MOST, dict[Kind, _Made]()
+        self._most, self._amounts = _MOST, dict[Kind, Amounts]()
 
     def best(self, prices: Floats, kind: Kind) -> Priced:
         """The stages of a kind that are worth the most, ``prices`` being those of each operator, at least 0."""
@@ -137,16 +137,9 @@ class Pricing:
         gained = labels.gained[begin:end][labels.held[begin:end] <= room]
         return float(gained.max(initial=-np.inf))
 
-    def takes(self, kind: Kind) -> Floats:
-        """Seconds per sample that each step of the walk takes of a stage of a kind."""
-        return self._of(kind).takes
-
-    def holds(self, kind: Kind) -> Floats:
-        """Bytes that each step of the walk holds on a device of a stage of a kind."""
-        return self._of(kind).holds
-
-    def _of(self, kind: Kind) -> _Made:
-        if kind not in self._made:
+    def amounts(self, kind: Kind) -> Amounts:
+        """What the steps of the walk take and hold in a stage of a kind."""
+        if kind not in self._amounts:
             instance, walk, samples = self.costs.instance, self.walk, replica_samples(kind.size, kind.devices)
             waiting = self.costs.all_reduce(0, kind.devices)
             seconds = [
@@ -163,16 +156,16 @@ class Pricing:
             holds = walk.inside * np.array(own)[walk.operator] + kind.held * walk.incoming
             if not kind.held:
                 holds[:] = 0.0
-            self._made[kind] = _Made(takes, holds, waiting / instance.minibatch)
-        return self._made[kind]
+            self._amounts[kind] = Amounts(takes, holds, waiting / instance.minibatch)
+        return self._amounts[kind]
 
     def _steps(self, prices: Floats, kind: Kind) -> Steps:
-        walk, made = self.walk, self._of(kind)
-        return Steps(walk.start, walk.tail, made.takes, made.holds, walk.inside * prices[walk.operator])
+        walk, found = self.walk, self.amounts(kind)
+        return Steps(walk.start, walk.tail, found.takes, found.holds, walk.inside * prices[walk.operator])
 
     def _label(self, prices: Floats, kind: Kind) -> float:
         """Lay out the labels; the seconds that they share, below 0 if a stage waits longer than that: then none."""
-        capacity = self.target_s * (1 + _ROUNDING) - self._of(kind).waiting
+        capacity = self.target_s * (1 + _ROUNDING) - self.amounts(kind).waiting
         steps, found = self._steps(prices, kind), FULL
         if capacity < 0.0:
             self._labels.first[:] = 0

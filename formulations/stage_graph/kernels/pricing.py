@@ -96,7 +96,7 @@ def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag
     stair = np.zeros((2 * most + 4, 2))
     for s in range(1, len(start) - 1):
         if flag[0]:
-            return -1
+            return STOPPED
         begin = start[s]
         for x in range(start[s + 1] - begin):
             at[x] = first[tail[begin + x]]
@@ -119,10 +119,10 @@ def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag
                 break
             before = at[pick]
             at[pick] += 1
-            bytes_ = held[before] + holds[begin + pick]
-            if bytes_ > room:
+            hold = held[before] + holds[begin + pick]
+            if hold > room:
                 continue
-            entered = _entered(stair, size, bytes_, more)
+            entered = _entered(stair, size, hold, more)
             if entered < 0:
                 continue
             size = entered
@@ -133,12 +133,12 @@ def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag
                 if bucket == last:
                     into = end - 1
             if into == len(taken):
-                return -2
+                return FULL
             if into == end:
-                taken[into], held[into], gained[into] = least, bytes_, more
+                taken[into], held[into], gained[into] = least, hold, more
                 end += 1
             else:
-                held[into], gained[into] = min(held[into], bytes_), max(gained[into], more)
+                held[into], gained[into] = min(held[into], hold), max(gained[into], more)
                 entered = _entered(stair, size, held[into], gained[into])
                 size = entered if entered >= 0 else size
             parent[into], by[into] = before, begin + pick

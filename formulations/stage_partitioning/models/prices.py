@@ -92,7 +92,7 @@ class Prices:
         paid = (c for c, x in enumerate(self.terms.crossings) if bits >> x.payer & 1 and not bits >> x.other & 1)
         held = (
             h
-            for h, x in enumerate(self.terms.kept_tensors)
+            for h, x in enumerate(self.terms.carried)
             if bits >> x.node & 1 and not any(bits >> v & 1 for v in x.earlier)
         )
         return Block(inner, outer, tuple(v for v in self.terms.nodes if bits >> v & 1), tuple(paid), tuple(held))
@@ -128,12 +128,12 @@ class Prices:
 
     def _at(self, node: int, t: int, paid: tuple[int, ...] = (), held: tuple[int, ...] = ()) -> tuple[Row, ...]:
         """The TMPCs of a node at t; ``paid`` are the uneven crossings that some pay, ``held`` its kept tensors."""
-        crossings, tensors = [self.terms.crossings[c] for c in paid], [self.terms.kept_tensors[h] for h in held]
+        crossings, tensors = [self.terms.crossings[c] for c in paid], [self.terms.carried[h].tensor for h in held]
         rows = []
         for o in self._options[node, t]:
             x = self.terms.options[o].tmpc
             more = math.fsum(each.time for each in crossings if o in each.options)
-            kept = math.fsum(each.bytes for each in tensors if o in each.options)
+            kept = math.fsum(each.bytes for each in tensors if x.id in each.tmpcs)
             rows.append((x.time + more, x.weight_bytes, x.activation_bytes + kept, x.static_bytes))
         return tuple(rows)
 
@@ -236,7 +236,7 @@ class Prices:
     def _kind(self, node: int, t: int, block: Block) -> int:
         uneven = self._uneven[node, t]
         own = tuple(c for c in block.paid if c in uneven) if uneven else ()
-        held = tuple(h for h in block.held if self.terms.kept_tensors[h].node == node) if block.held else ()
+        held = tuple(h for h in block.held if self.terms.carried[h].node == node) if block.held else ()
         key = node, t, own, held
         if key not in self._kind_of:
             rows = self._at(node, t, own, held)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from formulations.stage_partitioning.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.tables import Carried, carried_rows
 from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 
 
@@ -42,16 +43,6 @@ class Crossing:
     other: int
     options: tuple[int, ...]
     time: float
-
-
-@dataclass(frozen=True)
-class KeptTensor:
-    """Bytes that a stage keeps of a micro-batch if it runs ``node`` with one of ``options`` and none of ``earlier``."""
-
-    node: int
-    earlier: tuple[int, ...]
-    options: tuple[int, ...]
-    bytes: float
 
 
 @dataclass(frozen=True)
@@ -102,15 +93,9 @@ class Terms:
         return tuple(found)
 
     @cached_property
-    def kept_tensors(self) -> tuple[KeptTensor, ...]:
-        """The activations that layers of several stages keep (`carried_bytes`)."""
-        found = []
-        for tensor in self.instance.carried:
-            nodes = tuple(self.instance.index[node] for node in tensor.layers)
-            for place, v in enumerate(nodes[1:], start=1):
-                options = tuple(o for o in self.of_node[v] if self.options[o].tmpc.id in tensor.tmpcs)
-                found.append(KeptTensor(v, nodes[:place], options, tensor.bytes))
-        return tuple(found)
+    def carried(self) -> list[Carried]:
+        """The activations that layers of several stages keep."""
+        return carried_rows(self.instance)
 
     def resync(self, d: int) -> float:
         """kappa(d): d times the synchronisation time per byte of weights."""

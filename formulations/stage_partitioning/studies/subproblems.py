@@ -22,7 +22,15 @@ from formulations.stage_partitioning.downsets import all_downsets, position_mask
 from formulations.stage_partitioning.kernels import walk
 from formulations.stage_partitioning.kernels.arrays import CallScratch
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
-from formulations.stage_partitioning.tables import Floats, Ints, Lattice, Profile, build_lattice, build_profile
+from formulations.stage_partitioning.tables import (
+    Floats,
+    Ints,
+    Lattice,
+    Profile,
+    build_lattice,
+    build_profile,
+    carriers,
+)
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, StageInstance
 from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
@@ -117,9 +125,8 @@ class Subproblems:
     def _most_memory(self) -> Floats:
         """Bytes that every downset takes at most, shape (q, D): all options at their heaviest, the largest y."""
         profile = self.profile
-        holder = np.repeat(np.arange(profile.num_tmpcs.shape[1]), np.diff(profile.carried_start))
         held = profile.per_microbatch.copy()
-        for h, v in enumerate(holder):
+        for h, v in enumerate(carriers(profile)):
             held[:, v] += profile.carried[:, h]
         heaviest = (held * (1 + profile.max_s) + profile.static).max(axis=2, initial=0.0)
         bits = np.unpackbits(self.lattice.bits.view(np.uint8), axis=1, bitorder="little")
