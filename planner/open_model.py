@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from formulations.family import Claim, Family, Method
+from formulations.family import Claim, Family, Method, resolve
 from formulations.modelled import go_on, prove
 from formulations.size import SizeError
 from formulations.vocabulary import Quantity
@@ -67,7 +67,7 @@ class Term:
 Stated = Requirement | Term | str
 
 
-def model(instance: Any, method: str, *, complete: bool = False) -> OpenModel:
+def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | None = None) -> OpenModel:
     """The model of a declarative method for an instance, to look at, to add requirements to, to solve, to write.
 
     Parameters
@@ -79,6 +79,8 @@ def model(instance: Any, method: str, *, complete: bool = False) -> OpenModel:
     complete
         Leave out nothing that a known plan makes superfluous: whatever is added to the model by other means than its
         requirements stays right. Larger, and its coefficients may span more magnitudes.
+    watch
+        Building and the relaxation end once it is stopped (`formulations.modelled.Stopped`, or no bound).
 
     Raises
     ------
@@ -96,7 +98,7 @@ def model(instance: Any, method: str, *, complete: bool = False) -> OpenModel:
     refused = chosen.misfit(instance)
     if refused:
         raise UsageError.at("method", method, f"one that supports this instance ({refused})")
-    return OpenModel(family, chosen, instance, complete=complete)
+    return OpenModel(family, chosen, instance, complete=complete, watch=watch)
 
 
 def declarative(family: Family[Any, Any]) -> list[str]:
@@ -166,6 +168,11 @@ class OpenModel:
         except (SizeError, InstanceError) as error:
             raise UsageError.at("method", self._method.name, f"one whose model can be built ({error})") from None
 
+    def prepare(self) -> None:
+        """Import what building it needs: what is left is its own work."""
+        resolve(self._method.build)  # type: ignore[arg-type]  # it has one
+        self._method.load()
+
     @property
     def model(self) -> Any:
         """The solver's own model (Pyomo's or CP-SAT's). Whoever adds to it needs a complete one (`open_model`)."""
@@ -201,7 +208,7 @@ class OpenModel:
             raise UsageError(f"{self._method.name} has no linear relaxation")
         limits = limits or Limits(time_s=time_limit)
         examined([self._method], limits)
-        found: Relaxation = self._built.relaxation(limits)
+        found: Relaxation = self._built.relaxation(limits, self._watch.part(limits.time_s))
         return found if found.bound is None else replace(found, bound=self._built.lower_bound(found.bound))
 
     def duals(self) -> Mapping[str, float]:
@@ -284,9 +291,8 @@ class OpenModel:
 
         return judged(self._family, self._method, self.instance, self._built, path)
 
-    def to_json(self) -> dict[str, Any]:
-        """Sizes and groups, in JSON types (docs/interface.md)."""
-        found = self.sizes()
+    def named(self) -> dict[str, Any]:
+        """What it is a model of, in JSON types."""
         return {
             "problem": self._family.name,
             "instance": self.instance.name,
@@ -294,6 +300,13 @@ class OpenModel:
             "unit": self.unit,
             "complete": self.complete,
             "requirements": list(self.instance.requirements),
+        }
+
+    def to_json(self, sizes: Sizes | None = None) -> dict[str, Any]:
+        """Sizes and groups, in JSON types (docs/interface.md); ``sizes`` where they are known."""
+        found = sizes or self.sizes()
+        return {
+            **self.named(),
             "variables": {
                 "total": found.variables,
                 "binary": found.binary,

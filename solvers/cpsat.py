@@ -192,11 +192,11 @@ class Runnable(Hinted):
 
         return cpsat_inspection.sizes(self.model, {"required": REQUIRED, **getattr(self.model, "sentences", {})})
 
-    def relaxation(self, limits: Limits) -> Relaxation:
-        """The linear relaxation of its linear part, solved by HiGHS."""
+    def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
+        """The linear relaxation of its linear part, solved by HiGHS until the watch (or the limit) ends it."""
         from solvers import cpsat_inspection
 
-        return cpsat_inspection.relaxation(self.model, limits.time_s)
+        return cpsat_inspection.relaxation(self.model, watch or Watch(limits))
 
     def text(self, suffix: str) -> str:
         """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""

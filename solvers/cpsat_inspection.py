@@ -14,6 +14,7 @@ from ortools.sat.python import cp_model
 
 from solvers.inspection import Group, Range, Relaxation, Sizes, group_of, plain, sentence
 from solvers.linearisation import linear
+from solvers.outcome import Watch
 
 #: Suffixes of files that a model can be written to: protocol buffers as text and as JSON, and, where its linear part is
 #: all of it, what solvers of MILPs read.
@@ -67,9 +68,9 @@ def _linear_text(model: cp_model.CpModel, suffix: str) -> str:
     return found.to_lp() if suffix == ".lp" else found.to_mps()
 
 
-def relaxation(model: cp_model.CpModel, time_s: float | None = None) -> Relaxation:
-    """The relaxation of its linear part (`solvers.linearisation`), solved by HiGHS within ``time_s`` seconds."""
-    return linear(model).relaxed(time_s)
+def relaxation(model: cp_model.CpModel, watch: Watch | None = None) -> Relaxation:
+    """The relaxation of its linear part (`solvers.linearisation`), solved by HiGHS until the watch is stopped."""
+    return linear(model, watch).relaxed(watch)
 
 
 def _proto_text(model: cp_model.CpModel) -> str:

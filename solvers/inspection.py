@@ -1,6 +1,6 @@
 """What can be seen of a model without running it to the end: its groups, its size, its relaxation.
 
-Standard library only; `solvers.cpsat_inspection` and `solvers.milp_inspection` fill these in.
+`solvers.cpsat_inspection` and `solvers.milp_inspection` fill these in.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from solvers.outcome import Stop, Watch
 
 #: In brackets after a space: ``begun[j,l]`` is no source.
 _SOURCE = re.compile(r"\s+\[([^\[\]]*)\]$")
@@ -89,6 +91,11 @@ class Relaxation:
     fractional: Mapping[str, float] = field(default_factory=dict)
     duals: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+
+
+def unsolved(watch: Watch) -> str:
+    """Why a relaxation has no bound where a limit or a signal came first."""
+    return f"the relaxation was not solved ({watch.why(Stop.TIME_LIMIT).value})"
 
 
 #: Objectives between which a model's unit is measured: above them no tolerance counts, below them floats are exact.

@@ -15,9 +15,10 @@ from typing import Any
 import highspy
 import numpy as np
 
+from solvers import linear_program
 from solvers.inspection import Relaxation, plain
+from solvers.outcome import Watch
 from solvers.pinned import demand
-from solvers.silence import silent
 
 #: A value this far from a whole number is fractional; a dual below this is 0.
 FRACTION = 1e-6
@@ -29,7 +30,6 @@ _LARGE = 2.0**10
 #: The variable that stands for 1 in files, beside the constant of an objective.
 _ONE = "objective_constant"
 
-_Status = highspy.HighsModelStatus
 Terms = tuple[tuple[int, float], ...]
 
 
@@ -158,8 +158,8 @@ class Linear:
             yield f" FX BND {_ONE} 1"
         yield "ENDATA"
 
-    def relaxed(self, time_s: float | None = None) -> Relaxation:
-        """The linear relaxation, solved by HiGHS within ``time_s`` seconds; its tolerances may lift the bound."""
+    def relaxed(self, watch: Watch | None = None) -> Relaxation:
+        """The linear relaxation, solved by HiGHS until the watch is stopped; its tolerances may lift the bound."""
         demand("highspy")
         began = time.perf_counter()
         units = np.array([_unit(each) for each in self.variables])
@@ -167,16 +167,10 @@ class Linear:
         highs.setOptionValue("output_flag", False)
         lp, size, scales = self._scaled(units)
         highs.passModel(lp)
-        if time_s is not None:
-            highs.setOptionValue("time_limit", time_s)
-        with silent():
-            highs.run()
-        status, seconds = highs.getModelStatus(), time.perf_counter() - began
-        if status in (_Status.kInfeasible, _Status.kUnboundedOrInfeasible):
-            return Relaxation(None, seconds, infeasible=True, left_out=self.left_out)
-        if status not in (_Status.kOptimal, _Status.kModelEmpty):
-            said = f"HiGHS: {highs.modelStatusToString(status)}"
-            return Relaxation(None, seconds, reason=said, left_out=self.left_out)
+        infeasible, reason = linear_program.solve(highs, watch or Watch())
+        seconds = time.perf_counter() - began
+        if infeasible or reason:
+            return Relaxation(None, seconds, infeasible=infeasible, reason=reason, left_out=self.left_out)
         solution = highs.getSolution()
         values = np.array(solution.col_value) * units
         duals = np.array(solution.row_dual) * size / scales if self.rows else ()

@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 
 from solvers.inspection import group_of, plain
 from solvers.linear import Linear, Row, Terms, Variable
+from solvers.outcome import Watch
 
 #: CP-SAT's infinity, and beyond.
 _NO_SIDE = 2**62
@@ -30,13 +31,18 @@ class _Sum:
     high: int | None
 
 
-def linear(model: cp_model.CpModel) -> Linear:
-    """The linear part of a model; its variables keep their places. Names are as in files: ``holds(5,2)``."""
+def linear(model: cp_model.CpModel, watch: Watch | None = None) -> Linear:
+    """The linear part of a model; its variables keep their places. Names are as in files: ``holds(5,2)``.
+
+    The rows are not all there once the watch is stopped.
+    """
     proto = model.proto
     domains = [list(each.domain) for each in proto.variables]
     left_out = [group_of(each.name) or "domain" for each in proto.variables if len(each.domain) > 2]
     rows: list[Row] = []
     for number, constraint in enumerate(proto.constraints):
+        if watch is not None and watch.stopped():
+            break
         name = constraint.name or f"row[{number}]"
         sums = list(_sums(constraint))
         if not _is_whole(constraint):

@@ -269,11 +269,11 @@ class Runnable(Hinted):
 
         return milp_inspection.sizes(self.model)
 
-    def relaxation(self, limits: Limits) -> Relaxation:
-        """The linear relaxation, solved by HiGHS or ``limits.solver``."""
+    def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
+        """The linear relaxation, solved by HiGHS or ``limits.solver`` until the watch (or the limit) ends it."""
         from solvers import milp_inspection
 
-        return milp_inspection.relaxation(self.model, limits)
+        return milp_inspection.relaxation(self.model, limits, watch)
 
     def text(self, suffix: str) -> str:
         """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""

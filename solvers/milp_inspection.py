@@ -14,18 +14,16 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.repn.plugins.nl_writer import NLWriter
 
+from solvers import linear_program
 from solvers.external import run as external
 from solvers.external.matrix import Matrix
-from solvers.inspection import Group, Range, Relaxation, Sizes, plain, sentence
+from solvers.inspection import Group, Range, Relaxation, Sizes, plain, sentence, unsolved
 from solvers.linear import FRACTION, Linear, Row, Variable
-from solvers.outcome import DEFAULT_SOLVER, Limits, Run
-from solvers.silence import silent
+from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
 from solvers.translation import translate
 
 #: Suffixes of files that a model can be written to.
 FORMATS = (".lp", ".mps", ".nl", ".json")
-
-_Status = highspy.HighsModelStatus
 
 
 def sizes(model: pyo.ConcreteModel) -> Sizes:
@@ -60,29 +58,26 @@ def _groups(model: pyo.ConcreteModel) -> Iterator[Group]:
                 yield Group(component.local_name, kind, len(component), *sentence(component.doc))
 
 
-def relaxation(model: pyo.ConcreteModel, limits: Limits) -> Relaxation:
+def relaxation(model: pyo.ConcreteModel, limits: Limits, watch: Watch | None = None) -> Relaxation:
     """The linear relaxation, solved by HiGHS or ``limits.solver``; tolerances may lift the bound by 1e-6.
 
-    Other solvers than HiGHS give no duals.
+    Other solvers than HiGHS give no duals. The time is what is left to the watch; without one ``limits`` say it.
     """
-    began = time.perf_counter()
-    highs, columns, has_objective, rows = translate(model)
+    began, watch = time.perf_counter(), watch or Watch(limits)
+    highs, columns, has_objective, rows = translate(model, watch)
+    if watch.stopped():  # then rows are missing
+        return Relaxation(None, time.perf_counter() - began, reason=unsolved(watch))
     if limits.solver != DEFAULT_SOLVER:
-        found = external.relaxed(highs.getLp(), columns, has_objective, limits)
+        found = external.relaxed(highs.getLp(), columns, has_objective, limits, watch)
         return _elsewhere(model, found, time.perf_counter() - began)
     count = highs.getNumCol()
     highs.changeColsIntegrality(
         count, np.arange(count, dtype=np.int32), np.array([highspy.HighsVarType.kContinuous] * count)
     )
-    if limits.time_s is not None:
-        highs.setOptionValue("time_limit", limits.time_s)
-    with silent():
-        highs.run()
-    status, seconds = highs.getModelStatus(), time.perf_counter() - began
-    if status in (_Status.kInfeasible, _Status.kUnboundedOrInfeasible):
-        return Relaxation(None, seconds, infeasible=True)
-    if status not in (_Status.kOptimal, _Status.kModelEmpty):
-        return Relaxation(None, seconds, reason=f"HiGHS: {highs.modelStatusToString(status)}")
+    infeasible, reason = linear_program.solve(highs, watch)
+    seconds = time.perf_counter() - began
+    if infeasible or reason:
+        return Relaxation(None, seconds, infeasible=infeasible, reason=reason)
     solution = highs.getSolution()
     values = {each.name: solution.col_value[columns[id(each)]] for each in variables(model) if not each.is_continuous()}
     duals = {row.name: solution.row_dual[place] for row, place in rows.items()}

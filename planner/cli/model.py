@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Inputs, Instance, Json, Quiet, Solver, SolverLog, SolverOption, limits_of, warn
+from planner.cli.common import NO_PROOF, Inputs, Instance, Json, Quiet, Solver, SolverLog, SolverOption, limits_of, warn
 from planner.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER
 
@@ -34,7 +34,9 @@ def model_command(
     read: Annotated[
         str | None, typer.Option(metavar="FILE.sol", help="judge a solution that another solver found")
     ] = None,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="of the relaxation")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="of building the model and of its relaxation")
+    ] = None,
     solver: Solver = DEFAULT_SOLVER,
     solver_option: SolverOption = None,
     solver_log: SolverLog = None,
@@ -49,8 +51,11 @@ def model_command(
     from planner.open_model import declarative
     from planner.open_model import model as opened
     from planner.show.models import show_model
+    from planner.show.progress import doing
     from planner.show.tables import print_json
-    from planner.signals import held
+    from planner.signals import held, noted
+    from planner.studies.looking import look
+    from solvers.outcome import Watch
 
     refuse_outputs({"--write": write, "--solver-log": solver_log}, instance, *([] if read is None else [read]))
     if not root and (solver != DEFAULT_SOLVER or solver_option or solver_log):
@@ -59,21 +64,23 @@ def model_command(
         )
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
-    found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete)
+    limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
+    watch = Watch(limits)
+    found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete, watch=watch)
     if read is not None:
         _judge(found, read, json)
-    shown = found.to_json()
-    if root:
-        limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
-        relaxed = found.root(limits=limits)
-        shown |= {"root_bound": relaxed.bound, "root_seconds": relaxed.seconds, "root_reason": relaxed.reason}
-        shown |= {"root_infeasible": relaxed.infeasible, "fractional": len(relaxed.fractional)}
-        shown["root_left_out"] = list(relaxed.left_out)
-    with held(briefly=True):
-        if write is not None:
+    with held():
+        with doing(quiet) as listen:
+            seen = look(found, limits, watch, root=root, doing=listen)
+        shown = seen.to_json(found)
+        if write is not None and seen.sizes is not None and noted() is None:
             found.write(write)
             shown["files"] = [write, f"{write}.json"]
         print_json(shown) if json else show_model(shown)
+    signal = seen.signal or noted()
+    if signal:
+        raise typer.Exit(128 + signal)
+    raise typer.Exit(NO_PROOF if seen.missing else 0)
 
 
 def _first(names: list[str]) -> str:

@@ -20,6 +20,9 @@ def show_model(found: Mapping[str, Any]) -> None:
 
     out = console()
     counts = found["variables"]
+    if counts is None:
+        out.print(bold(found["instance"]), f" {found['problem']}, {found['method']}: {found['reason']}")
+        return
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("binary", "integer", "continuous") if counts[kind])
     out.print(bold(found["instance"]), f" {found['problem']}, {found['method']}")
     facts = Table.grid(padding=(0, 2))

@@ -69,3 +69,26 @@ def counter(quiet: bool, what: str) -> Iterator[Callable[[int], None]]:
     began = time.perf_counter()
     with console(stderr=True).status(what) as line:
         yield lambda done: line.update(f"{time.perf_counter() - began:.0f} s  {done:,} {what}")
+
+
+@contextmanager
+def doing(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A listener, called with what is being done, that keeps one line of it, with the seconds since the beginning."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _what: None
+        return
+    line = _Doing()
+    with console(stderr=True).status(line):
+        yield line.listen
+
+
+class _Doing:
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self._what = ""
+
+    def listen(self, what: str) -> None:
+        self._what = what
+
+    def __rich__(self) -> str:
+        return f"{time.perf_counter() - self._started:.0f} s  {self._what}"

@@ -183,8 +183,10 @@ def _looked_at(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any]
     except (UsageError, MemoryError) as error:
         return found, f"the model cannot be built: {error}"
     found |= {"variables": sizes.variables, "constraints": sizes.constraints, "nonzeros": sizes.nonzeros}
+    watch.start()
     try:
-        root = opened.root(limits.time_s)
+        with signals_stop(watch):
+            root = opened.root(limits.time_s)
     except UsageError as error:
         return found, f"no root bound: {error}"
     return found | {"root_bound": root.bound, "root_s": root.seconds}, root.reason

@@ -61,9 +61,9 @@ def run(
     return _reported(agreed(first, second, is_minimum=matrix.is_minimum), on_bound)
 
 
-def relaxed(lp: Any, columns: Mapping[int, int], has_objective: bool, limits: Limits) -> Run:
+def relaxed(lp: Any, columns: Mapping[int, int], has_objective: bool, limits: Limits, watch: Watch) -> Run:
     """Run ``limits.solver`` on a ``HighsLp`` without whole numbers, once."""
-    return _Call(has_objective, limits, Watch(limits), None).once(Matrix.of(lp).relaxed(), columns, {}, None)
+    return _Call(has_objective, limits, watch, None).once(Matrix.of(lp).relaxed(), columns, {}, None)
 
 
 @dataclass(frozen=True)
