@@ -17,7 +17,7 @@ import pytest
 from random_instances import LIMITS, warmed
 from small_instances import random_case
 
-from formulations.family import Family
+from formulations.family import Claim, Family
 from instances.requirements import Requirement
 from planner.inputs.loading import admitted
 from planner.result import Result
@@ -73,7 +73,7 @@ def judge(found: Result, best: float | None, where: str) -> None:
 def compared(name: str, number: int) -> Counter[str] | None:
     """How the methods that honour requirements did on a random instance with some, or ``None``: it has too many plans.
 
-    Counts ``runs``, ``proofs`` of them, and ``feasible`` instances (1 or 0).
+    Counts ``runs``, those of ``exact`` methods, ``proofs``, and ``feasible`` instances (1 or 0).
 
     Raises:
         AssertionError: a method says something false.
@@ -93,5 +93,6 @@ def compared(name: str, number: int) -> Counter[str] | None:
             continue
         found = run(family, method, instance, LIMITS, {})
         judge(found, best, f"{name} {number} {method.name} {instance.requirements}: {found.status} {found.reason}")
-        counted.update(runs=1, proofs=int(found.status in (Status.OPTIMAL, Status.INFEASIBLE)))
+        proved = found.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        counted.update(runs=1, exact=int(method.claim is Claim.EXACT), proofs=int(proved))
     return counted

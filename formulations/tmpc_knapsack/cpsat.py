@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.modelled import prove, require
-from formulations.tmpc_knapsack.model_units import SAYS, Model, fastest, first_plan, sizes, why
+from formulations.tmpc_knapsack.model_units import SAYS, Model, extra_times, fastest, first_plan, sizes, why
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance
@@ -47,15 +47,11 @@ class CpsatModel(Model, cpsat.Runnable):
         self.model.add(taken <= len(self.chosen) - 1).with_name("forbidden")
 
 
-def build(
-    instance: KnapsackInstance,
-    _watch: Watch | None = None,
-    *,
-    complete: bool = False,  # noqa: ARG001 - it always is
-) -> CpsatModel:
+def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
     """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers).
 
-    Nothing is left out for a known plan, ``complete`` or not.
+    Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
+    ``complete``.
     """
     model = cpsat.SpokenModel()
     for name, sentence in SAYS.items():
@@ -77,7 +73,8 @@ def build(
 
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options: a lower bound.
     least = fastest(instance)
-    extra = [option.time - best for node, best in zip(instance.nodes, least, strict=True) for option in node.options]
+    known = None if complete or watch is None else watch.best_objective
+    extra = [time for times in extra_times(instance, known) for time in times]
     scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
     found = CpsatModel(instance, model, chosen, scale)
@@ -88,4 +85,14 @@ def build(
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the times."""
     reason, first = why(instance), first_plan(instance, limits)
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)
+    return prove(
+        instance,
+        lambda: build(instance, watch),
+        evaluate,
+        violations,
+        limits,
+        watch,
+        reason=reason,
+        to_scale=True,
+        first=first,
+    )

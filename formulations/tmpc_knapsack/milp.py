@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.modelled import prove, require
-from formulations.tmpc_knapsack.model_units import SAYS, Model, fastest, first_plan, sizes, why
+from formulations.tmpc_knapsack.model_units import SAYS, Model, extra_times, first_plan, sizes, why
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance
@@ -48,21 +48,15 @@ class MilpModel(Model, milp.Runnable):
         self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= len(self.instance.nodes) - 1)
 
 
-def build(
-    instance: KnapsackInstance,
-    _watch: Watch | None = None,
-    *,
-    complete: bool = False,  # noqa: ARG001 - it always is
-) -> MilpModel:
+def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
     """The model; the numbers are those of the instance but for their scale.
 
-    Nothing is left out for a known plan, ``complete`` or not.
+    Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
+    ``complete``.
     """
     memory, limit = sizes(instance)
-    least = fastest(instance)
-    extra = {
-        (v, j): option.time - least[v] for v, node in enumerate(instance.nodes) for j, option in enumerate(node.options)
-    }
+    known = None if complete or watch is None else watch.best_objective
+    extra = {(v, j): time for v, times in enumerate(extra_times(instance, known)) for j, time in enumerate(times)}
     byte = _NATURAL / limit if limit > 0 else _NATURAL
     unit = max([*extra.values(), 0.0]) / _NATURAL or 1.0
 
@@ -89,4 +83,14 @@ def build(
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.trusted`)."""
     reason, first = why(instance), first_plan(instance, limits)
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)
+    return prove(
+        instance,
+        lambda: build(instance, watch),
+        evaluate,
+        violations,
+        limits,
+        watch,
+        reason=reason,
+        to_scale=True,
+        first=first,
+    )

@@ -19,6 +19,9 @@ from solvers.outcome import Limits
 #: A bound is put together from a few rounded numbers: this part of it is given up to keep it below the optimum.
 _ROUNDING = 1e-14
 
+#: So many times what a known plan takes above the fastest options is as good as more.
+_FAR = 2.0
+
 #: At this gap to the relaxation the search for a first plan ends.
 _ROUNDED_GAP = 0.01
 
@@ -26,6 +29,20 @@ _ROUNDED_GAP = 0.01
 def fastest(instance: KnapsackInstance) -> list[float]:
     """Least time of every node."""
     return [min(option.time for option in node.options) for node in instance.nodes]
+
+
+def extra_times(instance: KnapsackInstance, known: float | None) -> list[list[float]]:
+    """Time of every option above its node's fastest; beside a plan of ``known`` no more than twice what that has.
+
+    No better plan takes an option that alone costs as much, so its costs are counted in full; where some options take
+    10^5 times as long as others, those that matter would be lost in the solvers' roundings and tolerances.
+    """
+    extra = [[option.time - best for option in node.options]
+             for node, best in zip(instance.nodes, fastest(instance), strict=True)]  # fmt: skip
+    if known is None:
+        return extra
+    most = _FAR * max(0.0, known - math.fsum(fastest(instance)))
+    return [[min(time, most) for time in times] for times in extra]
 
 
 def sizes(instance: KnapsackInstance) -> tuple[list[list[float]], float]:

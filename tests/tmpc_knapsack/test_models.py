@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 from oracles.tmpc_knapsack import make, optimum, random_instance
+from requirement_cases import compared
 
 import planner
 from formulations.tmpc_knapsack import cpsat, milp
@@ -170,3 +171,23 @@ def test_requirements(method: str, required: tuple[str, ...], time: float | None
     assert found.objective == (None if time is None else pytest.approx(time))
     assert found.status == ("infeasible" if time is None else "optimal")
     assert "--memory" not in found.reason
+
+
+@pytest.mark.parametrize("number", [17, 70, 146, 220])
+def test_options_that_take_far_longer_keep_no_proof_away(number: int) -> None:
+    """The best choice that meets the requirements is lost in the tolerances beside times 10^5 as long."""
+    found = compared("tmpc_knapsack", number)
+    assert found is not None and found["proofs"] == found["exact"] == 2
+
+
+@ROOMS
+def test_times_beyond_a_known_plan_count_in_a_complete_model(room: ModuleType) -> None:
+    instance, watch = make(9, [(1, 8), (3, 0)], [(2, 6), (500, 1)]), Watch()
+    watch.plan(None, 5.0)  # 3 + 2
+    pairs = ((instance, False, 4.0), (instance, True, 498.0))
+    for each, complete, most in pairs:
+        model = room.build(each, watch, complete=complete)
+        model.forbid([(0, 0), (0, 1), (1, 0)])
+        model.forbid([(0, 1), (1, 0), (1, 1)])
+        run = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
+        assert model.extra_time(run.bound) == pytest.approx(most, rel=1e-5)
