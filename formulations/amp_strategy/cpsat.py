@@ -54,7 +54,7 @@ SENTENCES = {
 
 
 @dataclass
-class CpsatModel(cpsat.Runnable, WithoutSizes):
+class Model(cpsat.Runnable, WithoutSizes):
     """``chosen[c]``; ``begun[j][l]`` for stages 0 to S and layers 0 to L - 1, constants where there is no choice."""
 
     model: cpsat.SpokenModel
@@ -97,7 +97,7 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
         return self.scale.restore(max(0, cpsat.whole(bound))) * (1 - 1e-12)
 
 
-def build(instance: AmpInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
+def build(instance: AmpInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model of all strategies, with the requirements; all costs are rounded down to units.
 
     Candidates that take longer than the watch's best plan (a balanced assignment is reported to it) are left out, and
@@ -120,7 +120,7 @@ def build(instance: AmpInstance, watch: Watch | None = None, *, complete: bool =
     total = seconds.filling() + seconds.waiting() + seconds.sending() + seconds.all_reduce()
     seconds.add_least()
     model.minimize(total)
-    built = CpsatModel(model, found, chosen, begun, units.scale)
+    built = Model(model, found, chosen, begun, units.scale)
     require(built, VOCABULARY, instance)
     return built
 

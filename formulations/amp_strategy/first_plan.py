@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.amp_strategy.search import solve_exhaustive
+from formulations.amp_strategy import exact
 from formulations.first_plan import First
 from instances.amp_strategy import AmpInstance
 from solvers.outcome import Limits, Watch
@@ -12,6 +12,6 @@ def first_plan(instance: AmpInstance, limits: Limits) -> First:
     """The plan of ``exhaustive``, whose bound the models do not see."""
 
     def find(watch: Watch) -> None:
-        solve_exhaustive(instance, limits, watch, top=1)
+        exact.solve(instance, limits, watch, top=1)
 
     return First("exhaustive", find)

@@ -97,7 +97,7 @@ def _method(
         name=name,
         claim=claim,
         source=source,
-        solve=lazy(f"formulations.amp_strategy.search:{solve}"),
+        solve=lazy(f"formulations.amp_strategy.{solve}"),
         supports=takes[0],
         limits=takes[1],
         effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
@@ -111,7 +111,7 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         "exhaustive",
         Claim.EXACT,
         "all strategies, each with exact-joint, pruned by bounds",
-        "solve_exhaustive",
+        "exact:solve",
         _EXHAUSTIBLE,
     ),
     Method(
@@ -136,10 +136,18 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         limits=f"{_MODEL_LAYERS:,} layers, {_MILP_ARCS:,} arcs (ends of all stages of all strategies), and {_TILED}",
         effort=lambda instance: 1e5 * sum(_milp_arcs(instance, each) for each in possible(instance)),
     ),
-    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "solve_amp", _PROGRAMMABLE),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "paper:solve_amp", _PROGRAMMABLE),
     _method(
-        "amp-released", Claim.HEURISTIC, "the same with the released layer assignment", "solve_released", _PROGRAMMABLE
+        "amp-released",
+        Claim.HEURISTIC,
+        "the same with the released layer assignment",
+        "paper:solve_released",
+        _PROGRAMMABLE,
     ),
-    _method("amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "solve_annealing", _PROGRAMMABLE, _ITERATIONS),
-    _method("megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "solve_megatron", _LISTABLE),
+    _method(
+        "amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "paper:solve_annealing", _PROGRAMMABLE, _ITERATIONS
+    ),
+    _method(
+        "megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "paper:solve_megatron", _LISTABLE
+    ),
 )

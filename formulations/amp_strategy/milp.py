@@ -42,7 +42,7 @@ Arc = tuple[int, int, int, int]
 
 
 @dataclass
-class MilpModel(milp.Runnable, WithoutSizes):
+class Model(milp.Runnable, WithoutSizes):
     """``model.chosen[c]`` and ``model.carries[c, j, a, b]``; the objective is all seconds, in units of ``unit``."""
 
     model: Any
@@ -81,7 +81,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
         return milp.trusted(bound) * self.unit
 
 
-def build(instance: AmpInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+def build(instance: AmpInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model of all strategies, with the requirements.
 
     Candidates, and stages, that alone cost more than the watch's best plan (a balanced assignment is reported to it)
@@ -118,7 +118,7 @@ def build(instance: AmpInstance, watch: Watch | None = None, *, complete: bool =
     _add_paths(model, found, arcs, watch)
     _add_times(model, found, arcs, lambda seconds: milp.in_units(min(seconds, most_s), unit), watch)
     go_on(watch)
-    built = MilpModel(model, found, unit)
+    built = Model(model, found, unit)
     require(built, VOCABULARY, instance)
     return built
 

@@ -31,7 +31,7 @@ Linear = Any
 
 
 @dataclass
-class CpsatModel(cpsat.Runnable, WithoutSizes):
+class Model(cpsat.Runnable, WithoutSizes):
     """``begun[j][l]`` for stages 0 to S and layers 0 to L - 1; constants where there is no choice.
 
     ``times[l]`` and ``cuts[j - 1][l]`` are seconds in whole units, the latter of the cut between layer l and the one
@@ -121,7 +121,7 @@ class CpsatModel(cpsat.Runnable, WithoutSizes):
         return (self.constant + self.scale.restore(max(0, cpsat.whole(bound)))) * (1 - 1e-14)
 
 
-def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
+def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model; all costs are rounded down to units. The sum of all stages is a constant and stays outside.
 
     Nothing is left out for a known assignment, but costs may be cut off at it (`ceiling`), unless ``complete``.
@@ -163,7 +163,7 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
     times = [scale.floor(time) for time in instance.layer_time_s]
     weight = instance.num_microbatches - 1
-    found = CpsatModel(model, begun, scale, math.fsum(instance.layer_time_s), times, cuts, weight)
+    found = Model(model, begun, scale, math.fsum(instance.layer_time_s), times, cuts, weight)
     require(found, VOCABULARY, instance)
     return found
 
@@ -236,7 +236,7 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
         return infeasible
     first = first_plan(instance, limits)
 
-    def model() -> CpsatModel:
+    def model() -> Model:
         found = build(instance, watch)
         found.searches = not instance.ring_s_per_parameter and not instance.requirements
         return found

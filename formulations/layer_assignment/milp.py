@@ -36,7 +36,7 @@ _MARGIN = 1e-9
 
 
 @dataclass
-class MilpModel(milp.Runnable, WithoutSizes):
+class Model(milp.Runnable, WithoutSizes):
     """``model.carries[j, a, b]``; the objective is all seconds but the sum of all stages, in units of ``unit``.
 
     ``waits[j, a, b]``: what waiting for that stage costs, in units, if it is the slowest; ``is_path``: nothing but
@@ -105,7 +105,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
         return self.constant + milp.trusted(bound) * self.unit
 
 
-def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model; its numbers are those of the instance but for their scale.
 
     Stages that alone cost more than a known assignment are left out, unless ``complete``, and where none is known
@@ -159,7 +159,7 @@ def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, comp
     sending = pyo.quicksum(cost(table.cut[start, j]) * model.carries[j, start, end] for j, start, end in arcs if j)
     model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
     is_path = not len(table.ring) and not instance.requirements
-    found = MilpModel(model, stages, unit, constant, waits, is_path)
+    found = Model(model, stages, unit, constant, waits, is_path)
     require(found, VOCABULARY, instance)
     return found
 
@@ -214,7 +214,7 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
         return infeasible
     first = first_plan(instance, limits)
 
-    def model() -> MilpModel:
+    def model() -> Model:
         return replace(build(instance, watch), searches=True)
 
     return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -29,7 +29,7 @@ from solvers.scaling import Scale, cost_scale
 
 
 @dataclass
-class CpsatModel(cpsat.Runnable, WithoutSizes):
+class Model(cpsat.Runnable, WithoutSizes):
     """``steps`` and ``first`` are empty where the order does not count, ``at`` if no requirement speaks of a stage."""
 
     places: Placements
@@ -132,7 +132,7 @@ def build(
     watch: Watch | None = None,  # noqa: ARG001 - no plan prunes it
     *,
     complete: bool = False,  # noqa: ARG001 - it always is
-) -> CpsatModel:
+) -> Model:
     """The model; costs are rounded down to units."""
     places, model = Placements(instance), cpsat.SpokenModel()
     model.says("taken", "taken[q]: there is a tile at place q")
@@ -157,7 +157,7 @@ def build(
     filling = cp_model.LinearExpr.weighted_sum(taken, tensor)
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     model.minimize((instance.num_microbatches - 1) * slowest + filling + longest + cost)
-    found = CpsatModel(places, model, taken, steps, first, scale)
+    found = Model(places, model, taken, steps, first, scale)
     require(found, VOCABULARY, instance)
     return found
 

@@ -30,7 +30,7 @@ from solvers.outcome import Limits, Watch
 
 
 @dataclass
-class MilpModel(milp.Runnable, WithoutSizes):
+class Model(milp.Runnable, WithoutSizes):
     """``model.taken[q]``, and where the order counts ``model.steps[a,b]``; the objective is in units of ``unit``.
 
     ``to_scale``: these are parts of a known plan's objective.
@@ -148,7 +148,7 @@ class MilpModel(milp.Runnable, WithoutSizes):
         return milp.trusted(bound, to_scale=self.to_scale) * self.unit
 
 
-def build(instance: MeshInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+def build(instance: MeshInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model; its numbers are those of the instance but for their scale, up to twice the watch's best objective.
 
     What takes longer is in no plan of interest, as every time counts once at least, and counts as so long: HiGHS loses
@@ -196,7 +196,7 @@ def build(instance: MeshInstance, watch: Watch | None = None, *, complete: bool 
     sent = milp.weighted_sum((units(cost), model.steps[step]) for step, cost in sending.items())
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)
     model.step = pyo.Objective(expr=(instance.num_microbatches - 1) * model.slowest + filling + model.longest + sent)
-    found = MilpModel(places, model, unit, instance.ordered, known is not None)
+    found = Model(places, model, unit, instance.ordered, known is not None)
     require(found, VOCABULARY, instance)
     return found
 

@@ -19,10 +19,10 @@ from ortools.sat.python import cp_model
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.feasibility import SLACK
-from formulations.microbatch_schedule.model_solving import ScheduleModel, opened, solve_by
+from formulations.microbatch_schedule.models.quantities import SENTENCES
+from formulations.microbatch_schedule.models.solving import ScheduleModel, opened, solve_by
+from formulations.microbatch_schedule.models.units import Units, scaled, units
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.quantities import SENTENCES
-from formulations.microbatch_schedule.units import Units, scaled, units
 from formulations.microbatch_schedule.vocabulary import VOCABULARY
 from formulations.modelled import require
 from formulations.simulate_graph import PassGraph, run
@@ -47,7 +47,7 @@ _SENTENCES = {
 
 
 @dataclass
-class CpsatModel(ScheduleModel, cpsat.Runnable):
+class Model(ScheduleModel, cpsat.Runnable):
     """``start[p]`` of every pass and the ``iteration``, in units; ``whole`` is the graph in whole units.
 
     ``least``: the iteration takes no fewer units, as is known before the model is built (``None``: nothing is
@@ -121,10 +121,10 @@ class CpsatModel(ScheduleModel, cpsat.Runnable):
         return self.least is not None and bound is not None and bound <= self.least + 0.5
 
 
-def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
+def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """One model of an instance, whatever its objective (`opened`)."""
     found = opened(build_graph, instance, watch, complete=complete)
-    assert isinstance(found, CpsatModel)
+    assert isinstance(found, Model)
     return found
 
 
@@ -136,7 +136,7 @@ def build_graph(
     minimised: bool = True,
     of_bytes: bool = False,
     resource: str = "cap",
-) -> CpsatModel:
+) -> Model:
     """The model of a graph.
 
     Parameters
@@ -175,7 +175,7 @@ def build_graph(
         for earlier, lag in waits:
             ended = start[earlier] + int(whole.seconds[earlier] + lag)
             model.add(start[number] >= ended).with_name(f"precedence[{number},{earlier}]")
-    built = CpsatModel(graph, deadline_s, model, start, iteration, whole, unit)
+    built = Model(graph, deadline_s, model, start, iteration, whole, unit)
     built.of_bytes = of_bytes
     is_ordered = of_bytes or bool(graph.instance.requirements) or resource == "cumulative"
     pairs = sum(count * (room - 1) for count, room in zip(whole.counts, whole.rooms, strict=True))
@@ -195,7 +195,7 @@ def build_graph(
     return built
 
 
-def _minimise_bytes(built: CpsatModel) -> None:
+def _minimise_bytes(built: Model) -> None:
     """What stages hold grows by the same bytes with every micro-batch in flight; both are rounded down."""
     graph, stages = built.graph, built.graph.instance.stages
     most = max(stage.bytes_held(count) for stage, count in zip(stages, graph.counts, strict=True))
@@ -209,7 +209,7 @@ def _minimise_bytes(built: CpsatModel) -> None:
     built.model.minimize(held)
 
 
-def _add_stage(built: CpsatModel, stage: int) -> None:
+def _add_stage(built: Model, stage: int) -> None:
     model, start, whole = built.model, built.start, built.whole
     first, count = whole.first[stage], whole.counts[stage]
     passes = [
@@ -221,7 +221,7 @@ def _add_stage(built: CpsatModel, stage: int) -> None:
     model.add(built.iteration >= start[last] + int(whole.seconds[last])).with_name(f"ended[{stage}]")
 
 
-def _add_order(built: CpsatModel, stage: int) -> None:
+def _add_order(built: Model, stage: int) -> None:
     """The same once more as what is decided: whether backward pass j comes before forward pass i.
 
     Only for pairs that precedences leave open; and with it any later forward and any earlier backward pass.
@@ -246,7 +246,7 @@ def _add_order(built: CpsatModel, stage: int) -> None:
                 model.add_implication(literal, backward_first[implied]).with_name(f"in_turn[{stage},{i},{j}]")
 
 
-def _add_room(built: CpsatModel, stage: int, latest: int) -> None:
+def _add_room(built: Model, stage: int, latest: int) -> None:
     """So many micro-batches at once are between the start of their forward and the end of their backward pass."""
     model, start, whole = built.model, built.start, built.whole
     first, count, room = whole.first[stage], whole.counts[stage], built.graph.rooms[stage]

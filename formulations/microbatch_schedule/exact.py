@@ -9,7 +9,7 @@ from formulations.microbatch_schedule import cpsat
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.feasibility import begin, figures, offer
 from formulations.microbatch_schedule.memory import Decision, by_search, least_memory
-from formulations.microbatch_schedule.model_solving import decided, shortest
+from formulations.microbatch_schedule.models.solving import decided, shortest
 from formulations.microbatch_schedule.problem import SchedulePlan
 from formulations.microbatch_schedule.search import EFFORT, search
 from formulations.simulate_graph import PassGraph, run
@@ -59,7 +59,7 @@ def build(
     deadline_s: float | None = None,
     minimised: bool = True,
     of_bytes: bool = False,
-) -> cpsat.CpsatModel:
+) -> cpsat.Model:
     """CP-SAT's model with the bound of heads and tails inside; only what goes beyond that is its own proof."""
     built = cpsat.build_graph(graph, orders, deadline_s=deadline_s, minimised=minimised, of_bytes=of_bytes)
     built.least = whole(iteration_bound(built.whole))

@@ -17,10 +17,10 @@ import pyomo.environ as pyo
 from formulations.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.chains import Chains, chains
-from formulations.microbatch_schedule.model_solving import ScheduleModel, opened, solve_by
+from formulations.microbatch_schedule.models.quantities import SENTENCES
+from formulations.microbatch_schedule.models.solving import ScheduleModel, opened, solve_by
+from formulations.microbatch_schedule.models.units import natural_seconds
 from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.quantities import SENTENCES
-from formulations.microbatch_schedule.units import natural_seconds
 from formulations.microbatch_schedule.vocabulary import VOCABULARY
 from formulations.modelled import require
 from formulations.simulate_graph import PassGraph, run
@@ -30,7 +30,7 @@ from solvers.outcome import Limits, Run, Watch
 
 
 @dataclass
-class MilpModel(ScheduleModel, milp.Runnable):
+class Model(ScheduleModel, milp.Runnable):
     """``model.start[p]``, ``model.backward_first[f, b]`` of two passes, ``model.iteration``; in units of ``unit_s``.
 
     ``unit_bytes``: where bytes are minimised, their unit.
@@ -93,10 +93,10 @@ class MilpModel(ScheduleModel, milp.Runnable):
         return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, hint=self.hint())
 
 
-def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """One model of an instance, whatever its objective (`opened`)."""
     found = opened(build_graph, instance, watch, complete=complete)
-    assert isinstance(found, MilpModel)
+    assert isinstance(found, Model)
     return found
 
 
@@ -107,7 +107,7 @@ def build_graph(
     deadline_s: float | None = None,
     minimised: bool = True,
     of_bytes: bool = False,
-) -> MilpModel:
+) -> Model:
     """The model of a graph, with iterations as short as that of the orders, and as the deadline.
 
     Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back. So the shortest
@@ -164,7 +164,7 @@ def build_graph(
     model.backward_waits = pyo.Constraint(pairs, rule=backward_waits, doc=SENTENCES["backward_waits"])
     _add_turns(model)
     _add_between(model, graph, seconds)
-    built = MilpModel(graph, deadline_s, model, unit)
+    built = Model(graph, deadline_s, model, unit)
     if of_bytes:
         _minimise_bytes(built)
     else:
@@ -173,7 +173,7 @@ def build_graph(
     return built
 
 
-def _minimise_bytes(built: MilpModel) -> None:
+def _minimise_bytes(built: Model) -> None:
     """What stages hold grows by the same bytes with every micro-batch in flight."""
     graph, model, stages = built.graph, built.model, built.graph.instance.stages
     unit = max(stage.bytes_held(1) for stage in stages) / milp.NATURAL or 1.0

@@ -17,7 +17,7 @@ from solvers.outcome import Limits, Prover, Watch
 from solvers.scaling import Scale, cost_scale
 
 
-class CpsatModel(Partition, cpsat.Runnable):
+class Model(Partition, cpsat.Runnable):
     """A partition and the slowest stage over its replicas (``slowest``), in units of ``scale``."""
 
     scale: Scale
@@ -78,9 +78,9 @@ def build(
     watch: Watch | None = None,  # noqa: ARG001 - no plan prunes it
     *,
     complete: bool = False,  # noqa: ARG001 - it always is
-) -> CpsatModel:
+) -> Model:
     """The model; costs are rounded down to units, sizes down and limits up."""
-    model = CpsatModel(instance)
+    model = Model(instance)
     require(model, VOCABULARY, instance)
     return model
 

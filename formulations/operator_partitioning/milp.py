@@ -23,7 +23,7 @@ from solvers.milp import weighted_sum
 from solvers.outcome import Limits, Watch
 
 
-class MilpModel(Rows, milp.Runnable):
+class Model(Rows, milp.Runnable):
     """A partition and the slowest stage over its replicas (``model.slowest``), in units of ``unit`` seconds."""
 
     def __init__(self, instance: OperatorInstance, known: float | None) -> None:
@@ -94,12 +94,12 @@ class MilpModel(Rows, milp.Runnable):
         return milp.trusted(bound, to_scale=True) * self.unit / replicas
 
 
-def build(instance: OperatorInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+def build(instance: OperatorInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model; its numbers are those of the instance but for their scale.
 
     A load that no plan as fast as the best one that the watch knows has counts as no larger, unless ``complete``.
     """
-    model = MilpModel(instance, None if complete or watch is None else watch.best_objective)
+    model = Model(instance, None if complete or watch is None else watch.best_objective)
     require(model, VOCABULARY, instance)
     return model
 
@@ -110,7 +110,7 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     if reason is not None:
         return infeasible_by_counting(reason)
 
-    def model() -> MilpModel:
+    def model() -> Model:
         return build(instance, watch)
 
     first = first_plan(instance)

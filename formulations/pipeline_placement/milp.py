@@ -22,7 +22,7 @@ from formulations.device_mapping.problem import Mapping as Places
 from formulations.family import Answer
 from formulations.modelled import go_on, require
 from formulations.operator_partitioning.models.rows import Rows
-from formulations.pipeline_placement.one_model import (
+from formulations.pipeline_placement.models import (
     bandwidths,
     first_of_order,
     largest_time,
@@ -336,5 +336,5 @@ def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: 
 
 
 def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
-    """The best plan of both phases at once, by HiGHS (`one_model.solve_with`)."""
+    """The best plan of both phases at once, by HiGHS (`models.solve_with`)."""
     return solve_with(lambda: build(instance, watch), instance, limits, watch, to_scale=True)

@@ -17,10 +17,8 @@ from formulations.device_mapping.problem import Mapping
 from formulations.family import Answer
 from formulations.operator_partitioning import exact as exact_partition
 from formulations.operator_partitioning import problem as partition_problem
-from formulations.operator_partitioning.infeasible import lacking_memory
 from formulations.operator_partitioning.parmesan import paper as paper_partition
 from formulations.operator_partitioning.problem import OperatorPlan, stage_of
-from formulations.operator_partitioning.shapes import shortage
 from formulations.pipeline_placement.problem import PlacementPlan, second_phase
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.pipeline_placement import PlacementInstance
@@ -204,9 +202,3 @@ def _moved(partition: OperatorPlan, operator: int, source: int, target: int) -> 
     stages[source] = tuple(each for each in stages[source] if each != operator)
     stages[target] = tuple(sorted((*stages[target], operator)))
     return replace(partition, stages=tuple(stages))
-
-
-def why_infeasible(instance: PlacementInstance, _limits: Limits, watch: Watch) -> tuple[str, dict[str, float]]:
-    """What the partition lacks: every partition can be placed. The network says how many stages there are."""
-    short = shortage(instance.operators)
-    return lacking_memory(instance.operators, watch) if short is None else (f"{short}: no memory would suffice", {})

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from formulations.family import Answer
 from formulations.modelled import prove, require
-from formulations.tmpc_knapsack.model_units import SAYS, Model, extra_times, fastest, first_plan, sizes, why
+from formulations.tmpc_knapsack.models import SAYS, KnapsackModel, extra_times, fastest, first_plan, sizes, why
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance
@@ -21,7 +21,7 @@ from solvers.scaling import Scale, cost_scale, size_scale
 
 
 @dataclass
-class CpsatModel(Model, cpsat.Runnable):
+class Model(KnapsackModel, cpsat.Runnable):
     """``chosen[v][j]``: node v takes its option j. The objective is extra time in units of ``scale``."""
 
     instance: KnapsackInstance
@@ -47,7 +47,7 @@ class CpsatModel(Model, cpsat.Runnable):
         self.model.add(taken <= len(self.chosen) - 1).with_name("forbidden")
 
 
-def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> CpsatModel:
+def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers).
 
     Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
@@ -77,7 +77,7 @@ def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: b
     extra = [time for times in extra_times(instance, known) for time in times]
     scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
-    found = CpsatModel(instance, model, chosen, scale)
+    found = Model(instance, model, chosen, scale)
     require(found, VOCABULARY, instance)
     return found
 

@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 
 from formulations.family import Answer
 from formulations.modelled import prove, require
-from formulations.tmpc_knapsack.model_units import SAYS, Model, extra_times, first_plan, sizes, why
+from formulations.tmpc_knapsack.models import SAYS, KnapsackModel, extra_times, first_plan, sizes, why
 from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
 from formulations.tmpc_knapsack.vocabulary import VOCABULARY
 from instances.tmpc_knapsack import KnapsackInstance
@@ -24,7 +24,7 @@ _NATURAL = 1e6
 
 
 @dataclass
-class MilpModel(Model, milp.Runnable):
+class Model(KnapsackModel, milp.Runnable):
     """``model.chosen[v, j]``: node v takes its option j. The objective is extra time in units of ``unit``."""
 
     instance: KnapsackInstance
@@ -48,7 +48,7 @@ class MilpModel(Model, milp.Runnable):
         self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= len(self.instance.nodes) - 1)
 
 
-def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> MilpModel:
+def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model; the numbers are those of the instance but for their scale.
 
     Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
@@ -75,7 +75,7 @@ def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: b
     model.forbidden = pyo.ConstraintList(doc=SAYS["forbidden"])
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options.
     model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
-    found = MilpModel(instance, model, unit)
+    found = Model(instance, model, unit)
     require(found, VOCABULARY, instance)
     return found
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from oracles.amp_strategy import brute_force, random_instance
 
 from formulations.amp_strategy import FAMILY
+from formulations.amp_strategy.paper import assigned, released
 from formulations.amp_strategy.problem import (
     Degrees,
     StrategyPlan,
@@ -27,7 +28,6 @@ from formulations.amp_strategy.problem import (
     terms,
     violations,
 )
-from formulations.amp_strategy.search import assigned, released
 from formulations.amp_strategy.simulate import makespan_s
 from formulations.layer_assignment import exact
 from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts

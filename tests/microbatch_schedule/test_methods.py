@@ -16,7 +16,7 @@ from formulations.microbatch_schedule import milp as milp_model
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.memory import Decision, least_memory, rooms, sizes
 from formulations.microbatch_schedule.methods import METHODS
-from formulations.microbatch_schedule.model_solving import decided, shortest
+from formulations.microbatch_schedule.models.solving import decided, shortest
 from formulations.microbatch_schedule.problem import evaluate, violations
 from formulations.simulate_graph import PassGraph, run
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate

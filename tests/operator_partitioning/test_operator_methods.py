@@ -102,7 +102,7 @@ def test_no_false_optimum_of_tight_tolerances() -> None:
     )
     for seed in range(40):
         for known in (None, 9.0):
-            model = milp.MilpModel(instance, known)
+            model = milp.Model(instance, known)
             run = model.run(Limits(seed=seed), Watch())
             assert run.bound is not None and model.lower_bound(run.bound) <= 2.25
 

@@ -13,7 +13,7 @@ from oracles.pipeline_placement import optimum, random_instance
 import planner
 from formulations.device_mapping.problem import Mapping
 from formulations.operator_partitioning.problem import OperatorPlan
-from formulations.pipeline_placement import FAMILY, joint, milp
+from formulations.pipeline_placement import FAMILY, cpsat, milp
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.errors import InstanceError
@@ -75,7 +75,7 @@ def test_replicas_need_not_be_in_the_order_of_devices(
     speed = {True: 4.0, False: 1.0}
     matrix = tuple(tuple(0.0 if d == e else speed[(min(d, e), max(d, e)) in fast] for e in range(4)) for d in range(4))
     instance = placed(graph, matrix, objective=objective)
-    for room in (joint, milp):
+    for room in (cpsat, milp):
         built = room.build(instance)
         run = built.run(Limits(time_s=20), Watch())
         assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
@@ -85,7 +85,7 @@ def test_decoupling_costs_what_the_joint_model_says() -> None:
     rng = random.Random(11)
     for _ in range(20):
         instance = random_instance(rng, 2, 2, "full")
-        answer = joint.solve(instance, Limits(), Watch())
+        answer = cpsat.solve(instance, Limits(), Watch())
         assert answer.plan is not None
         loss = answer.stats["decoupled_objective"] / evaluate(instance, answer.plan) - 1
         assert loss == pytest.approx(answer.stats["decoupling_loss"]) and loss >= -1e-9

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 
+from formulations.amp_strategy.paper import Assign, Tried, annealed, ranked, released
 from formulations.amp_strategy.problem import StrategyPlan, layer_assignment
-from formulations.amp_strategy.search import Assign, Tried, annealed, ranked, released
 from formulations.layer_assignment import paper
 from formulations.layer_assignment.problem import LayerPlan, parameters_of
 from formulations.layer_assignment.problem import cuts as ends_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from formulations.amp_strategy.paper import Assign, released
 from formulations.amp_strategy.problem import Degrees, layer_assignment, strategies
-from formulations.amp_strategy.search import Assign, released
 from formulations.layer_assignment import exact
 from formulations.layer_assignment import problem as assignment
 from formulations.layer_assignment.problem import LayerPlan

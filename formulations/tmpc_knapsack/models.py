@@ -55,7 +55,7 @@ def sizes(instance: KnapsackInstance) -> tuple[list[list[float]], float]:
     return [[min(option.memory_bytes, too_large) for option in node.options] for node in instance.nodes], limit
 
 
-class Model(ABC):
+class KnapsackModel(ABC):
     """A solver's model of an instance; its objective is time above the fastest options, in units of its own."""
 
     instance: KnapsackInstance

@@ -18,7 +18,7 @@ from formulations.device_mapping.problem import Mapping as Places
 from formulations.family import Answer
 from formulations.modelled import require
 from formulations.operator_partitioning.models.partition import Partition
-from formulations.pipeline_placement.one_model import (
+from formulations.pipeline_placement.models import (
     bandwidths,
     first_of_order,
     largest_time,
@@ -64,7 +64,7 @@ _SENTENCES = {
 
 
 @dataclass
-class Joint(cpsat.Runnable):
+class Model(cpsat.Runnable):
     """The partition, the places of stage replicas, and the unit of times.
 
     ``at[s, r, d]``: replica r of stage s is on device d. ``top`` units are more than any plan of interest takes.
@@ -121,7 +121,7 @@ class Joint(cpsat.Runnable):
         return max(0.0, self.scale.restore(cpsat.whole(bound)) * (1 - 1e-14))
 
 
-def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: bool = False) -> Joint:
+def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model. Plans slower than the best one that the watch knows are left out, unless ``complete``.
 
     So are plans that only number the replicas of a stage otherwise, which no requirement can tell apart.
@@ -134,7 +134,7 @@ def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: 
     scale = cost_scale(
         compute_bound(instance), 2 * terms, top * (terms + 2 * instance.num_devices * (instance.num_stages + 2))
     )
-    built = Joint(instance, scale, scale.ceil(top) + 1)
+    built = Model(instance, scale, scale.ceil(top) + 1)
     _place(built, in_order=not complete)
     sent = _sent(built, _crossings(built) if instance.objective != "allreduce" else {})
     rings = _rings(built) if instance.objective != "p2p" else {}
@@ -153,7 +153,7 @@ def _sum(variables: list[Any], factors: list[int]) -> Any:
     return cp_model.LinearExpr.weighted_sum(variables, factors)
 
 
-def _place(built: Joint, *, in_order: bool) -> None:
+def _place(built: Model, *, in_order: bool) -> None:
     """One device for every stage replica and the other way round; ``in_order``: as are replicas that can be renamed."""
     instance, model = built.instance, built.model
     stages, replicas, devices = range(instance.num_stages), instance.operators.replicas, range(instance.num_devices)
@@ -175,7 +175,7 @@ def _place(built: Joint, *, in_order: bool) -> None:
             model.add(before + 1 <= number[s, r]).with_name(f"in_order[{s},{r}]")
 
 
-def _crossings(built: Joint) -> dict[tuple[int, int], list[tuple[Any, float]]]:
+def _crossings(built: Model) -> dict[tuple[int, int], list[tuple[Any, float]]]:
     """For each pair of stages the tensors that may go from the first to the second, and their bytes."""
     graph, model, stages = built.instance.operators, built.model, built.instance.num_stages
     holds = built.partition.holds
@@ -193,7 +193,7 @@ def _crossings(built: Joint) -> dict[tuple[int, int], list[tuple[Any, float]]]:
     return found
 
 
-def _sent(built: Joint, crossing: dict[tuple[int, int], list[tuple[Any, float]]]) -> dict[tuple[int, int], list[Any]]:
+def _sent(built: Model, crossing: dict[tuple[int, int], list[tuple[Any, float]]]) -> dict[tuple[int, int], list[Any]]:
     """For each stage replica the seconds that it exchanges tensors, one variable for each stage at the other end."""
     found: dict[tuple[int, int], list[Any]] = {}
     for (s, q), tensors in crossing.items():
@@ -204,7 +204,7 @@ def _sent(built: Joint, crossing: dict[tuple[int, int], list[tuple[Any, float]]]
     return found
 
 
-def _rings(built: Joint) -> dict[int, Any]:
+def _rings(built: Model) -> dict[int, Any]:
     """Seconds of each stage's all-reduce: the slowest of its ring's links."""
     graph, replicas = built.instance.operators, built.instance.operators.replicas
     if replicas == 1:
@@ -226,7 +226,7 @@ def _rings(built: Joint) -> dict[int, Any]:
 
 
 def _at_level(
-    built: Joint, one: tuple[int, int], other: tuple[int, int], volumes: list[tuple[Any, float]], name: str, of: str
+    built: Model, one: tuple[int, int], other: tuple[int, int], volumes: list[tuple[Any, float]], name: str, of: str
 ) -> Any:
     """Seconds of some volumes on the link between two stage replicas, at least; rounded down."""
     model, levels = built.model, bandwidths(built.instance)
@@ -257,5 +257,5 @@ def _pairs_by_level(instance: PlacementInstance, levels: list[float]) -> Iterato
 
 
 def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
-    """The best plan of both phases at once, by CP-SAT (`one_model.solve_with`)."""
+    """The best plan of both phases at once, by CP-SAT (`models.solve_with`)."""
     return solve_with(lambda: build(instance, watch), instance, limits, watch, to_scale=bool(instance.requirements))

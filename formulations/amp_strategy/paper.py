@@ -1,4 +1,4 @@
-"""AMP's two algorithms, the exhaustive search, and Megatron's split.
+"""AMP's two algorithms, as published and as released, and Megatron's split.
 
 | Paper                  | Here                                                    |
 |------------------------|---------------------------------------------------------|
@@ -41,7 +41,6 @@ from solvers.outcome import Limits, Stop, Watch
 #: A method of layer assignment: what cuts the layers once the rest is chosen.
 Assign = Callable[[LayerAssignmentInstance, Limits, Watch], Answer[LayerPlan]]
 
-_ROUNDING = 1e-12
 #: Strategies that Algorithm 2 looks at.
 ITERATIONS = 300
 
@@ -102,7 +101,7 @@ def released(instance: AmpInstance) -> Assign:
     return assign
 
 
-def _possible(instance: AmpInstance) -> list[Degrees]:
+def possible_degrees(instance: AmpInstance) -> list[Degrees]:
     """All degrees that are possible; fewer stages, whose programs are shorter, come first."""
     demand(40.0 * instance.num_devices, f"a placement of {instance.num_devices} devices")
     return sorted(possible(instance), key=lambda degrees: degrees.pp_degree)
@@ -110,7 +109,7 @@ def _possible(instance: AmpInstance) -> list[Degrees]:
 
 def ranked(instance: AmpInstance, watch: Watch, assign: Assign) -> Iterator[Tried]:
     """All degrees in Megatron's placement, each with the layers that ``assign`` gives its stages."""
-    for degrees in _possible(instance):
+    for degrees in possible_degrees(instance):
         if watch.stopped():
             break
         placement = placements(instance, degrees)[0]
@@ -134,74 +133,23 @@ def solve_best_layers(instance: AmpInstance, _limits: Limits, watch: Watch, top:
 
 def _answer(instance: AmpInstance, record: dict[StrategyPlan, float], watch: Watch, top: int) -> Answer[StrategyPlan]:
     if not record and not watch.stopped():
-        return _nothing(instance)
+        return nothing_left(instance)
     best = min(record, key=record.__getitem__) if record else None
-    stats = {"strategies": len(record), "ranked": _rows(instance, record, top)}
+    stats = {"strategies": len(record), "ranked": rows_of(instance, record, top)}
     return Answer(best, stop=watch.why(Stop.COMPLETED), stats=stats, options={"top": top})
 
 
-def _nothing(instance: AmpInstance) -> Answer[StrategyPlan]:
+def nothing_left(instance: AmpInstance) -> Answer[StrategyPlan]:
     """A method whose split left nothing has no proof, unless there are no degrees at all."""
     return infeasible_answer(instance) or Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
 
 
-def _rows(instance: AmpInstance, record: dict[StrategyPlan, float], top: int) -> list[dict[str, Any]]:
+def rows_of(instance: AmpInstance, record: dict[StrategyPlan, float], top: int) -> list[dict[str, Any]]:
     """The best strategies with their predicted seconds, term by term."""
     return [
         {**plan_to_json(instance, plan), "predicted_s": record[plan], **vars(terms(instance, plan))}
         for plan in sorted(record, key=record.__getitem__)[:top]
     ]
-
-
-#: The proof of a strategy's best layers is another problem's; all strategies are tried, or left out by a bound.
-_WHOSE = "layer_assignment/exact"
-
-
-def solve_exhaustive(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
-    """All degrees and placements, most promising first, each with the best layer assignment for its whole time.
-
-    A strategy is left out once its lower bound is no better than the ``top``-th best plan: the slowest stage is at
-    least the mean and at least the longest layer.
-    """
-    pairs = []
-    for degrees in _possible(instance):
-        for placement in placements(instance, degrees):
-            if watch.stopped():
-                return Answer(stop=watch.why())
-            pairs.append((_lower_bound(layer_assignment(instance, degrees, placement)), degrees, placement))
-    if not pairs:
-        return _nothing(instance)
-    pairs.sort(key=lambda pair: pair[0])
-    record: dict[StrategyPlan, float] = {}
-    bound, pruned = math.inf, 0
-    for position, (least, degrees, placement) in enumerate(pairs):
-        if watch.stopped():
-            bound = min(bound, least)
-            break
-        if len(record) >= top and least >= sorted(record.values())[top - 1]:
-            pruned = len(pairs) - position
-            break
-        found = assigned(instance, degrees, placement, exact.solve, watch)
-        bound = min(bound, max(least, found.bound or 0.0))
-        if found.plan is not None:
-            record[found.plan] = evaluate(instance, found.plan)
-            watch.plan(found.plan, record[found.plan])
-    best = min(record, key=record.__getitem__) if record else None
-    watch.bound(bound, _WHOSE)
-    return Answer(
-        best,
-        bound,
-        proved_by=_WHOSE,
-        stop=watch.why(Stop.PROVED),
-        stats={"strategies": len(pairs), "pruned": pruned, "ranked": _rows(instance, record, top)},
-        options={"top": top},
-    )
-
-
-def _lower_bound(layers: LayerAssignmentInstance) -> float:
-    total = math.fsum(layers.layer_time_s)
-    slowest = max(max(layers.layer_time_s), total / layers.num_stages)
-    return ((layers.num_microbatches - 1) * slowest + total) * (1 - _ROUNDING)
 
 
 def solve_annealing(
@@ -234,7 +182,7 @@ def _annealing(
             record[each.plan] = each.seconds
             watch.plan(each.plan, each.seconds)
     if not done and not watch.stopped():
-        return _nothing(instance)
+        return nothing_left(instance)
     answer = _answer(instance, record, watch, top)
     return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
 
@@ -244,7 +192,7 @@ def annealed(
 ) -> Iterator[Tried]:
     """What Algorithm 2 looks at, in its order."""
     rng = random.Random(limits.seed)
-    allowed = _possible(instance)
+    allowed = possible_degrees(instance)
     current: tuple[Degrees, float] | None = None
     first = 0.0
     for iteration in range(iterations if allowed else 0):

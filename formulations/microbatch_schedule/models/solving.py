@@ -12,9 +12,9 @@ from formulations.first_plan import First
 from formulations.microbatch_schedule.feasibility import figures, offer
 from formulations.microbatch_schedule.first_plan import first_plan
 from formulations.microbatch_schedule.memory import Decision, least_memory
+from formulations.microbatch_schedule.models.quantities import OrderQuantities
+from formulations.microbatch_schedule.models.units import order_only
 from formulations.microbatch_schedule.problem import TOLERANCE, SchedulePlan, evaluate, violations
-from formulations.microbatch_schedule.quantities import OrderQuantities
-from formulations.microbatch_schedule.units import order_only
 from formulations.modelled import WithoutSizes, prove
 from formulations.simulate_graph import GraphTrace, PassGraph, run
 from instances.microbatch_schedule import ScheduleInstance

@@ -1,0 +1,64 @@
+"""All strategies, each with the best layer assignment for its whole time."""
+
+from __future__ import annotations
+
+import math
+
+from formulations.amp_strategy.paper import assigned, nothing_left, possible_degrees, rows_of
+from formulations.amp_strategy.problem import StrategyPlan, evaluate, layer_assignment, placements
+from formulations.family import Answer
+from formulations.layer_assignment import exact as layers_exact
+from instances.amp_strategy import AmpInstance
+from instances.layer_assignment import LayerAssignmentInstance
+from solvers.outcome import Limits, Stop, Watch
+
+_ROUNDING = 1e-12
+#: The proof of a strategy's best layers is another problem's; all strategies are tried, or left out by a bound.
+_WHOSE = "layer_assignment/exact"
+
+
+def solve(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
+    """All degrees and placements, most promising first, each with the best layer assignment for its whole time.
+
+    A strategy is left out once its lower bound is no better than the ``top``-th best plan: the slowest stage is at
+    least the mean and at least the longest layer.
+    """
+    pairs = []
+    for degrees in possible_degrees(instance):
+        for placement in placements(instance, degrees):
+            if watch.stopped():
+                return Answer(stop=watch.why())
+            pairs.append((_lower_bound(layer_assignment(instance, degrees, placement)), degrees, placement))
+    if not pairs:
+        return nothing_left(instance)
+    pairs.sort(key=lambda pair: pair[0])
+    record: dict[StrategyPlan, float] = {}
+    bound, pruned = math.inf, 0
+    for position, (least, degrees, placement) in enumerate(pairs):
+        if watch.stopped():
+            bound = min(bound, least)
+            break
+        if len(record) >= top and least >= sorted(record.values())[top - 1]:
+            pruned = len(pairs) - position
+            break
+        found = assigned(instance, degrees, placement, layers_exact.solve, watch)
+        bound = min(bound, max(least, found.bound or 0.0))
+        if found.plan is not None:
+            record[found.plan] = evaluate(instance, found.plan)
+            watch.plan(found.plan, record[found.plan])
+    best = min(record, key=record.__getitem__) if record else None
+    watch.bound(bound, _WHOSE)
+    return Answer(
+        best,
+        bound,
+        proved_by=_WHOSE,
+        stop=watch.why(Stop.PROVED),
+        stats={"strategies": len(pairs), "pruned": pruned, "ranked": rows_of(instance, record, top)},
+        options={"top": top},
+    )
+
+
+def _lower_bound(layers: LayerAssignmentInstance) -> float:
+    total = math.fsum(layers.layer_time_s)
+    slowest = max(max(layers.layer_time_s), total / layers.num_stages)
+    return ((layers.num_microbatches - 1) * slowest + total) * (1 - _ROUNDING)
