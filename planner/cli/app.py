@@ -82,17 +82,20 @@ def main(arguments: list[str] | None = None) -> int:
 def application(wanted: str | None = None) -> typer.Typer:
     """The typer application, with the settings of the families and methods there are now.
 
-    Only the command that is ``wanted`` gets its settings (``None``: no command does): finding them imports the
-    families.
+    Where ``wanted`` is a command, it is the only one, unless a shell completes words: all of them take 40 ms. Only
+    that command gets its settings (``None``: no command does): finding them imports the families.
     """
+    is_alone = wanted in _COMMANDS and not completion.is_asked()
     app = typer.Typer(
-        add_completion=wanted not in _COMMANDS or completion.is_asked(),  # half a millisecond
+        add_completion=not is_alone,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help=_HELP,
     )
     app.callback(no_args_is_help=True)(_general)
     for name, (command, offered) in _COMMANDS.items():
+        if is_alone and name != wanted:
+            continue
         cls = None
         if offered is not None:
             taken = offered.taken() if name == wanted else ()

@@ -365,6 +365,15 @@ def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
         assert {word for word in example.split() if word.startswith("--")} <= known
 
 
+def test_a_command_is_built_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for shells, which complete its name, and for what is no command."""
+    for wanted in (None, "sol", "solve"):
+        found = typer.main.get_command(app.application(wanted)).commands  # type: ignore[attr-defined]
+        assert list(found) == (["solve"] if wanted == "solve" else list(app._COMMANDS))
+    monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
+    assert len(typer.main.get_command(app.application("solve")).commands) == len(app._COMMANDS)  # type: ignore[attr-defined]
+
+
 def texts() -> list[tuple[str, str]]:
     """Every text that describes a setting, a method, an instance or a claim, and what it describes."""
     families = [family for family in formulations.FAMILIES if family.name != "counting"]
