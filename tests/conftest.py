@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+#: The processes that tests start, some hundreds, keep the bytecode of the packages: compiling it takes a third of each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("planner", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("planner")
 

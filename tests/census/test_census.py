@@ -99,10 +99,10 @@ def test_two_processes(whole: Census, instance: StageInstance, tmp_path: Path) -
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
-    """Two worker processes behind a scheduler on loopback."""
+    """A worker process behind a scheduler on loopback."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
     ) as local:
         yield local.scheduler_address
 

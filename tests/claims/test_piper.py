@@ -28,7 +28,7 @@ def analytic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of_table_1() -> list[Any]:
-    """The printed rows; those of many devices and little memory take up to ten seconds each."""
+    """The printed rows; those of many devices and little memory take half a second to ten seconds each."""
     return [
         pytest.param(row, id="-".join(map(str, row[:3])), marks=[pytest.mark.slow] if is_long(row) else [])
         for row in table_1.PRINTED
@@ -36,7 +36,7 @@ def rows_of_table_1() -> list[Any]:
 
 
 def is_long(row: Any) -> bool:
-    return row[1] >= 32 and float(row[2]) < (16 if row[1] == 128 else 4)
+    return row[1] >= 16 and float(row[2]) < row[1] / 4
 
 
 @pytest.mark.paper
@@ -112,18 +112,21 @@ def test_figure_4_without_the_profile() -> None:
 
 
 @pytest.mark.paper
-def test_figure_1(published: Path) -> None:
+@pytest.mark.parametrize("devices", [16, pytest.param(64, marks=pytest.mark.slow)])
+def test_figure_1(published: Path, devices: int) -> None:
     """Each baseline is worst where the text says so, and none beats the optimum."""
-    found = reproduce("piper-fig-1", inputs=str(published), devices=64).evidence
+    found = reproduce("piper-fig-1", inputs=str(published), devices=devices).evidence
     rows = found.rows
-    assert len(rows) == 16 and "proved: 64 of 64" in found.notes[2]
+    counts = sum(count <= devices for count in fig_1.DEVICES)
+    assert len(rows) == 4 * counts and f"proved: {16 * counts} of {16 * counts}" in found.notes[2]
     shares = [[row[name] for name in ("piper", "no_dp", "no_tp", "no_ar", "equi", "equi_no_tp")] for row in rows]
     assert all(0 <= share <= 1 + 1e-9 for each in shares for share in each)
     assert all((row["exact"] is None) == (row["piper"] == 0) for row in rows)
-    assert any(row["piper"] == pytest.approx(1) and row["no_tp"] == row["no_ar"] == 0 for row in rows)
     assert all(row["no_ar"] == pytest.approx(1) for row in rows if row["memory_gib"] == 80)
     assert all(row["equi"] >= row["equi_no_tp"] for row in rows)
-    assert any(row["equi"] > row["equi_no_tp"] == 0 for row in rows)
+    if devices == 64:  # memory is what fails them there
+        assert any(row["piper"] == pytest.approx(1) and row["no_tp"] == row["no_ar"] == 0 for row in rows)
+        assert any(row["equi"] > row["equi_no_tp"] == 0 for row in rows)
 
 
 @pytest.mark.paper
@@ -222,7 +225,7 @@ def test_figure_3_to_the_last_device(published: Path) -> None:
 @pytest.mark.usefixtures("analytic")
 @pytest.mark.parametrize("name", ["piper-fig-1", "piper-fig-2", "piper-fig-3"])
 def test_figures_without_the_profile(name: str) -> None:
-    found = reproduce(name, devices=16 if name != "piper-fig-3" else 64).evidence
+    found = reproduce(name, devices=8 if name != "piper-fig-3" else 64).evidence
     assert found.rows and "analytic" in found.inputs and found.compared == 0
     assert not any("(printed:" in note for note in found.notes)
 

@@ -124,7 +124,7 @@ def test_a_process_that_dies_is_a_failure_and_the_next_run_has_another() -> None
 
     killer = threading.Thread(target=kill)
     killer.start()
-    run = GSCIP.run(market_split(6, 50, slack=True), Limits(time_s=1.5))
+    run = GSCIP.run(market_split(6, 50, slack=True), Limits(time_s=0.9))
     killer.join()
     assert pids and run.stop is Stop.TIME_LIMIT  # of the second run
     assert GSCIP.run(ITEMS).stop is Stop.PROVED

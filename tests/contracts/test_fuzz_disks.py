@@ -40,6 +40,11 @@ COMMANDS: dict[str, list[str]] = {
     "page": ["report", "chain8", "--methods", "equi", "--out", "OUT.html"],
     "knapsacks": ["extract", "chain8", "--sample", "40", "--out", "OUT.jsonl"],
 }
+#: Every command; pictures that other commands write go the same way as the first, and run with the slow tests.
+MOST = [
+    pytest.param(name, marks=pytest.mark.slow) if name in ("picture of two", "picture of the table") else name
+    for name in COMMANDS
+]
 #: Commands for which the file is the result: nothing else is to be printed.
 FILE_ONLY = ("instance", "knapsacks")
 
@@ -80,7 +85,7 @@ def test_the_target_of_a_link_is_written_and_the_link_stays(name: str, tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([Path(out).name, real.name])
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", MOST)
 def test_a_pipe_is_written_into(name: str, tmp_path: Path, capsys: Any) -> None:
     command, out = given(name, tmp_path / "pipe")
     os.mkfifo(out)
@@ -93,7 +98,7 @@ def test_a_pipe_is_written_into(name: str, tmp_path: Path, capsys: Any) -> None:
     assert received and len(received[0]) > 100 and stat.S_ISFIFO(os.stat(out).st_mode)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", MOST)
 def test_a_pipe_that_nobody_reads_is_one_line(
     name: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +143,7 @@ def test_a_pipe_is_waited_for_until_its_reader_comes(tmp_path: Path, capsys: Any
     assert capsys.readouterr().out and json.loads(received[0])["stages"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", MOST)
 def test_a_device_is_written_into_and_stays_one(name: str, tmp_path: Path, capsys: Any) -> None:
     """A device of our own: whoever gets this wrong as root must not destroy the machine's."""
     command, out = given(name, tmp_path / "device")

@@ -91,9 +91,10 @@ def test_nothing_is_compiled_but_as_a_kernel() -> None:
     """Numba's decorators are called in one place."""
     names = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "jitclass", "stencil"}
     for path in ROOMS.rglob("*.py"):
-        if path.name == "compiled.py":
+        text = path.read_text()
+        if path.name == "compiled.py" or "numba" not in text:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "numba":
                 assert names.isdisjoint(alias.name for alias in node.names), path
 
@@ -121,8 +122,9 @@ def test_nothing_large_is_imported_while_the_clock_runs() -> None:
 def test_kernels_from_the_cache_need_nothing_that_compiles() -> None:
     """Numba's library of what it can compile takes longer to import than all kernels take to load."""
     load = f"import importlib, sys; [importlib.import_module(name) for name in {modules()!r}];"
-    run_python("-c", load)  # compiles what the cache does not hold
-    assert run_python("-c", load + "print('numba.np.npyimpl' in sys.modules)") == "False\n"
+    load += "print('numba.np.npyimpl' in sys.modules)"
+    if run_python("-c", load) != "False\n":  # it may have compiled what the cache did not hold
+        assert run_python("-c", load) == "False\n"
 
 
 #: A small kernel module, and what it says when it is used with warnings as the command line shows them.
