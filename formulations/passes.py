@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from formulations.breakdown import Passes, Stage, Task
-from formulations.simulate import PipelineStage, simulate
+from formulations.simulate import PipelineStage, Trace, simulate
 from formulations.simulate_graph import Pass, PassGraph, kfkb, run
 from instances.microbatch_schedule import ScheduleInstance
 
@@ -15,7 +16,16 @@ MOST_SHOWN = 5000
 #: Of a steady state, which repeats itself, so many.
 _MOST_STEADY = 1500
 #: A simulation has at most about so many passes.
-_MOST_SIMULATED = 20_000
+_MOST_SIMULATED = 40_000
+#: A pipeline settles while micro-batches enter, so many times as many as it has replicas, and so many at least.
+_SETTLED, _FEW_SETTLED = 12, 200
+#: What a stage waits for.
+_WAITS = (
+    "passes of other stages",
+    "room, as stages keep no more micro-batches in flight than their memory is counted for",
+)
+#: Micro-batches that leave more slowly than they enter by no more than this share keep pace.
+_SAME_PACE = 1e-6
 
 
 def forward_and_backward(time: float) -> tuple[float, float]:
@@ -38,6 +48,8 @@ def waiting_share(tasks: Sequence[Task], lanes: int, start: float, end: float) -
 def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, unit: str) -> Passes:
     """A pipeline without flushes, once it is filled: times count from the beginning of what is shown.
 
+    Where micro-batches leave more slowly than they enter, the note says how long the bottleneck waits, and for what.
+
     Parameters
     ----------
     own
@@ -46,16 +58,17 @@ def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, u
         Time between micro-batches that enter: the bottleneck's time per sample.
     """
     filling = sum(stage.dp_degree for stage in own)
-    count = max(6, min(3 * filling + 6, _MOST_SIMULATED // (2 * len(own))))
+    count = _long_enough(own, filling)
     trace = simulate(own, count, pace=pace)
     first = trace.makespan / 3
-    length = trace.makespan / 3 * min(1.0, _MOST_STEADY / (2 * len(own) * count / 3))
+    shown = min(count / 3, filling + 2, _MOST_STEADY / (2 * len(own)))  # micro-batches
+    length = trace.makespan * shown / count
     tasks = [
         Task(t.stage, "F" if t.is_forward else "B", t.microbatch, t.start - first, t.end - first, t.replica)
         for t in trace.tasks
         if t.end > first and t.start < first + length
     ]
-    note = "Micro-batches enter at the pace of the objective, one every {}, and leave one every {}."
+    note = "Micro-batches enter at the pace of the objective, one every {}, and leave one every {}"
     within = [task._replace(start=max(0.0, task.start), end=min(length, task.end)) for task in tasks]
     return Passes(
         "Pipeline in its steady state, simulated",
@@ -63,9 +76,56 @@ def steady(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, u
         stages,
         waiting_share(within, filling, 0.0, length),
         unit,
-        note,
+        f"{note}{_why_later(own, stages, pace, trace)}.",
         (pace, trace.time_per_sample()),
     )
+
+
+def _long_enough(own: Sequence[PipelineStage], filling: int) -> int:
+    """So many micro-batches that the pipeline settles, a third of them whole rounds of all replicas if that is few."""
+    most = _MOST_SIMULATED // (2 * len(own))
+    count = max(6, min(max(_SETTLED * filling, _FEW_SETTLED), most))
+    rounds = 3 * math.lcm(*(stage.dp_degree for stage in own))
+    return -(-count // rounds) * rounds if rounds <= count else count
+
+
+def _why_later(own: Sequence[PipelineStage], stages: Sequence[Stage], pace: float, trace: Trace) -> str:
+    """Why micro-batches leave more slowly than they enter, behind a colon; empty where they do not.
+
+    The objective is the bottleneck's own time, so it is right as long as the bottleneck always has a pass to run.
+    """
+    if trace.time_per_sample() <= (1 + _SAME_PACE) * pace:
+        return ""
+    slow = max(
+        range(len(own)), key=lambda stage: (own[stage].forward_time + own[stage].backward_time) / own[stage].dp_degree
+    )
+    waits = dict(zip(_WAITS, _waits(own, slow, pace, trace), strict=True))
+    said = [f"{100 * share:.2g} % of the time for {what}" for what, share in waits.items() if share > _SAME_PACE]
+    if not said:
+        return ""
+    return (
+        f": the objective counts the bottleneck, stage {stages[slow].label}, as always busy, and here it waits "
+        f"{' and '.join(said)}"
+    )
+
+
+def _waits(own: Sequence[PipelineStage], stage: int, pace: float, trace: Trace) -> tuple[float, float]:
+    """The parts of the middle third of the time in which a stage has no pass to run, and in which it has no room."""
+    ready = {t.microbatch: t.end for t in trace.tasks if t.stage == stage - 1 and t.is_forward}
+    first, last = trace.makespan / 3, 2 * trace.makespan / 3
+    empty = full = 0.0
+    for replica in range(own[stage].dp_degree):
+        tasks = sorted((t for t in trace.tasks if (t.stage, t.replica) == (stage, replica)), key=lambda t: t.start)
+        at_hand = math.inf  # since when the next forward pass could have run
+        for before, task in reversed(list(pairwise(tasks))):
+            if task.is_forward:
+                at_hand = ready[task.microbatch] if stage else task.microbatch * pace
+            start, end = max(before.end, first), min(task.start, last)
+            if start < end:
+                since = min(max(at_hand, start), end)
+                empty, full = empty + since - start, full + end - since
+    whole = own[stage].dp_degree * (last - first)
+    return empty / whole, full / whole
 
 
 def batch(
