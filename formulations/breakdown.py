@@ -370,8 +370,9 @@ Picture = Strip | Stack | Passes | Graph | Network | Matrix | Tiles | Tradeoff |
 class Breakdown:
     """A plan in figures.
 
-    ``rows`` has one entry for each stage (or node, or tile), all with the same names; ``figures`` are of the whole
-    plan. Names end in their unit (``_s``, ``_bytes``, ``_share``), or say that the instance's own time unit is meant.
+    ``rows`` has one entry for each stage, or whatever ``row`` says, all with the same names; ``figures`` are of the
+    whole plan. Names end in their unit (``_s``, ``_bytes``, ``_share``), or say that the instance's own time unit is
+    meant.
     ``draw`` makes the pictures, and ``strip`` the strip of layers alone, for families whose plans have one.
     """
 
@@ -379,6 +380,7 @@ class Breakdown:
     figures: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[], tuple[Picture, ...]] = tuple
     strip: Callable[[], Strip] | None = None
+    row: str = "stage"
 
     @cached_property
     def pictures(self) -> tuple[Picture, ...]:

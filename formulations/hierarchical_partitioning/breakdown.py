@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from formulations.breakdown import Breakdown, Picture, Stack, Stage, slowest
+from formulations.breakdown import Breakdown, Network, Picture, Place, Stack, Stage, slowest
 from formulations.hierarchical_partitioning.problem import (
     HierarchicalPlan,
     flattened,
@@ -16,10 +16,14 @@ from formulations.hierarchical_partitioning.problem import (
     superstage_time,
 )
 from formulations.passes import forward_and_backward, steady
+from formulations.places import packed
 from formulations.simulate import PipelineStage
 from formulations.stage_partitioning.breakdown import memory_rows, memory_stack, shown_stages, strip
 from formulations.stage_partitioning.problem import StagePlan, suffix_sums, time_terms
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+
+#: More devices are not drawn.
+_MOST_DEVICES = 4096
 
 
 def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdown:
@@ -36,11 +40,15 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
         {"bottleneck": f"superstage {slowest(times)}", **fullest},
         lambda: _pictures(instance, plan),
         lambda: strip(instance.flat, flattened(plan), _times(instance, plan).stages),
+        "superstage",
     )
 
 
 def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
-    """The stages inside the superstages, each with the link of its machines beside its own time."""
+    """The stages inside the superstages, each with the link of its machines beside its own time.
+
+    Stage 1.0 is the first one in the second superstage.
+    """
     inside = [(i, j, outer, stage) for i, outer in enumerate(plan.stages) for j, stage in enumerate(outer.inner)]
     terms = [time_terms(instance.inner, stage) for _, _, _, stage in inside]
     parts = {
@@ -76,8 +84,41 @@ def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[P
         strip(instance.flat, flat, stages),
         stack,
         *_memory(instance, plan, stages),
+        *_devices(instance, plan, stages),
         steady(pipeline, stages, max(times), stack.unit),
     )
+
+
+def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Network]:
+    """Machines from the first superstage's on, and the stages inside them; machines are identical, as are devices.
+
+    Nothing of very many devices.
+    """
+    count, each = instance.num_machines, instance.devices_per_machine
+    if count * each > _MOST_DEVICES:
+        return
+    standing = packed([machine for machine in range(count) for _ in range(each)])
+    homes: dict[int, tuple[int, int]] = {}
+    machine = first = 0
+    for outer in plan.stages:
+        for rank in range(outer.dp_degree):
+            inside = (
+                (stage, own)
+                for stage, own in enumerate(outer.inner, first)
+                for _ in range(own.dp_degree * own.tp_degree)
+            )
+            taken = [0] * len(outer.inner)
+            for device, (stage, own) in enumerate(inside, machine * each):
+                replica = rank * own.dp_degree + taken[stage - first] // own.tp_degree
+                taken[stage - first] += 1
+                homes[device] = stage, replica
+            machine += 1
+        first += len(outer.inner)
+    places = [
+        Place(device, standing.x[device], standing.y[device], standing.machine[device], *homes.get(device, (None, 0)))
+        for device in range(count * each)
+    ]
+    yield Network("Devices of each stage", places, (), stages, [f"machine {machine}" for machine in range(count)])
 
 
 def _memory(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Stack]:

@@ -70,10 +70,11 @@ def pictures(
     }
     parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
     texts = [f"{len(members)} operators" for members in plan.stages]
+    ids = [[instance.operators[each].id for each in members] for members in plan.stages]
     graph = operators_graph(instance, plan, stages)
     return (
         *([graph] if len(graph.nodes) > len(stages) else []),
-        stage_graph("Stages", texts, [(a, b, size) for (a, b), size in volumes.items()], stages),
+        stage_graph("Stages", texts, ids, [(a, b, size) for (a, b), size in volumes.items()], stages),
         Stack("Time of a micro-batch in each stage", stages, parts, "time of a micro-batch", "s"),
         *_together(instance, plan, rows, stages),
         *memory_stack(instance, plan, stages),
@@ -149,5 +150,5 @@ def operators_graph(instance: OperatorInstance, plan: OperatorPlan, stages: Sequ
     """The model's graph, operators in the colours of their stages."""
     tensors = [(t.source, t.targets, t.volume_bytes) for t in instance.tensors]
     figures = [{"compute_s": o.compute_s, "parameter_bytes": o.parameter_bytes} for o in instance.operators]
-    names = [operator.name or str(operator.id) for operator in instance.operators]
-    return model_graph("Operators by stage", names, figures, tensors, stage_of(plan), stages)
+    names, ids = [each.name for each in instance.operators], [each.id for each in instance.operators]
+    return model_graph("Operators by stage", names, ids, figures, tensors, stage_of(plan), stages)

@@ -63,7 +63,8 @@ def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> 
     degrees = [f"dp {stage.devices}" for stage in plan.stages]
     stages = stages_of(times, degrees, [stage.devices for stage in plan.stages])
     figures = [{"weight_bytes": o.weight_bytes, "activation_bytes": o.activation_bytes} for o in instance.operators]
-    names = [each.name or str(instance.id_of(node)) for node, each in enumerate(instance.operators)]
+    names = [each.name for each in instance.operators]
+    ids = [instance.id_of(node) for node in range(len(names))]
     edges = [(edge.source, edge.target, edge.bytes_per_sample) for edge in instance.edges]
     home = {node: index for index, stage in enumerate(plan.stages) for node in stage.nodes}
     crossing = dict.fromkeys(plan.edges, 0.0)
@@ -78,10 +79,16 @@ def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> 
         for stage in plan.stages
     ]
     tensors = [(source, (target,), size) for source, target, size in edges]
-    graph = model_graph("Operators by stage", names, figures, tensors, home, stages)
+    graph = model_graph("Operators by stage", names, ids, figures, tensors, home, stages)
     return (
         *([graph] if len(graph.nodes) > len(stages) else []),
-        stage_graph("Stages", texts, [(a, b, size) for (a, b), size in crossing.items()], stages),
+        stage_graph(
+            "Stages",
+            texts,
+            [[ids[node] for node in stage.nodes] for stage in plan.stages],
+            [(a, b, size) for (a, b), size in crossing.items()],
+            stages,
+        ),
         _time(instance, plan, stages),
         _memory(instance, plan, stages),
         _passes(instance, plan, stages),

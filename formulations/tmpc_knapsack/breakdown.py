@@ -18,6 +18,7 @@ def breakdown(instance: KnapsackInstance, plan: KnapsackPlan) -> Breakdown:
         tuple({"time": option.time, "memory_bytes": option.memory_bytes} for option in chosen),
         {"memory_bytes": used, "slack_bytes": instance.capacity_bytes - used},
         lambda: (_tradeoff(instance, plan),),
+        row="node",
     )
 
 

@@ -85,11 +85,14 @@ def part_colour(colour: str, part: int, theme: Theme = LIGHT) -> str:
 def patterns(names: Sequence[str]) -> dict[str, str]:
     """A pattern for each TMPC or role, in the order in which they first occur; an empty name has none.
 
-    >>> patterns(["", "a", "b", "a"])
-    {'': '', 'a': '', 'b': '///'}
+    The first name has none, too, unless there are empty ones.
+
+    >>> patterns(["a", "b", "a"]), patterns(["", "a"])
+    ({'': '', 'a': '', 'b': '///'}, {'': '', 'a': '///'})
     """
     distinct = [name for name in dict.fromkeys(names) if name]
-    return {"": ""} | {name: PATTERNS[position % len(PATTERNS)] for position, name in enumerate(distinct)}
+    first = 1 if "" in names else 0
+    return {"": ""} | {name: PATTERNS[position % len(PATTERNS)] for position, name in enumerate(distinct, first)}
 
 
 def line_colour(index: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -214,6 +215,19 @@ def test_hierarchical_partitioning() -> None:
             memory = found["memory of a device"]
             fullest = max(memory.total(stage) for stage in range(len(memory.stages)))
             assert fullest == pytest.approx(hierarchical.most_memory(instance, plan), rel=1e-9)
+        network = next(picture for picture in pictures if isinstance(picture, Network))
+        taken = Counter((place.machine, place.stage) for place in network.places if place.stage is not None)
+        machine = first = 0
+        for outer in plan.stages:
+            for rank in range(outer.dp_degree):
+                for stage, own in enumerate(outer.inner, first):
+                    assert taken.pop((machine, stage)) == own.dp_degree * own.tp_degree
+                    here = Counter(p.replica for p in network.places if (p.machine, p.stage) == (machine, stage))
+                    replicas = range(rank * own.dp_degree, (rank + 1) * own.dp_degree)
+                    assert here == Counter(dict.fromkeys(replicas, own.tp_degree))
+                machine += 1
+            first += len(outer.inner)
+        assert not taken and len(network.places) == instance.num_machines * instance.devices_per_machine
 
 
 def test_layer_assignment() -> None:
@@ -362,7 +376,7 @@ def test_chains_are_folded_and_a_tensor_counts_once_for_each_node_that_takes_it(
     tensors = [(0, (1,), 2.0), (1, (2, 3), 3.0), (2, (4,), 4.0), (3, (4,), 5.0), (4, (5,), 6.0)]
     home = dict(enumerate([0, 0, 1, 1, 1, 1]))
     stages = stages_of([2.0, 4.0])
-    graph = model_graph("", names, figures, tensors, home, stages)
+    graph = model_graph("", names, range(6), figures, tensors, home, stages)
     assert [(node.name, node.count, node.figures["compute_s"]) for node in graph.nodes] == [
         ("0 .. 1", 2, 2.0),
         ("2", 1, 1.0),
@@ -373,6 +387,18 @@ def test_chains_are_folded_and_a_tensor_counts_once_for_each_node_that_takes_it(
     assert arcs == {(0, 2): (3.0, True), (0, 3): (3.0, True), (2, 4): (4.0, False), (3, 4): (5.0, False)}
     large = [(0, tuple(range(1, 200)), 7.0), *((operator, (200,), 1.0) for operator in range(1, 200))]
     home = {0: 0} | dict.fromkeys(range(1, 201), 1)
-    graph = model_graph("", [str(n) for n in range(201)], [{}] * 201, large, home, stages)
+    graph = model_graph("", [str(n) for n in range(201)], range(201), [{}] * 201, large, home, stages)
     assert [node.count for node in graph.nodes] == [1, 200]
     assert [(arc.bytes, arc.is_cut) for arc in graph.arcs] == [(7.0, True)]
+
+
+def test_operators_that_share_a_name_are_called_by_their_ids_too() -> None:
+    tensors = [(number, (number + 1,), 1.0) for number in range(4)]
+    names, ids = ["input", "add", "add", "", "mul"], ["a", 1, "add2", 7, "m"]
+    home = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2}
+    first, chain, last = model_graph("", names, ids, [{}] * 5, tensors, home, stages_of([1.0] * 3)).nodes
+    assert (first.name, first.figures) == ("input", {"id": "a", "kind": "input"})
+    assert (chain.name, chain.figures) == ("add 1 .. operator 7", {"id": "1 .. 7", "kind": "2 x add"})
+    assert last.name == "mul"
+    [node] = model_graph("", ["a", "b"], [0, 1], [{}] * 2, [(0, (1,), 1.0)], {0: 0, 1: 0}, stages_of([1.0])).nodes
+    assert (node.name, node.figures) == ("a .. b", {"id": "0 .. 1"}), "names that differ are no kinds"

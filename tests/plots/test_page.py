@@ -13,8 +13,16 @@ import pytest
 
 import planner
 from planner.cli.app import main
+from planner.inputs.loading import family_of
+from planner.result import Result
+from planner.show.page import document
+from planner.show.page import material as material_of
 from planner.show.page.material import Material
+from planner.show.page.methods import losses
 from planner.show.page.plans import distinct
+from planner.show.page.rows import by_row
+from planner.studies.memories import by_memory
+from solvers.outcome import Limits, Status, Stop
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
@@ -160,6 +168,52 @@ def test_the_table_of_devices_and_memory_is_shown_where_it_is_cheap(tmp_path: Pa
     assert "8 more devices: " in text and "76.3 MiB more memory of a device: " in text
     assert main(["report", "chain8", *given, "--methods", "exact"]) == 0
     assert "planner frontier" not in target.read_text()
+
+
+def test_a_page_without_the_table_says_why_and_which_command_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planner.load("chain8", memory="40MB")
+    report = planner.crosscheck(instance, methods=["piper-exact-knapsack"])
+    [proved] = report.results
+
+    def said(result: Result = proved) -> str:
+        table, why = material_of._frontier(instance, replace(report, results=[result]), Limits())
+        assert table is None
+        return why
+
+    assert "piper-exact-knapsack took 3.5 s here, and they need a run for each memory" in said(
+        replace(proved, seconds=3.5)
+    )
+    open_result = replace(proved, stop=Stop.TIME_LIMIT, status=Status.FEASIBLE, bound=None)
+    assert "piper-exact-knapsack did not end within its limit here" in said(open_result)
+    ended = replace(by_memory(instance, memories=[4e7], more_devices=0), times=None, stop=Stop.TIME_LIMIT)
+    monkeypatch.setattr(material_of, "by_memory", lambda *_, **__: replace(ended, signal=2))
+    assert "the run was interrupted" in said()
+    monkeypatch.setattr(material_of, "by_memory", lambda *_, **__: ended)
+    assert said() == "The optima by devices and memory are not shown: they were not known within 20 s."
+    found = material_of.material("chain8", {"memory": "40MB"}, methods=["piper-exact-knapsack"], limits=Limits())
+    assert found.frontier is None and found.no_frontier == said()
+    text = document._rendered([found], Limits())
+    assert "What more devices or memory would buy" in text and f"<p>{said()} This command makes the table:</p>" in text
+    assert "<pre>planner frontier chain8 --memory 40MB --more-devices 8</pre>" in text
+    required = replace(instance, requirements=planner.load("chain8", require=["num_stages <= 2"]).requirements)
+    assert material_of._frontier(required, report, Limits()) == (None, "")
+
+
+def test_figures_are_by_what_they_are_of() -> None:
+    for name, row in (("knapsack", "node"), ("chain8-machines", "superstage"), ("schedule", "stage")):
+        instance = planner.load(name)
+        family = family_of(instance)
+        plan = family.plan_from_json(instance, planner.solve(instance).plan)
+        assert family.breakdown is not None
+        table = by_row(family.breakdown(instance, plan))
+        assert table["name"] == f"by {row}" and not any("_" in column for column in table["columns"])
+
+
+def test_where_nothing_is_lost_there_is_no_picture_of_losses() -> None:
+    report = planner.crosscheck(planner.load("chain8", memory="40MB"), methods=["exact", "equi-no-tp"])
+    picture = losses(report)
+    assert picture is not None and picture.datasets["methods"][0]["label"] == "optimal"
+    assert losses(replace(report, results=report.results[:1])) is None
 
 
 def test_an_operator_graph_is_placed_on_a_network(tmp_path: Path, capsys: Any) -> None:

@@ -138,7 +138,9 @@ def test_a_strip_has_its_layers_side_by_side_and_its_stages_named() -> None:
     chart = only(EXAMPLES[0])
     items = chart.datasets["items"]
     assert [(item["start"], item["end"]) for item in items] == [(0, 1), (1, 3), (3, 6), (6, 7)]
-    assert [item["hatch"] for item in items] == ["transparent", "transparent", "url(#hatch-1-000000)", "transparent"]
+    assert [item["hatch"] for item in items] == [
+        *("url(#hatch-1-ffffff)", "transparent", "url(#hatch-2-000000)", "transparent"),
+    ]
     assert [name for name, _, _ in chart.key] == ["keep", "swap"] and chart.top == 7
     assert [stage["long"] for stage in chart.datasets["stages"]] == ["0 dp 2", "▼ 1 dp 4"]
     assert (
@@ -166,6 +168,24 @@ def test_a_stack_ends_at_its_sum_and_what_is_beside_it_begins_at_zero() -> None:
     assert {each["whole"] for each in parts} == {"2 s", "4 s"}
 
 
+def test_bars_that_add_up_stand_on_each_other_up_to_the_objective() -> None:
+    """The mark of a bar that ends near the objective's line stands on the line."""
+    parts = {"first": [1.0, 2.0], "nothing": [0.0, 0.0], "send": [0.5, 6.0]}
+    chart = only(Stack("Step", STAGE, parts, "part of the step", "s", adds_up=True))
+    spans = {(each["stage"], each["part"]): (each["start"], each["end"]) for each in chart.datasets["parts"]}
+    assert spans[0, "first"] == (0, 1) and spans[0, "send"] == (1, 1.5)
+    assert spans[1, "first"] == (1.5, 3.5) and spans[1, "send"] == (3.5, 9.5)
+    assert [stage["above"] for stage in chart.datasets["stages"]] == [1.5, 9.5]
+    assert chart.top == pytest.approx(1.1 * 9.5) and "objective 9.5 s" in str(chart.spec)
+    assert [name for name, _, _ in chart.key] == ["first", "send"]
+    three = (Stage("0"), Stage("1", is_bottleneck=True), Stage("2"))
+    marks = only(Stack("Step", three, {"first": [1.0, 8.0, 0.5]}, "step", "s", adds_up=True)).datasets["stages"]
+    assert [mark["above"] for mark in marks] == [1.0, 9.5, 9.5]
+    assert [(mark["before"], mark["foot"]) for mark in marks] == [(None, 0), ("0", 1), ("1", 9)]
+    apart = only(Stack("Time", STAGE, parts, "time", "s"))
+    assert "objective" not in str(apart.spec) and apart.top == pytest.approx(1.1 * 8)
+
+
 def test_parts_of_bars_have_patterns_and_marks_stand_clear_of_limits() -> None:
     chart = only(EXAMPLES[1])
     assert [(name, pattern) for name, pattern, _ in chart.key] == [("weights", ""), ("activations", "hatch-1")]
@@ -183,9 +203,31 @@ def test_parts_of_bars_have_patterns_and_marks_stand_clear_of_limits() -> None:
 def test_a_schedule_has_a_row_for_each_replica() -> None:
     tasks = [Task(1, "F", 0, 1, 2, replica=1), Task(1, "F", 1, 1, 2), Task(0, "F", 0, 0, 1)]
     chart = only(Passes("Schedule", tasks, (Stage("0.0"), Stage("0.1")), 0.0))
-    assert [row["row"] for row in chart.datasets["tasks"]] == ["0.0 (0)", "0.1 (1)", "0.1 (0)"]
-    assert chart.spec["encoding"]["y"]["sort"] == ["0.0 (0)", "0.1 (0)", "0.1 (1)"]
-    assert [row["row"] for row in only(EXAMPLES[2]).datasets["tasks"]] == ["0", "1", "1", "0"]
+    assert [row["row"] for row in chart.datasets["tasks"]] == ["0.0", "0.1 (1)", "0.1 (0)"]
+    assert chart.spec["encoding"]["y"]["sort"] == ["0.0", "0.1 (0)", "0.1 (1)"]
+    assert [row["row"] for row in only(EXAMPLES[2]).datasets["tasks"]] == ["0", "▼1", "▼1", "0"]
+
+
+def test_options_have_marks_and_colours_by_who_chose_them_and_equal_nodes_are_counted() -> None:
+    options = [Option("a", 3.0, 1.0), Option("b", 2.0, 2.0)]
+    totals = [Total("this plan", 5.0, 3.0), Total("heuristic", 6.0, 2.0)]
+
+    def chosen(*nodes: Options) -> tuple[Chart, Chart]:
+        whole, each = charts(Breakdown(draw=lambda: (Tradeoff("T", nodes, totals, totals, 3.0),)))
+        return whole, each
+
+    whole, each = chosen(*(Options(name, options, 0, 0) for name in "xyz"), Options("w", options, 1, 0))
+    assert [(row["node"], row["by"]) for row in each.datasets["options"][-4:]] == [
+        *(("z", "both"), ("z", "none")),
+        *(("w", "heuristic"), ("w", "plan")),
+    ]
+    assert [row["said"] for row in each.datasets["counts"]] == ["4 nodes"]
+    [marks] = [layer["encoding"] for layer in each.spec["layer"] if "shape" in layer["encoding"]]
+    assert marks["color"]["scale"]["domain"] == marks["shape"]["scale"]["domain"] == ["both", "plan", "heuristic"]
+    assert marks["color"]["scale"]["range"] == ["@line", "@line", "@alarm"]
+    assert [point["is_left"] for point in whole.datasets["totals"]] == [True, True]
+    _, alone = chosen(Options("x", options, 0, None))
+    assert [row["by"] for row in alone.datasets["options"]] == ["plan", "none"] and not alone.datasets["counts"]
 
 
 def test_what_is_too_large_is_folded_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

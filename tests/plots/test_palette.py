@@ -78,4 +78,5 @@ def test_64_stages_have_colours_and_the_turn_is_whole() -> None:
 
 def test_patterns_differ() -> None:
     given = palette.patterns(["b", "a", "", "c", "b"])
-    assert given[""] == given["b"] == "" and all(x != y for x, y in combinations([given[n] for n in "abc"], 2))
+    assert given[""] == "" and all(x != y for x, y in combinations(given.values(), 2))
+    assert palette.patterns(["b", "a"])["b"] == "", "where all have a name, the first has no pattern"

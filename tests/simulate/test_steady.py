@@ -25,7 +25,7 @@ def shown(degrees: Sequence[int], times: Sequence[float]) -> Passes:
 
 
 def test_a_long_pipeline_is_shown_when_it_has_settled() -> None:
-    """After some 200 micro-batches, each a little later than the one before, they leave at the pace of the objective."""
+    """After 200 micro-batches, each a little later than the one before, they leave at the pace of the objective."""
     times = [0.968] + [0.997] * 9 + [0.83] * 12 + [1.0] * 7 + [0.935]
     found = shown([7, *[1] * 29], times)
     assert found.amounts == pytest.approx((1.0, 1.0))

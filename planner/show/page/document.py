@@ -21,7 +21,7 @@ from planner.show.page.chart import Columns
 from planner.show.page.material import Material, material
 from planner.show.page.methods import losses, over_time
 from planner.show.page.plans import distinct, explored
-from planner.show.page.rows import COLUMNS, by_stage, cells, parts
+from planner.show.page.rows import COLUMNS, by_row, cells, parts
 from planner.show.page.theme import PATTERNS, schemes
 from planner.show.page.tradeoffs import heat
 from planner.show.tables import facts, plan_file
@@ -138,6 +138,8 @@ def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
         "figures": facts(plain(family.describe(found.instance))),
         "warnings": family.warnings(found.instance),
         "answer": sentences.answer(report, best, breakdown),
+        "no_frontier": found.no_frontier,
+        "frontier_command": found.frontier_command,
         "rows": [cells(result, report.optimum is not None) for result in report.results],
         "remarks": [
             *(f"{result.method}: {result.reason}" for result in report.results if result.reason),
@@ -160,7 +162,7 @@ def _parts(instance: Any, best: Result | None, found: Breakdown | None) -> list[
     if best is None:
         return []
     shown = list(parts(with_names(best.plan or {}, names_of_nodes(instance))))
-    return shown if found is None or not found.rows else [*shown, by_stage(found.rows)]
+    return shown if found is None or not found.rows else [*shown, by_row(found)]
 
 
 def _embedded(data: Any) -> str:

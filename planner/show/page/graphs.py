@@ -36,6 +36,7 @@ def graph(found: Graph) -> list[Chart]:
             "stage": node.stage,
             "stage_name": "none" if node.stage is None else stage_name(found.stages[node.stage]),
             "count": node.count,
+            "text": node.text,
             "label": "" if node.stage is None else short_name(found.stages[node.stage]),
             "title": f"{node.count} × {node.name}" if node.count > 1 else node.name,
             "is_free": _is_free(places[node.id], layout.routes),
@@ -46,10 +47,13 @@ def graph(found: Graph) -> list[Chart]:
         }
         for index, (node, text) in enumerate(zip(found.nodes, texts, strict=True))
     ]
+    is_folded = any(node.count > 1 for node in found.nodes)
     shown = {
         "name": "node",
         "stage_name": "stage",
-        **({"count": "operators"} if any(node.count > 1 for node in found.nodes) else {}),
+        **(
+            {"count": "operators"} if is_folded else {"text": "holds"} if any(node.text for node in found.nodes) else {}
+        ),
         **titles,
     }
     x = x_of("x", axis=None, scale={"domain": [-0.6, deep - 0.4], "nice": False})

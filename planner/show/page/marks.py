@@ -60,10 +60,15 @@ def figures(of: Sequence[Mapping[str, Any]]) -> tuple[list[Row], dict[str, str]]
     rows: list[Row] = [
         {columns[name]: named(name, each[name], 4) if name in each else "" for name in names} for each in of
     ]
-    return rows, {columns[name]: _called(name) for name in names}
+    return rows, {columns[name]: called(name) for name in names}
 
 
-def _called(name: str) -> str:
+def called(name: str) -> str:
+    """A heading for figures: their name in words, with the unit where the figures do not show it.
+
+    >>> called("all_reduce_s"), called("memory_bytes"), called("in_flight")
+    ('all reduce, s', 'memory', 'in flight')
+    """
     for ending, unit in (("_bytes", ""), ("_share", ""), ("_s", ", s")):
         if name.endswith(ending):
             return name.removesuffix(ending).replace("_", " ") + unit

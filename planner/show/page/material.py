@@ -19,15 +19,18 @@ from planner.studies.memories import MORE_DEVICES, by_memory
 from planner.studies.placing import load_placed
 from solvers.outcome import OPTIMAL_GAP, Limits
 
-#: The method whose table has the optima of other devices, too; tables are made where its own took no longer than this.
+#: The method whose table has the optima of other devices, too; tables are made where its own took this long at most.
 _TABLE, _CHEAP_S = "piper-exact-knapsack", 2.0
+#: All tables together may take so long.
+_TABLES_S = 10 * _CHEAP_S
 
 
 @dataclass(frozen=True)
 class Material:
     """One instance with everything that its methods found; ``commands`` repeat it, ``checks`` check the certificate.
 
-    ``frontier`` is the table of optima by devices and memory, fewer and more than its own, where it is cheap.
+    ``frontier`` is the table of optima by devices and memory, fewer and more than its own, where it is cheap; where it
+    is not, ``no_frontier`` says so in a sentence. ``frontier_command`` makes it; empty where nothing can.
     """
 
     instance: Any
@@ -38,6 +41,8 @@ class Material:
     commands: Sequence[str]
     checks: Sequence[str]
     frontier: Heat | None = None
+    no_frontier: str = ""
+    frontier_command: str = ""
 
     @property
     def best(self) -> Result | None:
@@ -94,7 +99,7 @@ def material(
         ended=log.end,
     )
     proof = _certification(instance, report, limits)
-    table = _frontier(instance, report, limits)
+    table, missing = _frontier(instance, report, limits)
     is_certified = proof is not None and proof.content is not None
     return Material(
         instance,
@@ -102,22 +107,32 @@ def material(
         log.events,
         left_out,
         proof,
-        [
-            *_commands(name, settings, limits, inputs, report, plans or {}),
-            *([] if table is None else [_frontier_command(name, settings, inputs)]),
-        ],
+        _commands(name, settings, limits, inputs, report, plans or {}),
         _checks(name, settings, limits, inputs, proof.result.method) if proof is not None and is_certified else [],
         table,
+        missing,
+        _frontier_command(name, settings, inputs) if table is not None or missing else "",
     )
 
 
-def _frontier(instance: Any, report: Report, limits: Limits) -> Heat | None:
-    """The optima for fewer and more devices and memory, if the table that proved the instance's own took no time."""
-    method = next((result for result in report.results if result.method == _TABLE and is_proved(result)), None)
-    if method is None or method.seconds > _CHEAP_S or instance.requirements or report.signal:
-        return None
-    found = by_memory(instance, limits=replace(limits, time_s=10 * _CHEAP_S))
-    return found.heat if found.times else None
+def _frontier(instance: Any, report: Report, limits: Limits) -> tuple[Heat | None, str]:
+    """The optima for fewer and more devices and memory, if the table that proved the instance's own took no time.
+
+    Else why there are none, as far as there could be any: the method ran, and its table takes the instance.
+    """
+    method = next((result for result in report.results if result.method == _TABLE), None)
+    if method is None or instance.requirements or report.signal:
+        return None, ""
+    if not is_proved(method):
+        return None, f"The optima by devices and memory are not shown: {_TABLE} did not end within its limit here."
+    if method.seconds > _CHEAP_S:
+        took = f"{_TABLE} took {method.seconds:.3g} s here, and they need a run for each memory"
+        return None, f"The optima by devices and memory are not shown: {took}."
+    found = by_memory(instance, limits=replace(limits, time_s=_TABLES_S))
+    if found.times:
+        return found.heat, ""
+    why = "the run was interrupted" if found.signal else f"they were not known within {_TABLES_S:g} s"
+    return None, f"The optima by devices and memory are not shown: {why}."
 
 
 def _frontier_command(name: str, settings: Mapping[str, Any], inputs: str | None) -> str:

@@ -19,15 +19,19 @@ from solvers.outcome import OPTIMAL_GAP
 _BAR = 26
 #: The axis of the methods' names.
 _NAMES = {"ticks": False, "labelFontSize": 11}
+#: Pixels for what stands at the end of a method's bars.
+_ENDING = 150
 #: Seconds before this are drawn as this many.
 _FIRST_S = 1e-3
+#: And their bars end here.
+_LEAST_S = 1.05 * _FIRST_S
 #: How far a plan or bound is from the reference, at most, and what it is called.
 _NEAR = ((OPTIMAL_GAP, "none"), (1e-3, "0.1 %"), (1e-2, "1 %"), (1e-1, "10 %"), (math.inf, "more"))
 
 
 def losses(report: Report) -> Chart | None:
-    """A bar for the loss of each method, with its number; ``None`` if none is known."""
-    if all(result.loss is None for result in report.results):
+    """A bar for the loss of each method, with its number; ``None`` if none is known, or nothing is lost."""
+    if not any(result.loss for result in report.results):
         return None
     reference = "best bound" if report.optimum is None else "optimum"
     rows: list[Row] = [
@@ -97,10 +101,12 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
     last = max(_FIRST_S, *(row["end"] for row in rows))
     is_known = report.optimum is not None
     ends = [
-        {"method": method, "end": max(_FIRST_S, result.seconds), "label": _ending(result, is_known)}
+        {"method": method, "end": max(_LEAST_S, result.seconds), "label": _ending(result, is_known)}
         for method, result in results.items()
     ]
-    scale = {"type": "log", "domain": [_FIRST_S, last * (10 * last / _FIRST_S)], "nice": False, "clamp": True}
+    span = max(10.0, last / _FIRST_S)  # and room for the labels, in pixels
+    most = {"expr": f"{_FIRST_S} * pow({span}, width / max(1, width - {_ENDING}))"}
+    scale = {"type": "log", "domainMin": _FIRST_S, "domainMax": most, "nice": False, "clamp": True}
     ticks = [10.0**power for power in range(-3, math.floor(math.log10(last)) + 1)]
     labels = "datum.value < 1 ? format(1000 * datum.value, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
     x = {"type": "quantitative", "scale": scale, "title": "seconds of the method"}
@@ -164,7 +170,7 @@ def _spans(events: Sequence[Event], result: Result, reference: float | None) -> 
                 "method": result.method,
                 "of": name,
                 "start": max(start, _FIRST_S),
-                "end": max(end, _FIRST_S * 1.05),
+                "end": max(end, _LEAST_S),
                 "distance": distance,
                 "value": value,
                 "off": "0" if off <= OPTIMAL_GAP else percent(off) if math.isfinite(off) else "unknown",

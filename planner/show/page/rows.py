@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from formulations.breakdown import Breakdown
 from planner.losses import shown
 from planner.result import Result
+from planner.show.page.marks import called
 from planner.show.tables import brief, is_rows, named, number, percent, together, unfolded
 from solvers.outcome import Stop
 
@@ -16,6 +18,10 @@ COLUMNS = (
     *("method", "loss", "own gap", "objective", "bound"),
     *("claim", "status", "stop", "proved by", "seconds", "solver"),
 )
+
+
+#: Longer lists of numbers are shown by their ends.
+_LISTED = 64
 
 
 @dataclass(frozen=True)
@@ -61,15 +67,29 @@ def _part(name: str, part: Any) -> dict[str, Any]:
         return {"name": name, "columns": columns, "rows": rows}
     if is_rows(part):
         return {"name": name, "columns": ["#", ""], "rows": [[str(i), brief(row)] for i, row in enumerate(part)]}
-    return {"name": name, "rows": [], "text": brief(part)}
+    return {"name": name, "rows": [], "text": _listed(part)}
 
 
-def by_stage(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of stages as a table, equal neighbours in one row."""
-    names = list(rows[0])
-    found = together([[named(name, row[name], 6) for name in names] for row in rows])
+def _listed(part: Any) -> str:
+    """A part of a plan on a line: a page has room for longer lists of numbers than a terminal.
+
+    >>> _listed([4, 3, 3, 5, 4, 4, 3]), _listed([1] * 8), _listed(list(range(16))), _listed(["a"])
+    ('4, 3, 3, 5, 4, 4, 3', '8 x 1', '0 .. 15 (16)', 'a')
+    """
+    if not isinstance(part, Sequence) or isinstance(part, str) or not all(type(each) is int for each in part):
+        return brief(part)
+    if len(part) > 2 and len(set(part)) == 1:
+        return f"{len(part)} x {part[0]}"
+    is_run = len(part) > 2 and list(part) == list(range(part[0], part[0] + len(part)))
+    return brief(part) if is_run or len(part) > _LISTED else ", ".join(map(str, part))
+
+
+def by_row(found: Breakdown) -> dict[str, Any]:
+    """The figures of stages, or whatever a plan's figures are of, as a table, equal neighbours in one row."""
+    names = list(found.rows[0])
+    rows = together([[named(name, row[name], 6) for name in names] for row in found.rows])
     return {
-        "name": "by stage",
-        "columns": ["#", *(name.removesuffix("_bytes") for name in names)],
-        "rows": [[position, *figures] for position, figures in found],
+        "name": f"by {found.row}",
+        "columns": ["#", *map(called, names)],
+        "rows": [[position, *figures] for position, figures in rows],
     }

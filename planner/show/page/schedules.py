@@ -8,7 +8,7 @@ from typing import Any
 from formulations.breakdown import Passes, Task
 from planner.show.headlines import headline, note, scaled
 from planner.show.page.chart import Chart, Row
-from planner.show.page.marks import said, stage_colour, stage_name, x_of
+from planner.show.page.marks import said, short_name, stage_colour, stage_name, x_of
 from planner.show.palette import SHARES
 
 #: Pixels of a row where there are few, and where there are more.
@@ -32,9 +32,9 @@ def _first(found: Passes) -> list[Task]:
 def _rows(found: Passes, tasks: Sequence[Task]) -> dict[tuple[int, int], str]:
     """The rows of passes from the top: by stage and replica what they are called, replicas only where there are any."""
     places = sorted({(task.stage, task.replica) for task in tasks})
-    has_replicas = any(replica for _, replica in places)
-    labels = [stage.label for stage in found.stages]
-    return {place: f"{labels[place[0]]} ({place[1]})" if has_replicas else labels[place[0]] for place in places}
+    replicated = {stage for stage, replica in places if replica}
+    labels = [short_name(stage) for stage in found.stages]
+    return {(s, r): f"{labels[s]} ({r})" if s in replicated else labels[s] for s, r in places}
 
 
 def passes(found: Passes, most: float = 0.0) -> list[Chart]:

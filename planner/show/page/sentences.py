@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from formulations.breakdown import Breakdown
@@ -47,14 +48,27 @@ def _heuristics(report: Report) -> list[str]:
     known = [r for r in report.results if r.claim == Claim.HEURISTIC and r.loss is not None]
     if not known:
         return []
-    named = [f"{result.method} {_loss(result, report.optimum is not None)}" for result in known[:_NAMED]]
+    losses = [(_loss(result, report.optimum is not None), result.method) for result in known[:_NAMED]]
+    named = [_said([method for _, method in same], loss) for loss, same in groupby(losses, key=lambda each: each[0])]
     more = f", and {len(known) - _NAMED} more are below" if len(known) > _NAMED else ""
     return [f"Of the heuristics, {', '.join(named)}{more}."]
 
 
 def _loss(result: Result, is_proved: bool) -> str:
-    found = shown(result.loss, is_proved)
-    return "is optimal" if found == "optimal" else f"loses {found.replace('<=', 'at most')}"
+    return shown(result.loss, is_proved).replace("<=", "at most")
+
+
+def _said(methods: Sequence[str], loss: str) -> str:
+    """What methods lose that all lose as much.
+
+    >>> _said(["a", "b", "c"], "optimal"), _said(["a"], "2 %"), _said(["a", "b"], "2 %")
+    ('a, b and c are optimal', 'a loses 2 %', 'a and b lose 2 % each')
+    """
+    *others, last = methods
+    who = f"{', '.join(others)} and {last}" if others else last
+    if loss == "optimal":
+        return f"{who} {'are' if others else 'is'} optimal"
+    return f"{who} lose {loss} each" if others else f"{who} loses {loss}"
 
 
 def _limits(found: Breakdown) -> list[str]:

@@ -81,7 +81,7 @@ def strip(found: Strip) -> list[Chart]:
             },
             {
                 "data": {"name": "stages"},
-                "mark": {"type": "text", "baseline": "bottom", "dy": -3, "limit": 130},
+                "mark": {"type": "text", "baseline": "bottom", "dy": -3, "limit": 400},
                 "encoding": {
                     "x": {**x, "field": "middle"},
                     "y": pixels("above"),
@@ -170,14 +170,25 @@ def _spans(stages: Sequence[Stage], items: Sequence[Row], tops: Sequence[float])
 
 
 def top(found: Stack) -> float:
-    """The highest number of the picture: a sum or a limit."""
+    """The highest number of the picture: a sum, the sum of all bars where they stand on each other, or a limit."""
     limits = [each for each in found.limits or () if math.isfinite(each)]
-    return max([*(found.total(stage) for stage in range(len(found.stages))), *limits], default=0.0)
+    totals = [found.total(stage) for stage in range(len(found.stages))]
+    return max([math.fsum(totals) if found.adds_up else max(totals, default=0.0), *limits], default=0.0)
+
+
+def _feet(found: Stack) -> list[float]:
+    """Where each bar begins, and where the last one ends: on the one before it if together they make the objective."""
+    if not found.adds_up:
+        return [0.0] * (len(found.stages) + 1)
+    return list(accumulate((found.total(stage) for stage in range(len(found.stages))), initial=0.0))
 
 
 def stack(found: Stack, most: float = 0.0) -> list[Chart]:
-    """A bar for each stage of what its time or memory is spent on, with its limit, and what happens beside it."""
-    totals, highest = [found.total(stage) for stage in range(len(found.stages))], top(found)
+    """A bar for each stage of what its time or memory is spent on, with its limit, and what happens beside it.
+
+    Bars that add up to the objective begin where the one before them ends, and a line runs at the objective.
+    """
+    totals, highest, feet = [found.total(stage) for stage in range(len(found.stages))], top(found), _feet(found)
     factor, unit = scaled(found.unit, max(most, highest))
     rows = [
         {
@@ -185,8 +196,8 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
             "label": stage.label,
             "part": name,
             "side": side,
-            "start": start / factor,
-            "end": end / factor,
+            "start": (feet[place] + start) / factor,
+            "end": (feet[place] + end) / factor,
             "said": amount(end - start, found.unit),
             "whole": amount(totals[place], found.unit),
         }
@@ -196,7 +207,9 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     marks: list[Row] = [
         {
             "label": stage.label,
-            "above": _above(found, place) / factor,
+            "above": _above(found, place, feet) / factor,
+            "foot": feet[place] / factor,
+            "before": found.stages[place - 1].label if found.adds_up and place else None,
             "mark": short_name(stage) if stage.is_bottleneck else "",
             "limit": None if found.limits is None else found.limits[place] / factor,
         }
@@ -205,8 +218,14 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     measure = f"{found.measure}, {unit}" if unit else found.measure
     is_limited = found.limits is not None and any(map(math.isfinite, found.limits))
     spec = _stacked(found, measure, is_limited, len(rows) <= SVG_ROWS)
+    if found.adds_up:
+        spec["layer"] += _adding_up(spec["layer"][0]["encoding"], feet[-1] / factor, amount(feet[-1], found.unit))
     title = f"{found.title} (line: the limit)" if is_limited else found.title
-    shares = [(name, part_pattern(place), SHARES[place % len(SHARES)]) for place, name in enumerate(found.parts)]
+    shares = [
+        (name, part_pattern(place), SHARES[place % len(SHARES)])
+        for place, (name, values) in enumerate(found.parts.items())
+        if any(values)
+    ]
     key = [*shares, *((f"{name} (thin)", "@quiet", 1.0) for name in found.beside)]
     return [
         Chart(
@@ -221,10 +240,10 @@ def stack(found: Stack, most: float = 0.0) -> list[Chart]:
     ]
 
 
-def _above(found: Stack, place: int) -> float:
-    """Where a stage's mark stands: on its bar, or on the line of its limit where that would go through the mark."""
-    total = found.total(place)
-    limit = math.inf if found.limits is None else found.limits[place]
+def _above(found: Stack, place: int, feet: Sequence[float]) -> float:
+    """Where a stage's mark stands: on its bar, or on the line of its limit, or of the sum, if that went through it."""
+    total = feet[place] + found.total(place)
+    limit = feet[-1] if found.adds_up else math.inf if found.limits is None else found.limits[place]
     return limit if 0 <= limit - total < 0.12 * limit else total
 
 
@@ -316,6 +335,39 @@ def _stacked(found: Stack, measure: str, is_limited: bool, is_patterned: bool) -
             }
         )
     return {"height": _BARS, "resolve": {"scale": {"fill": "independent"}}, "layer": layers}
+
+
+def _adding_up(box: Any, whole: float, said_of_it: str) -> list[dict[str, Any]]:
+    """Lines from the top of each bar to the foot of the next one, and one at the sum of all, with its number."""
+    at_whole = {"y": {"datum": whole, "type": "quantitative"}}
+    return [
+        {
+            "data": {"name": "stages"},
+            "transform": [{"filter": "datum.before !== null"}],
+            "mark": {"type": "rule", "color": "@quiet", "strokeWidth": 0.7, "tooltip": None},
+            "encoding": {
+                "x": {**box["x"], "field": "before"},
+                "x2": {"field": "label"},
+                "y": {**box["y"], "field": "foot"},
+            },
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {"type": "rule", "color": "@ink", "strokeWidth": 0.8, "strokeDash": [4, 3], "tooltip": None},
+            "encoding": at_whole,
+        },
+        {
+            "data": {"values": [{}]},
+            "mark": {
+                "type": "text",
+                "text": f"objective {said_of_it}",
+                "align": "left",
+                "baseline": "bottom",
+                "dy": -2,
+            },
+            "encoding": {**at_whole, "x": {"value": 2}},
+        },
+    ]
 
 
 def _patterned(found: Stack, place: int, wide: float, box: Any) -> dict[str, Any]:

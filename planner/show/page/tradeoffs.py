@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.breakdown import Heat, Tradeoff
+from formulations.breakdown import Heat, Options, Tradeoff
 from planner.show.headlines import amount, headline, scaled
 from planner.show.page.chart import SVG_ROWS, Chart, Row
 from planner.show.page.marks import HALO, said
@@ -15,6 +16,12 @@ _HEIGHT = 260
 _NODES = 200
 #: A table with more rows or columns is drawn with some of them.
 _CELLS = 48
+#: The marks of options by who chose them.
+_CHOOSERS: dict[str, tuple[str, str]] = {
+    "both": ("circle", "@line"),
+    "plan": ("square", "@line"),
+    "heuristic": ("triangle-up", "@alarm"),
+}
 #: Isolines, as multiples of the least.
 _LEVELS = (1.1, 1.5, 2.0, 4.0)
 
@@ -27,6 +34,7 @@ def tradeoff(found: Tradeoff) -> list[Chart]:
 def _totals(found: Tradeoff) -> Chart:
     measure = f"time, {found.unit}" if found.unit else "time"
     factor, unit = scaled("bytes", found.capacity_bytes)
+    most = max(found.capacity_bytes, *(total.memory_bytes for total in (*found.frontier, *found.totals)))
     together: dict[tuple[float, float], list[str]] = {}
     for total in found.totals:
         together.setdefault((total.memory_bytes, total.time), []).append(total.name)
@@ -37,6 +45,7 @@ def _totals(found: Tradeoff) -> Chart:
             "time": time,
             "said": amount(memory, "bytes"),
             "is_first": place == 0,
+            "is_left": memory > 0.6 * most,
         }
         for place, ((memory, time), names) in enumerate(together.items())
     ]
@@ -72,7 +81,14 @@ def _totals(found: Tradeoff) -> Chart:
             *(
                 {
                     "data": {"name": "totals"},
-                    "mark": {"type": "text", "align": "right", "dx": -9, "dy": -9, "limit": 160, **halo},
+                    "mark": {
+                        "type": "text",
+                        "limit": 160,
+                        "align": {"expr": "datum.is_left ? 'right' : 'left'"},
+                        "dx": {"expr": "datum.is_left ? -9 : 9"},
+                        "dy": {"expr": "datum.is_left ? 14 : -9"},
+                        **halo,
+                    },
                     "encoding": {"x": x, "y": y, "text": {"field": "name"}},
                 }
                 for halo in HALO
@@ -97,19 +113,16 @@ def _options(found: Tradeoff) -> list[Chart]:
             "memory": option.memory_bytes / factor,
             "time": option.time,
             "said": amount(option.memory_bytes, "bytes"),
-            "by": "both"
-            if each.chosen == place and each.heuristic in (None, place)
-            else "plan"
-            if each.chosen == place
-            else "heuristic"
-            if each.heuristic == place
-            else "none",
+            "by": _chooser(each, place),
         }
         for each in shown
         for place, option in sorted(enumerate(each.options), key=lambda pair: pair[1].memory_bytes)
     ]
-    x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}"}
-    y = {"field": "time", "type": "quantitative", "title": measure, "scale": {"zero": False}}
+    counts = _counts(rows)
+    choosers = [name for name in _CHOOSERS if any(row["by"] == name for row in rows)]
+    x = {"field": "memory", "type": "quantitative", "title": f"memory, {unit}", "scale": {"padding": 20, "nice": False}}
+    y = {"field": "time", "type": "quantitative", "title": measure, "scale": {"zero": False, "padding": 20}}
+    by: dict[str, Any] = {"field": "by", "type": "nominal", "title": "chosen by", "legend": {"orient": "top"}}
     hover = said({"node": "node", "option": "option", "time": "time", "said": "memory", "by": "chosen by"})
     spec = {
         "data": {"name": "options"},
@@ -130,25 +143,49 @@ def _options(found: Tradeoff) -> list[Chart]:
                 "encoding": {
                     "x": x,
                     "y": y,
-                    "shape": {
-                        "field": "by",
-                        "type": "nominal",
-                        "title": "chosen by",
-                        "scale": {
-                            "domain": ["both", "plan", "heuristic"],
-                            "range": ["circle", "square", "triangle-up"],
-                        },
-                        "legend": {"orient": "top"},
-                    },
-                    "color": {"condition": {"test": "datum.by === 'heuristic'", "value": "@alarm"}, "value": "@line"},
+                    "shape": _ranged(by, choosers, 0),
+                    "color": _ranged(by, choosers, 1),
                     "tooltip": hover,
                 },
             },
+            *(
+                {
+                    "data": {"name": "counts"},
+                    "mark": {"type": "text", "align": "left", "dx": 8, "dy": -8, "tooltip": None, **halo},
+                    "encoding": {"x": x, "y": y, "text": {"field": "said"}},
+                }
+                for halo in HALO
+                if counts
+            ),
         ],
     }
     left = "" if len(shown) == len(found.nodes) else f" ({len(shown)} of {len(found.nodes)})"
     text = f"the heuristic chooses otherwise for {len(differing)} of {len(found.nodes)} nodes"
-    return [Chart(f"The options of each node{left}", text, spec, {"options": rows})]
+    return [Chart(f"The options of each node{left}", text, spec, {"options": rows, "counts": counts})]
+
+
+def _ranged(by: Mapping[str, Any], choosers: Sequence[str], which: int) -> dict[str, Any]:
+    """The encoding of those who chose options, by the marks (0) or colours (1) of `_CHOOSERS`."""
+    return {**by, "scale": {"domain": choosers, "range": [_CHOOSERS[each][which] for each in choosers]}}
+
+
+def _chooser(node: Options, place: int) -> str:
+    """Who chose the option at this place: one of `_CHOOSERS`, or "none"."""
+    if node.heuristic is None:
+        return "plan" if node.chosen == place else "none"
+    if node.chosen == place:
+        return "both" if node.heuristic == place else "plan"
+    return "heuristic" if node.heuristic == place else "none"
+
+
+def _counts(rows: Sequence[Row]) -> list[Row]:
+    """How many nodes chose options of the same time and memory, which lie on each other, where several did."""
+    chosen = Counter((row["memory"], row["time"]) for row in rows if row["by"] != "none")
+    return [
+        {"memory": memory, "time": time, "said": f"{count} nodes"}
+        for (memory, time), count in chosen.items()
+        if count > 1
+    ]
 
 
 def _kept(count: int, *marked: int) -> list[int]:
