@@ -12,14 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "dnn-planner"
 author = "The dnn-planner authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated", "pictures", "reference", "mathml"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["generated", "pictures", "reference", "sources", "mathml"]
 exclude_patterns = ["extensions"]
 needs_sphinx = "9.0"
 
 html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["formulas.css", "sources.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False

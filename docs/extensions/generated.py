@@ -4,19 +4,21 @@ A page marks the place with a comment: ``methods`` on a problem's page becomes t
 methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, or of a
 smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`, and
 ``figure`` the pictures of the best plan of the page's example, which its front matter names (``instance``,
-``settings``). Notebooks are copied here from their own folder, because Sphinx reads none outside its own.
+``settings``). Tables of models in mathematics get the lines that build their rows (`model_lines`). Notebooks are copied
+here from their own folder, because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
 
 import base64
-import inspect
 import shutil
 from pathlib import Path
 from typing import Any
 
-import yaml
+import model_lines
+from model_lines import example
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 METHODS, ALL_METHODS, FIGURE = "<!-- methods -->", "<!-- all methods -->", "<!-- figure -->"
 MODELS = "<!-- models -->"
@@ -34,58 +36,39 @@ def on_builder_inited(app: Sphinx) -> None:
 
 def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
     """Fill in what is marked; called by Sphinx for every page, and ``content[0]`` is its text."""
-    text = content[0]
+    text, name = content[0], page.rpartition("/")[2]
     if METHODS in text:
-        text = text.replace(METHODS, methods(page.rpartition("/")[2]))
+        text = text.replace(METHODS, methods(name))
     if ALL_METHODS in text:
         text = text.replace(ALL_METHODS, all_methods())
     if MODELS in text:
-        text = text.replace(MODELS, models(*_example(text, "models")))
+        try:
+            text = model_lines.linked(text, name)
+        except ValueError as error:
+            raise ExtensionError(str(error)) from error
+        text = text.replace(MODELS, models(*example(text, "models")))
     if NAMES in text:
         text = text.replace(NAMES, names())
     if FIGURE in text:
-        text = text.replace(FIGURE, figures(*_example(text)))
+        text = text.replace(FIGURE, figures(*example(text)))
     content[0] = text
 
 
-def _example(text: str, settings: str = "settings") -> tuple[str, dict[str, Any]]:
-    """The instance and the settings that a page's front matter names, under another name if it is there."""
-    example = yaml.safe_load(text.split("---\n")[1])
-    return example["instance"], example.get(settings) or example.get("settings") or {}
-
-
 def models(instance: str, settings: dict[str, Any]) -> str:
-    """A section for each declarative model of an instance: what its variables and constraints say, and its place."""
-    import planner
-    from planner.inputs.loading import family_of
-
-    loaded = planner.load(instance, **settings)
-    family = family_of(loaded)
+    """A section for each declarative model of an instance: what its variables and constraints say, and their lines."""
     sections = []
-    for method in family.methods:
-        if method.build is None or method.refusal(loaded) is not None:
-            continue
-        try:
-            groups = planner.model(loaded, method.name).sizes().groups
-        except planner.UsageError as error:  # its size is known once it is being built
-            shown = f"The example is too large for it: {_cell(str(error))}."
-        else:
+    for built in model_lines.models(instance, settings):
+        shown = f"The example is too large for it: {_cell(built.refusal)}."
+        if not built.refusal:
             rows = [
                 f"| `{group.name}` | {group.count} {group.kind}{'s' * (group.count != 1)} | {_cell(group.says)} "
-                f"| {_cell(group.source)} |"
-                for group in groups
+                f"| {_cell(group.source)} | {model_lines.links(built.lines[group.kind, group.name])} |"
+                for group in built.groups
             ]
-            shown = "\n".join(["| group | of the example | says | source |", "|---|---|---|---|", *rows])
-        sections.append(f"### `{method.name}`, built by {_place(method.build)}\n\n{shown}")
+            shown = "\n".join(["| group | of the example | says | source | line |", "|---|---|---|---|---|", *rows])
+        sections.append(f"### `{built.method.name}`\n\n{shown}")
     said = "What `planner model` prints of the example's models: each group of variables and constraints in a sentence."
     return "\n\n".join(["## Models", said, *sections]) if sections else ""
-
-
-def _place(build: Any) -> str:
-    """The file and line of a function."""
-    function = build.resolve() if hasattr(build, "resolve") else build
-    path = Path(inspect.getsourcefile(function) or "").resolve().relative_to(NOTEBOOKS.parent)
-    return f"`{path}`, line {inspect.getsourcelines(function)[1]}"
 
 
 def _cell(text: str) -> str:

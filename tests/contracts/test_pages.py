@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
+import importlib
 import re
 import shlex
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from small_instances import family_named, random_case
 
 import planner
 from formulations import FAMILIES
@@ -25,14 +26,24 @@ each = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 each_and_the_readme = pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
 
 
+def extension(name: str) -> ModuleType:
+    """An extension of the site."""
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS / "extensions"))
+        return importlib.import_module(name)
+
+
 @pytest.fixture(scope="module")
 def generated() -> ModuleType:
     """What the site's build puts into pages."""
-    spec = importlib.util.spec_from_file_location("generated", DOCS / "extensions" / "generated.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return extension("generated")
+
+
+@pytest.fixture(scope="module")
+def model_lines() -> ModuleType:
+    """The lines that build models, and the tables that name their files."""
+    return extension("model_lines")
 
 
 @each_and_the_readme
@@ -56,24 +67,93 @@ def test_a_page_is_listed_and_shows_methods_and_pictures(page: Path) -> None:
     assert "<!-- methods -->" in text and "<!-- figure -->" in text and text.startswith("---\ninstance:")
 
 
+#: Pages whose models add rows to those of another page's, method by method.
+ADDED_TO = {"flushed_partitioning": "stage_partitioning"}
+
+
+def rows_of(page: str, model_lines: ModuleType) -> dict[str, set[str]]:
+    """By method the groups that have a row on a page, all of which can be read."""
+    found: dict[str, set[str]] = {}
+    for part in model_lines.PART.finditer((DOCS / "problems" / f"{page}.md").read_text()):
+        rows = [row[1] for row in model_lines.ROW.finditer(part[3])]
+        assert len(rows) == part[3].count("\n| `") == len(set(rows)), (page, part[2])
+        for method in re.findall(r"`(.*?)`", part[2]):
+            found.setdefault(method, set()).update(rows)
+    return found
+
+
 @pytest.mark.slow
 @each
-def test_models_in_mathematics_have_the_rows_that_they_are_built_of(page: Path, generated: ModuleType) -> None:
+def test_every_group_of_a_model_has_its_row_beside_the_files_that_build_it(
+    page: Path, model_lines: ModuleType, cases: int
+) -> None:
+    """The models are those of the page's instances, and of random ones."""
+    family, text = page.stem, page.read_text()
+    linked = model_lines.linked(text, family)
+    rows = rows_of(family, model_lines)
+    assert set(rows) == {method.name for method in family_named(family).methods if method.build is not None}
+    for method, more in rows_of(ADDED_TO[family], model_lines).items() if family in ADDED_TO else ():
+        rows.get(method, set()).update(more)
+    assert len(re.findall(r"^\| `\w+` \| \$.*</a> \|$", linked, flags=re.MULTILINE)) == text.count("\n| `")
+    for instance, settings in (model_lines.example(text, "models"), *model_lines.variants(text, family)):
+        for built in model_lines.models(instance, settings):
+            assert {group.name for group in built.groups if group.kind == "constraint"} <= rows[built.method.name]
+    for number in range(cases):
+        instance = random_case(family, 1, number)
+        for method in family_named(family).methods:
+            if method.build is None or method.misfit(instance) is not None:
+                continue
+            try:
+                groups = planner.model(instance, method.name).sizes().groups
+            except planner.UsageError:  # more stages than layers, say: there is nothing to build
+                continue
+            assert {group.name for group in groups if group.kind == "constraint"} <= rows[method.name], method.name
+
+
+@pytest.mark.slow
+@each
+def test_a_group_is_built_on_the_lines_that_its_row_leads_to(page: Path, model_lines: ModuleType) -> None:
+    """They name it, or what makes its name."""
     text = page.read_text()
-    instance, settings = generated._example(text, "models")
-    loaded = planner.load(instance, **settings)
-    parts = re.findall(r"^### Rows (of|added by) ([^\n]*)\n(.*?)(?=\n###|\n<!--)", text, flags=re.M | re.S)
-    assert parts
-    for kind, methods, rows in parts:
-        written = re.findall(r"^\| `(\w+)` \| \$.*\$ \| [^|\n]*\|$", rows, flags=re.M)
-        assert len(written) == rows.count("\n| `")
-        built = [
-            {group.name for group in planner.model(loaded, method).sizes().groups if group.kind == "constraint"}
-            for method in re.findall(r"`(.*?)`", methods)
-        ]
-        assert set(written) <= set().union(*built), (page.stem, methods)
-        if kind == "of":
-            assert set().union(*built) <= set(written), (page.stem, methods)
+    for line in model_lines.linked(text, page.stem).splitlines():
+        group = re.match(r"\| `(\w+)` \|", line)
+        for path, number in re.findall(r'sources/([\w/]+)\.html#line-(\d+)"', line):
+            statement = "\n".join((ROOT / f"{path}.py").read_text().splitlines()[int(number) - 1 :][:3])
+            assert group is not None and re.search(rf"\b{group[1]}\b|\{{name\}}_", statement), (path, number)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[cpsat.py], [milp.py] |", "[cpsat.py] |"),
+        (
+            "[cpsat.py]: ../../formulations/tmpc_knapsack/cpsat.py",
+            "[cpsat.py]: ../../formulations/tmpc_knapsack/milp.py",
+        ),
+        ("| `memory` |", "| `memories` |"),
+    ],
+)
+def test_a_row_that_names_other_files_than_build_it_is_an_error(
+    model_lines: ModuleType, before: str, after: str
+) -> None:
+    text = (DOCS / "problems" / "tmpc_knapsack.md").read_text()
+    assert before in text and "milp.html#line-" in model_lines.linked(text, "tmpc_knapsack")
+    with pytest.raises(ValueError, match=r"tmpc_knapsack\.md: row `"):
+        model_lines.linked(text.replace(before, after), "tmpc_knapsack")
+
+
+def test_files_that_pages_link_to_have_pages_with_their_lines() -> None:
+    sources = extension("sources")
+    site = SimpleNamespace(env=SimpleNamespace())
+    path = "formulations/tmpc_knapsack/cpsat"
+    sources.on_source_read(site, "problems/page", [f'<a href="../sources/{path}.html#line-3">'])
+    ((name, context, _),) = sources.on_collect_pages(site)
+    assert name == f"sources/{path}" and 'id="line-3"' in context["body"]
+    for linked in (f"{path}.html#line-9999", "formulations/none.html#line-1"):
+        with pytest.raises(sources.ExtensionError, match="has no line"):
+            sources.on_source_read(site, "problems/page", [f'<a href="../sources/{linked}">'])
+    sources.on_purge(site, site.env, "problems/page")
+    assert list(sources.on_collect_pages(site)) == []
 
 
 def test_every_problem_is_in_the_readme_and_has_a_page_and_its_instances_are_in_the_reference() -> None:
@@ -120,7 +200,7 @@ def slug(heading: str) -> str:
 @pytest.mark.parametrize("document", [*DOCUMENTS, *ROOMS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_to_files_and_headings(document: Path) -> None:
     text = re.sub(r"```.*?```|`[^`]*`", "", document.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for target in re.findall(r"(?<=\]\()[^)\s]+(?=\))|(?<=\]: )\S+$", text, flags=re.MULTILINE):
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
@@ -148,11 +228,7 @@ def test_sources_are_written_in_the_words_of_the_field(package: str) -> None:
 
 
 def test_the_gallery_has_a_picture_of_every_problem() -> None:
-    pytest.importorskip("sphinx", reason="sphinx is not installed")
-    spec = importlib.util.spec_from_file_location("pictures", DOCS / "extensions" / "pictures.py")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    made = extension("pictures")
     assert made.MARK in (DOCS / "gallery-of-pictures.md").read_text()
     assert {family.name for family in FAMILIES} <= set(made.COMMANDS)
     for says, *commands in made.COMMANDS.values():
