@@ -105,7 +105,7 @@ def test_free_rings_beside_edges(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "stages", "replicas"),
-    [("dgx1", 4, 8), ("torus2d", 4, 4), pytest.param("dgx1", 8, 4, marks=pytest.mark.slow)],
+    [("dgx1", 4, 8), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("torus2d", 4, 4), ("dgx1", 8, 4)))],
 )
 def test_networks_of_few_bandwidths_are_proved(name: str, stages: int, replicas: int) -> None:
     """With the slowest stage as the objective, 30 % were left open on dgx1 with 4 x 4 devices."""

@@ -186,11 +186,11 @@ def test_algorithm_1_on_published_files(published: Path, name: str, objective: s
 
 #: Published file, objective, milliseconds: the proved optimum where annealing must reach it.
 OPTIMA = (
-    ("hier16_4x4_chain", "full", 65.550),
+    pytest.param("hier16_4x4_chain", "full", 65.550, marks=pytest.mark.slow),
     ("dgx16_4x4_chain", "allreduce", 24.041),
     ("dgx16_8x2_chain", "full", 23.379),
-    ("dgx32_4x8_chain", "full", 39.291),
-    ("dgx32_8x4_chain", "allreduce", 17.616),
+    pytest.param("dgx32_4x8_chain", "full", 39.291, marks=pytest.mark.slow),
+    pytest.param("dgx32_8x4_chain", "allreduce", 17.616, marks=pytest.mark.slow),
     pytest.param("torus2d64_16x4_chain", "allreduce", 19.097, marks=pytest.mark.slow),
     pytest.param("blk1_64_8x8_chain", "allreduce", 27.336, marks=pytest.mark.slow),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,13 @@ from planner.inputs.schema import schema
 jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, which notebooks bring along")
 
 
+@functools.cache
+def validator(problem: str) -> Any:
+    return jsonschema.Draft202012Validator(schema(problem))
+
+
 def faults(problem: str, content: Any) -> list[str]:
-    return [error.message for error in jsonschema.Draft202012Validator(schema(problem)).iter_errors(content)]
+    return [error.message for error in validator(problem).iter_errors(content)]
 
 
 def written(problem: str, number: int) -> Any:
@@ -34,7 +40,7 @@ def test_it_takes_what_is_written_and_refuses_other_fields(problem: str) -> None
         assert faults(problem, {**content, "colour": "red"})
         assert faults(problem, {**content, "problem": "another"})
         assert faults(problem, {**content, "schema_version": 2})
-        for name in schema(problem)["required"]:
+        for name in validator(problem).schema["required"]:
             assert faults(problem, {key: value for key, value in content.items() if key != name})
 
 
