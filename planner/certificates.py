@@ -191,6 +191,9 @@ def verify(instance: Instance, certificate: JsonObject, *, where: str = "certifi
     checked: Certificates[Any] | None = family.certificates
     if checked is None:
         raise UsageError.at("the instance", family.name, "an instance of a problem that has certificates")
+    for key in ("format", "problem", "instance_sha256", "proof"):
+        if key not in certificate:
+            raise InstanceError.missing(where, key, "a certificate, as planner certify writes it")
     try:
         verdict = checked.verify(plain(family.to_json(instance)), certificate)
     except ValueError as error:

@@ -64,9 +64,9 @@ class EventFile:
         self.events.append(
             Event(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
         )
-        shown = result.to_json()
-        names = ("problem", "instance", "method", "seconds", "objective", "bound", "gap", "status", "stop")
-        self._write({name: shown[name] for name in names})
+        names = ("problem", "instance", "method", "seconds", "objective", "bound", "gap")
+        ended = {"status": result.status.value, "stop": result.stop.value}
+        self._write({**{name: getattr(result, name) for name in names}, **ended})
 
     def _write(self, fields: dict[str, Any]) -> None:
         if self._stream is not None and self.failure is None:

@@ -57,8 +57,11 @@ class Result:
 
     def to_json(self) -> dict[str, Json]:
         """The result object of docs/interface.md, in JSON types."""
+        from planner.fingerprints import fingerprint
+
         shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of")}
-        return {**shown, "status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
+        shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
+        return {**shown, "fingerprint": fingerprint(self.of, self.plan)}
 
     def to_records(self) -> list[dict[str, Json]]:
         """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.

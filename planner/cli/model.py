@@ -62,6 +62,8 @@ def model_command(
         raise UsageError(
             "--solver, --solver-option and --solver-log are for the relaxation; expected --root beside them"
         )
+    if read is not None and (root or write is not None):
+        raise UsageError.at("--read", read, "neither --root nor --write beside it")
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)

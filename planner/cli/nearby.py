@@ -14,14 +14,17 @@ from planner.errors import UsageError
 from planner.result import Result
 from solvers.outcome import OPTIMAL_GAP, Limits
 
-Alternatives = Annotated[int | None, typer.Option(metavar="N", min=1, help="the N best plans, with --exact")]
+Alternatives = Annotated[int | None, typer.Option(metavar="N", min=1, help="the N best plans; implies --exact")]
 Within = Annotated[str | None, typer.Option(metavar="1%", help="all plans so near the optimum, at most N")]
 Pareto = Annotated[str | None, typer.Option(metavar="AXES", help="front of time,memory,devices")]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is wanted beside the optimum: some alternatives, those ``within`` a share of it, or a front."""
+    """What is wanted beside the optimum: some alternatives, those ``within`` a share of it, or a front.
+
+    Each of them rests on a proved optimum: `given` implies ``--exact``.
+    """
 
     count: int | None
     within: str | None
@@ -37,14 +40,12 @@ class Wanted:
         }
         return {name: value for name, value in values.items() if value is not None}
 
-    def refuse(self, loaded: Any, exact: bool, limits: Limits) -> None:
+    def refuse(self, loaded: Any, limits: Limits) -> None:
         """`UsageError` for what cannot be answered, before anything is solved."""
         from planner.studies.alternatives import declared, expect_distinct
         from planner.studies.pareto import parse_axes
 
         for name, value in self.given.items():
-            if not exact:
-                raise UsageError.at(name, value, "--exact beside it")
             if limits.gap > OPTIMAL_GAP:
                 raise UsageError.at(name, value, f"a --gap of at most {OPTIMAL_GAP:g}")
             (declared if name == "--pareto" else expect_distinct)(loaded, name, value)

@@ -109,6 +109,7 @@ def solve_command(
     overrides, given = split(settings)
     beside = {"--compare": "given" if compare else None, "--plan": plan[0] if plan else None}
     beyond = nearby.Wanted(alternatives, within, pareto)
+    exact = exact or bool(beyond.given)
     by_order: dict[str, Any] = {}
     if batch_size is None:
         several = None if jobs == 1 else str(jobs)
@@ -117,7 +118,7 @@ def solve_command(
         by_order = _instances(instance, topology, inputs, overrides, quiet, plot, trace)
         if len(by_order) > 1:
             _refuse({"--certificate": certificate, **beside, **beyond.given}, "one order")
-        beyond.refuse(next(iter(by_order.values())), exact, limits)
+        beyond.refuse(next(iter(by_order.values())), limits)
     else:
         alone = {"--topology": topology, "--trace": trace, "--certificate": certificate, **beside, **beyond.given}
         _refuse(alone, "no --batch-size beside it")

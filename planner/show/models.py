@@ -32,11 +32,11 @@ def show_model(found: Mapping[str, Any]) -> None:
         facts.add_row(label, _magnitudes(found["coefficients"][name]))
     for requirement in found["requirements"]:
         facts.add_row("required", requirement)
-    if "root_bound" in found:
+    if found["root_seconds"] is not None:
         facts.add_row("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}")
     if found.get("root_left_out"):
         facts.add_row("left out of it", ", ".join(found["root_left_out"]))
-    for path in found.get("files", ()):
+    for path in found["files"]:
         facts.add_row("written", path)
     out.print(facts)
     groups = Table("group", "kind", "count", "says", box=None)

@@ -28,9 +28,11 @@ class Seen:
 
     def to_json(self, opened: OpenModel) -> dict[str, Any]:
         """The object that ``planner model --json`` prints (docs/interface.md)."""
+        unknown: dict[str, Any] = {"root_bound": None, "root_seconds": None, "files": []}
         if self.sizes is None:
-            return {**opened.named(), "variables": None, "constraints": None, "reason": self.missing}
-        shown, root = opened.to_json(self.sizes), self.root
+            unbuilt: dict[str, Any] = {"variables": None, "constraints": None, "nonzeros": None, "groups": []}
+            return {**opened.named(), **unbuilt, **unknown, "reason": self.missing}
+        shown, root = opened.to_json(self.sizes) | unknown, self.root
         if root is None:
             return shown
         return shown | {

@@ -161,7 +161,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["chain8", "--alternatives", "3"], "--alternatives is 3; expected --exact"),
+        (["chain8", "--alternatives", "3", "--method", "equi"], "method is 'equi'; expected an exact method"),
         (["chain8", "--exact", "--within", "-1%"], "--within is '-1%'; expected a share"),
         (["chain8", "--exact", "--within", "near"], "--within is 'near'; expected a share"),
         (["chain8", "--exact", "--alternatives", "2", "--gap", "0.1"], "expected a --gap of at most 1e-06"),

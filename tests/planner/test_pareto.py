@@ -145,7 +145,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["chain8", "--exact", "--pareto", "memory,devices"], "expected time and at least one of memory, devices"),
         (["chain8", "--exact", "--pareto", "time"], "expected time and at least one of memory, devices"),
         (["chain8", "--exact", "--pareto", "time,time"], "expected time and at least one of memory, devices"),
-        (["chain8", "--pareto", "time,memory"], "expected --exact beside it"),
+        (["chain8", "--method", "piper", "--pareto", "time,memory"], "expected an exact method"),
         (["layers", "--exact", "--pareto", "time,memory"], "layer_assignment has no axis beside time"),
         (["knapsack", "--exact", "--pareto", "time,memory"], "there are answers for stage_partitioning"),
     ],
