@@ -29,7 +29,7 @@ def throughput(instance: StageInstance, time_per_microbatch: float) -> dict[str,
 
     Source
     ------
-    Model FLOP utilisation: Chowdhery et al., PaLM (2022), from memory: reconstructed.
+    Reconstructed: Chowdhery et al., PaLM (2022), who are cited for model FLOP utilisation, were not at hand.
     """
     facts, N = instance.options, instance.num_microbatches
     b, tokens = _number(facts, "microbatch"), _number(facts, "seq-len")

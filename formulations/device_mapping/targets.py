@@ -2,7 +2,7 @@
 
 A refuted target is a bound, a met one gives a plan. Where an instance has few bandwidths the objective can take few
 values, and only those are targets; otherwise the interval is halved. A target left open in its time is tried again,
-with more, once there is nothing easier on either side of it. Source: reconstructed.
+with more, once there is nothing easier on either side of it. Source: this project.
 """
 
 from __future__ import annotations

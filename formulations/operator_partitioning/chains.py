@@ -3,7 +3,7 @@
 First every tensor that leaves a stage counts once, whatever stages it goes to: a relaxation, and exact where tensors
 have one target. Only what that leaves open is searched with counts.
 
-Source: reconstructed.
+Source: this project.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Where the number of stages is free, the slowest all-reduce is part of the objective: after each optimum, a better plan
 must have less parameters in its largest stage, so the cap on them falls until nothing is left.
 
-Source: reconstructed.
+Source: this project.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def evaluate(instance: OperatorInstance, plan: OperatorPlan) -> float:
     Source
     ------
     Parmesan, Equations 1 and 3. A step: (MB + S - 1) times the slowest stage plus the slowest all-reduce of
-    parameters. Source: reconstructed.
+    parameters. Source: reconstructed (Appendix E is not published).
     """
     if len(plan.replicas) != len(plan.stages) or sorted(stage_of(plan)) != list(range(len(instance.operators))):
         raise ValueError("the stages do not hold every operator, or some stage has no replicas")

@@ -3,7 +3,7 @@
 `near` lowers the target a little each time, which stays in a local optimum's neighbourhood. Here a target lies half-way
 between the best bound and the best mapping, and every third try starts from a random mapping; a target that is missed
 still leaves a good mapping behind. Tries have fixed numbers of moves, so the mappings found repeat for a seed as long
-as the bounds do. Source: reconstructed.
+as the bounds do. Source: this project.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Parmesan's Equation 7: with a target t, each link of the ring of s needs B >= 2 
 is what the stage demands. All cycles over the links of the most demanding stages are listed, then those of the next
 ones, and so on: ``cycle[d, e, ...]`` takes a set of devices, with the first demand that one of its cycles meets. The
 demands are nested, so it is enough that as many cycles meet each demand as there are stages with it. On grids and
-inside machines there are few cycles of fast links; where there are many this says nothing. Source: reconstructed.
+inside machines there are few cycles of fast links; where there are many this says nothing. Source: this project.
 """
 
 from __future__ import annotations

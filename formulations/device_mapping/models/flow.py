@@ -10,7 +10,7 @@ every triangle two arcs imply the third. If that is too much to write down the m
 proof, a solution counts if its replicas happen to close.
 
 Only devices and arcs that survive arc consistency have variables. Costs are rounded down to integers.
-Source: reconstructed.
+Source: this project.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Places are devices, or groups of devices (`quotient`). Bandwidths fall into clas
 
 A node's time is a sum over its links (the ring's slowest one, and its edges), so a target forbids combinations of
 classes: the least of them are clauses, and all costs stay floats. Without edges a ring needs one class alone, and this
-is the position model. Source: reconstructed.
+is the position model. Source: this project.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The level model as a MILP (Pyomo): is there a plan within a target t?
 
 Parmesan's Equations 5 to 7 as one question, with places and classes of bandwidth as in CP-SAT's `level`. All numbers
-are 0, 1, and how many nodes a place holds, so HiGHS's tolerances say nothing wrong. Source: reconstructed.
+are 0, 1, and how many nodes a place holds, so HiGHS's tolerances say nothing wrong. Source: this project.
 """
 
 # mypy: disallow_untyped_calls=False

@@ -6,7 +6,7 @@ Parmesan's Equation 7: with a target t, a link (d, e) of the ring of s needs c_u
 
 A device has two links of its stage's ring (one with two replicas), so the links of a stage are cycles through its R
 devices: one cycle if R is 5 or less, as two cycles need three devices each. With more replicas a stage that falls into
-several cycles is cut off, and the model runs again. Source: reconstructed.
+several cycles is cut off, and the model runs again. Source: this project.
 """
 
 from __future__ import annotations

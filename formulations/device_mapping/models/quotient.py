@@ -3,7 +3,7 @@
 Devices that links of at least some bandwidth connect form a group. Between two groups, and inside one, only the best
 bandwidth is kept, so whatever a target forbids for groups it forbids for devices. Where all devices of a group are
 identical, as in machines of equal links, nothing is lost. A ring that stays inside a small group is as slow as the best
-cycle of R of its devices, which is searched for. Source: reconstructed.
+cycle of R of its devices, which is searched for. Source: this project.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A symmetry is a permutation of the devices that keeps every bandwidth. Each one found is checked in full, so an orbit
 is never too large; where the search gives up it may be too small, which costs time and nothing else.
-Source: reconstructed.
+Source: this project.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Stages as in loads.py.
 
-Source: reconstructed.
+Source: this project.
 """
 
 from __future__ import annotations

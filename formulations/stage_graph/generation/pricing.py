@@ -7,7 +7,7 @@ sets that are worth the most are labels of a knapsack along the walk, of which t
 Of micro-batches in flight a stage is said to hold one, if no edge leaves it, or two: the cover of all columns knows
 better.
 
-Source: reconstructed; labels as in the lists of Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter 3.
+Source: this project; labels as in the lists of Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter 3.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ If prices prove that no plan takes fewer than L devices, and D are there, the st
 worth their devices, but for D - L in all. Stages that are worth less are in none, and where those that are left are
 few, all of them are listed, and the cover of them by HiGHS decides.
 
-Source: reconstructed; the enumeration is that of route relaxations in Baldacci, Christofides and Mingozzi (2008).
+Source: this project; the enumeration is that of route relaxations in Baldacci, Christofides and Mingozzi (2008).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ neighbours still to come: on trees, in the right order, one or two.
 Where more than `WIDEST` would have to be known, edges are left out: any calls may stand at their ends, and their
 tensors cost nothing. That only adds sets and makes stages faster, so whatever is excluded along the walk is excluded.
 
-Source: reconstructed; a dynamic program over a tree decomposition.
+Source: this project; a dynamic program over a tree decomposition.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ its fewest devices (EstimateTPS <= t_max, line 28, and Equation 2 at its depth),
 operator in one column, as few devices as possible, and along an edge that leaves a column the depth falls. The least
 target comes from the finite list of what stages can take, as in ``levels``, whose upsets give the sets. Where
 requirements speak of degrees or of what is in flight, the fewest devices are not enough: with any it is `direct`.
-Where convex sets are too many to be laid out, columns are generated (`generation`). Source: reconstructed.
+Where convex sets are too many to be laid out, columns are generated (`generation`). Source: this project.
 """
 
 # mypy: disallow_untyped_calls=False

@@ -1,7 +1,7 @@
 """The cover of a target (Pyomo, HiGHS): each operator in one of some convex sets of operators, on the fewest devices.
 
 Within a target every stage has its fewest devices (GraphPipe's EstimateTPS <= t_max, Algorithm 1, line 28, and Equation
-2 at its depth), so Equation 1 is left out. Source: reconstructed.
+2 at its depth), so Equation 1 is left out. Source: this project.
 """
 
 # mypy: disallow_untyped_calls=False

@@ -3,7 +3,7 @@
 A column is a convex set of operators as a stage: at a depth, on so many devices, with micro-batches of a size. What
 such a stage takes and needs is a constant, so nothing is rounded but the unit: C1 to C4 and Equation 2 are a cover of
 the operators by columns, Equation 1 its objective. `columns` looks for the target outside of its models, which is
-faster; this one has all plans at once, and with them whatever requirements speak of. Source: reconstructed.
+faster; this one has all plans at once, and with them whatever requirements speak of. Source: this project.
 """
 
 # mypy: disallow_untyped_calls=False

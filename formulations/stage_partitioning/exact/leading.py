@@ -8,7 +8,7 @@ a stage has one cost. With r stages left from piece i on,
 is the least time of the slowest of them. Sums are taken from i on, never as differences: profiles that write 1e30 for
 "impossible" would drown the digits of all others.
 
-Source: reconstructed.
+Source: this project.
 """
 
 from __future__ import annotations

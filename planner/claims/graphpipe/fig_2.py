@@ -1,7 +1,7 @@
 """Figure 2: a sequential and a graph pipeline of the same four stages.
 
 The figure shows three branches and a join without numbers. Here every operator takes 1 s forward and 2 s backward and
-nothing is sent, so the stages are balanced and only their order differs. Source: reconstructed.
+nothing is sent, so the stages are balanced and only their order differs: reconstructed.
 """
 
 from __future__ import annotations
