@@ -149,7 +149,8 @@ class Passes:
     """Which pass runs when; ``bubble_share`` is the part of all stages' time in which they wait.
 
     ``note`` says what the passes show and the objective does not count, or the other way round; each ``{}`` in it
-    stands for one of ``amounts``, in ``unit``.
+    stands for one of ``amounts``, in ``unit``. ``end`` is when the last pass ends, shown or not; ``None`` where later
+    micro-batches were not simulated.
     """
 
     title: str
@@ -159,11 +160,7 @@ class Passes:
     unit: str = "s"
     note: str = ""
     amounts: Sequence[float] = ()
-
-    @property
-    def end(self) -> float:
-        """When the last pass ends."""
-        return max((task.end for task in self.tasks), default=0.0)
+    end: float | None = None
 
 
 @dataclass(frozen=True)

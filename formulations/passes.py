@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from formulations.breakdown import Passes, Stage, Task
@@ -142,7 +143,8 @@ def batch(
     tasks = [Task(t.stage, "F" if t.is_forward else "B", t.microbatch, t.start, t.end, t.replica) for t in trace.tasks]
     lanes = sum(stage.dp_degree for stage in own)
     share = waiting_share(tasks, lanes, 0.0, trace.makespan)
-    return Passes(_title("A batch, simulated", count, num_microbatches), sorted(tasks), stages, share, unit)
+    title, end = _title("A batch, simulated", count, num_microbatches), trace.makespan
+    return Passes(title, sorted(tasks), stages, share, unit, end=end if count == num_microbatches else None)
 
 
 def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit: str = "s") -> Passes:
@@ -153,7 +155,7 @@ def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit:
     if len(tasks) > MOST_SHOWN:
         title = f"{title}: the first {MOST_SHOWN} of {len(tasks)} passes"
         tasks = sorted(tasks, key=lambda task: task.start)[:MOST_SHOWN]
-    return Passes(title, sorted(tasks), stages, share, unit)
+    return Passes(title, sorted(tasks), stages, share, unit, end=end)
 
 
 def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage], unit: str = "s") -> Passes:
@@ -167,12 +169,29 @@ def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage], unit: str =
     for edge in sorted(instance.edges, key=lambda edge: -edge.source):
         behind[edge.source] = max(behind[edge.source], behind[edge.target] + 1)
     orders = [kfkb(count, min(count, each), 1) for each in behind]
-    return of_passes(
-        _title("An iteration, simulated (1F1B)", count, instance.minibatch),
-        run(PassGraph(shown), orders).passes,
-        stages,
-        unit,
-    )
+    title = _title("An iteration, simulated (1F1B)", count, instance.minibatch)
+    passes = of_passes(title, run(PassGraph(shown), orders).passes, stages, unit)
+    return passes if count == instance.minibatch else replace(passes, end=None)
+
+
+def beside_objective(
+    passes: Passes, objective: float, says: str, undrawn: float = 0.0, what: str = "all-reduce"
+) -> Passes:
+    """The passes with a note of what the objective counts in another way, and both times if all were simulated.
+
+    Parameters
+    ----------
+    objective
+        In the passes' unit.
+    says
+        What continues "The objective, 1.2 s": of what, and what it counts.
+    undrawn
+        How long ``what`` takes that follows the passes and is not drawn.
+    """
+    ended = "" if passes.end is None else ": these passes end after {}"
+    after = f"; the {what} after them, {{}}, is not drawn" if undrawn and ended else ""
+    amounts = [objective, *([] if passes.end is None else [passes.end, undrawn])]
+    return replace(passes, note=f"The objective, {{}}{says}{ended}{after}.", amounts=amounts)
 
 
 def _shown(num_microbatches: int, num_stages: int) -> int:

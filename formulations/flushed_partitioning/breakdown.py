@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from formulations.added_up import flushed
@@ -16,7 +15,7 @@ from formulations.flushed_partitioning.problem import (
     step_time,
     synchronisation_times,
 )
-from formulations.passes import batch
+from formulations.passes import batch, beside_objective
 from formulations.stage_partitioning.breakdown import memory_rows, memory_stack, shown_stages, strip, time_parts
 from formulations.stage_partitioning.problem import StagePlan
 from formulations.throughput import throughput
@@ -86,13 +85,12 @@ def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], 
     )
     filling = depth(instance, plan) - 1
     sooner = "faster stages fill and drain the pipeline sooner, and " if filling else ""
-    reduced = "; the synchronisation after them, {}, is not drawn" if max(rings) else ""
-    note = (
-        f"The objective, {{}} for a batch, counts {flat.num_microbatches} + {filling} rounds of the slowest stage; "
-        f"here {sooner}replicas wait for micro-batches of their own: these passes end after {{}}"
+    says = (
+        f" for a batch, counts {flat.num_microbatches} + {filling} rounds of the slowest stage; "
+        f"here {sooner}replicas wait for micro-batches of their own"
     )
-    total = evaluate(instance, plan) * flat.num_microbatches
-    return replace(passes, note=f"{note}{reduced}.", amounts=(total, passes.end, max(rings) * flat.num_microbatches))
+    total, undrawn = evaluate(instance, plan) * flat.num_microbatches, max(rings) * flat.num_microbatches
+    return beside_objective(passes, total, says, undrawn, "synchronisation")
 
 
 def _memory(instance: FlushedInstance, plan: StagePlan) -> list[Mapping[str, Any]]:

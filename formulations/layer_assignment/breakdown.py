@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from formulations.added_up import equation_4
 from formulations.breakdown import Breakdown, Item, Passes, Stack, Stage, Strip, slowest, stages_of
 from formulations.layer_assignment.problem import LayerPlan, Terms, cuts, parameters_of, terms
-from formulations.passes import forward_and_backward, one_f_one_b
+from formulations.passes import beside_objective, forward_and_backward, one_f_one_b
 from instances.layer_assignment import LayerAssignmentInstance
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 
@@ -76,15 +75,13 @@ def _passes(
 ) -> Passes:
     """One replica's pipeline, which the objective counts in another way."""
     passes = one_f_one_b(_schedule(instance, times, sending), stages)
-    reduced = "; the all-reduce after them, {}, is not drawn" if found.all_reduce else ""
     sent = (
         "sends once over every cut and makes no stage wait for what is sent; here every micro-batch is sent, forward "
         "and backward, and stages wait for it"
     )
     counted = sent if any(sending) else "counts the slowest stage for all micro-batches but one, and all stages once"
-    note = f"The objective, {{}} for a step, {counted}: these passes end after {{}}{reduced}"
     step = math.fsum([found.waiting, found.filling, found.sending, found.all_reduce])
-    return replace(passes, note=f"{note}.", amounts=(step, passes.end, found.all_reduce))
+    return beside_objective(passes, step, f" for a step, {counted}", found.all_reduce)
 
 
 def _schedule(instance: LayerAssignmentInstance, times: Sequence[float], sending: Sequence[float]) -> ScheduleInstance:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from formulations.added_up import flushed
@@ -22,7 +21,7 @@ from formulations.operator_partitioning.problem import (
     stage_of,
     stage_seconds,
 )
-from formulations.passes import forward_and_backward, one_f_one_b
+from formulations.passes import beside_objective, forward_and_backward, one_f_one_b
 from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.operator_partitioning import OperatorInstance
 
@@ -131,19 +130,15 @@ def _passes(
     )
     passes, objective = one_f_one_b(schedule, stages), evaluate(instance, plan)
     if not is_step:
-        note = (
-            "The objective, {} for a micro-batch, is the slowest stage's alone, as if the pipeline were always full; "
-            "here it fills and drains, too: these passes end after {}."
+        says = (
+            " for a micro-batch, is the slowest stage's alone, as if the pipeline were always full; here it fills and "
+            "drains, too"
         )
-        return replace(passes, note=note, amounts=(objective, passes.end))
+        return beside_objective(passes, objective, says)
     ring = max(all_reduce_seconds(instance, members, plan.replicas[0]) for members in plan.stages)
-    reduced = "; the all-reduce after them, {}, is not drawn" if ring else ""
     sooner = "; here faster stages fill and drain the pipeline sooner" if len(times) > 1 else ""
-    note = (
-        f"The objective, {{}} for a step, counts {count} + {len(times) - 1} rounds of the slowest stage{sooner}: these "
-        "passes end after {}"
-    )
-    return replace(passes, note=f"{note}{reduced}.", amounts=(objective, passes.end, ring))
+    says = f" for a step, counts {count} + {len(times) - 1} rounds of the slowest stage{sooner}"
+    return beside_objective(passes, objective, says, ring)
 
 
 def operators_graph(instance: OperatorInstance, plan: OperatorPlan, stages: Sequence[Stage]) -> Graph:

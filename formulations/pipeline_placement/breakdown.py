@@ -7,7 +7,7 @@ from dataclasses import replace
 from formulations.breakdown import Breakdown, Network, Picture
 from formulations.device_mapping.breakdown import breakdown as of_mapping
 from formulations.operator_partitioning.breakdown import memory_stack, operators_graph
-from formulations.passes import of_passes
+from formulations.passes import beside_objective, of_passes
 from formulations.pipeline_placement.problem import PlacementPlan, evaluate, second_phase
 from formulations.pipeline_placement.simulate import simulate_plan
 from instances.pipeline_placement import PlacementInstance
@@ -27,15 +27,13 @@ def breakdown(instance: PlacementInstance, plan: PlacementPlan) -> Breakdown:
         stages = network.stages
         graph = operators_graph(instance.operators, plan.partition, stages)
         passes = of_passes("A step of the slowest replica, simulated (1F1B)", step.passes, stages)
-        reduced = "; the all-reduce after them, {}, is not drawn" if step.allreduce_s else ""
-        note = (
-            "The objective, {}, is the slowest stage's alone, as if the pipeline were always full and nothing "
-            "overlapped; here it fills and drains, and stages compute while others send: these passes end after "
-            f"{{}}{reduced}."
+        says = (
+            ", is the slowest stage's alone, as if the pipeline were always full and nothing overlapped; here it fills "
+            "and drains, and stages compute while others send"
         )
-        amounts = (evaluate(instance, plan), step.pipeline_s, step.allreduce_s)
+        passes = beside_objective(passes, evaluate(instance, plan), says, step.allreduce_s)
         memory = memory_stack(instance.operators, plan.partition, stages)
-        return (network, graph, *others, *memory, replace(passes, note=note, amounts=amounts))
+        return (network, graph, *others, *memory, passes)
 
     figures = {**mapped.figures, "simulated_step_s": step.seconds, "bubble_share": bubble}
     return replace(mapped, figures=figures, draw=draw)

@@ -43,6 +43,7 @@ from formulations.stage_partitioning import problem as flat
 from formulations.tmpc_knapsack import problem as knapsack
 from instances.hierarchical_partitioning import MemoryModel
 from instances.topologies import KINDS, topology
+from planner.inputs.loading import family_of
 from planner.run import run
 from planner.show.headlines import headline, note
 
@@ -270,6 +271,18 @@ def test_passes_say_how_they_and_the_objective_differ(name: str) -> None:
             assert said.endswith(".") and said.count("{") == 0
             scale = per.get(name, lambda _: 1)(instance)
             assert any(each == pytest.approx(objective * scale, rel=1e-9) for each in picture.amounts), said
+
+
+@pytest.mark.parametrize("name", ["layers", "chain8-flushed"])
+def test_an_end_is_compared_with_the_objective_only_if_all_micro_batches_were_simulated(name: str) -> None:
+    for count, is_whole in ((8, True), (4096, False)):
+        instance = planner.load(name, microbatches=count)
+        family = family_of(instance)
+        plan = family.plan_from_json(instance, planner.solve(instance).plan)
+        [picture] = [each for each in family.breakdown(instance, plan).pictures if isinstance(each, Passes)]
+        assert (f" of {count} micro-batches" in picture.title) != is_whole
+        assert ("these passes end after" in note(picture)) == is_whole
+        assert picture.end == (max(task.end for task in picture.tasks) if is_whole else None)
 
 
 def test_operator_partitioning() -> None:
