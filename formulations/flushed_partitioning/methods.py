@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.family import Claim, Method, lazy
 from formulations.flushed_partitioning.vocabulary import VOCABULARY
-from formulations.stage_partitioning.methods import DIRECT
+from formulations.stage_partitioning.methods import DIRECT, PRICES
 from formulations.stage_partitioning.models.size import MAX_DOWNSETS as FEW_DOWNSETS
 from formulations.stage_partitioning.models.size import (
     assignment_effort,
@@ -93,7 +93,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
-        shares="priced stages",
+        shares=PRICES,
     ),
     Method(
         name="milp-columns",
@@ -105,6 +105,6 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
-        shares="priced stages",
+        shares=PRICES,
     ),
 )

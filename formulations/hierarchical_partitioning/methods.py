@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.family import Claim, Method, lazy
 from formulations.hierarchical_partitioning.problem import HierarchicalPlan
 from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
-from formulations.stage_partitioning.methods import LISTED
+from formulations.stage_partitioning.methods import LISTED, PRICES
 from formulations.vocabulary import names
 from instances.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits
@@ -66,7 +66,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lazy(f"{_ROOM}.effort:columns_effort"),
-        shares="priced stages",
+        shares=PRICES,
     ),
     Method(
         name="milp-columns",
@@ -78,6 +78,6 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=lazy(f"{_ROOM}.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lazy(f"{_ROOM}.effort:columns_effort"),
-        shares="priced stages",
+        shares=PRICES,
     ),
 )

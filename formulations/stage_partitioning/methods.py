@@ -28,6 +28,9 @@ MAX_LABELS = 40_000_000
 #: Most entries of the published program's table before pruning (a few percent of them are kept).
 MAX_TABLE = 2_000_000_000
 
+#: What both column models of a problem rest on, here and in the rooms that price stages as well (`Method.shares`).
+PRICES = "priced stages"
+
 LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"
 _TABLE = f"{LISTED}, where the table dp[D][k][s] has at most {MAX_TABLE:,} entries before pruning"
 DIRECT = f"instances whose direct model has at most {size.MAX_ASSIGNMENT:,} terms; of larger ones a first plan"
@@ -110,7 +113,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=columns_supports,
         limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
-        shares="priced stages",
+        shares=PRICES,
     ),
     Method(
         name="milp-columns",
@@ -122,7 +125,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         supports=columns_supports,
         limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
-        shares="priced stages",
+        shares=PRICES,
     ),
     Method(
         name="realizable",
