@@ -1,0 +1,36 @@
+"""Rooms have one shape: the same files for the same things, whatever the problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import formulations
+from formulations import FAMILIES
+from formulations.family import Family, Lazy
+
+EVERY = {
+    *("README.md", "__init__.py", "problem.py", "settings.py", "methods.py", "vocabulary.py", "breakdown.py"),
+    *("certificates.py", "checker.py"),
+}
+#: A file for each optional field of the family, under the same name everywhere.
+OPTIONAL = {"why_infeasible": "infeasible", "mining": "mining", "nearby": "nearby", "questions": "questions"}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_room_has_the_files_of_all_rooms(family: Family) -> None:
+    room = Path(formulations.__file__).parent / family.name
+    there = {path.name for path in room.iterdir()}
+    assert there >= EVERY
+    for field, file in OPTIONAL.items():
+        assert (getattr(family, field) is not None) == (f"{file}.py" in there), field
+    assert bool(family.subproblems) == ("inside.py" in there)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_models_lie_in_the_file_of_their_solver(family: Family) -> None:
+    for method in family.methods:
+        if method.name in ("cpsat", "milp"):
+            assert isinstance(method.solve, Lazy)
+            assert method.solve.__qualname__ == f"formulations.{family.name}.{method.name}:solve"
