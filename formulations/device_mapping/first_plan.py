@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from formulations.device_mapping.annealing import near
+from formulations.device_mapping.annealing import far, near
 from formulations.device_mapping.baselines import pipeline_major, stage_major
 from formulations.device_mapping.problem import evaluate, violations
 from formulations.first_plan import First
@@ -15,13 +15,24 @@ from solvers.outcome import Limits, Watch
 
 #: Levels of annealing, and devices for each start: on few of them models prove optima in less time than starts take.
 _LEVELS, _DEVICES_PER_START = 2, 12
+#: Up to so many devices two levels suffice; tries for the others.
+_FEW_DEVICES, _FAR_TRIES = 64, 60
 
 
 def first_plan(instance: DeviceMapping, limits: Limits) -> First:
-    """The better consecutive mapping, and what two levels of ``anneal`` make of it on one thread."""
+    """The better consecutive mapping, and what two levels of ``anneal`` make of it on one thread.
+
+    On many devices these levels end in a local optimum, and tries with far targets follow.
+    """
     one = replace(limits, threads=1)
     starts = max(1, min(near.MAX_STARTS, instance.num_devices // _DEVICES_PER_START))
-    return First("anneal", lambda watch: near.solve(instance, one, watch, levels=_LEVELS, most_starts=starts))
+
+    def find(watch: Watch) -> None:
+        near.solve(instance, one, watch, levels=_LEVELS, most_starts=starts)
+        if instance.num_devices > _FEW_DEVICES and not watch.stopped():
+            far.search(instance, limits.seed, watch, _FAR_TRIES)
+
+    return First("anneal", find)
 
 
 #: A link that alone takes this many times as long as a known plan counts as no slower, and no plan may take as long: no

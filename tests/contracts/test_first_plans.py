@@ -47,12 +47,13 @@ _FLUSHED = {"problem": "flushed_partitioning"}
 
 @dataclass(frozen=True)
 class Case:
-    """A catalog instance, the methods asked, and the one that knows the best plan."""
+    """A catalog instance, the methods asked, the one that knows the best plan, and the seconds that are given."""
 
     name: str
     given: dict[str, Any]
     methods: tuple[str, ...]
     best: str = "exact"
+    time_s: float = TIME_S
 
 
 #: No model finds a plan that good by itself in the time.
@@ -91,11 +92,9 @@ SLOW = (
     *(Case(name, {"stages": 8, "replicas": 4}, ("cpsat", "milp")) for name in _NETWORKS),
     *(Case("knapsack", {"nodes": n, "options": 4}, ("cpsat", "milp")) for n in (40, 1000, 20000)),
     *(
-        Case(name, {"devices": k}, ("cpsat", "milp-columns"))
+        Case(name, {"devices": k}, ("cpsat", "milp-columns"), time_s=TIME_S if k < 32 else 10.0)
         for name in ("mmt", "dlrm", "candle-uno")
         for k in (4, 8, 16, 32)
-        if (name, k)
-        != ("candle-uno", 32)  # both begin 1.4 % above; milp-columns finds the optimum, but not always in two seconds
     ),
 )
 
@@ -120,8 +119,8 @@ def test_a_plan_near_the_best(case: Case) -> None:
                 watch[0].stop(Stop.INTERRUPTED)
 
         held: list[Watch] = []
-        held.append(Watch(Limits(time_s=TIME_S), lambda *found, held=held: near(*found, held)))
-        answer = method.solve(instance, Limits(time_s=TIME_S), held[0])
+        held.append(Watch(Limits(time_s=case.time_s), lambda *found, held=held: near(*found, held)))
+        answer = method.solve(instance, Limits(time_s=case.time_s), held[0])
         assert answer.plan is not None, method.name
         assert family.violations(instance, answer.plan) == ()
         assert family.evaluate(instance, answer.plan) <= goal, method.name
