@@ -128,8 +128,18 @@ def turns(
 ) -> Answer[PlacementPlan]:
     """The same with any method of mapping; ``tried`` is called with each move that is looked at, its mapping kept."""
     found = in_phases(instance, limits, watch, paper_partition.solve, place)
-    if isinstance(found, Answer):
-        return found
+    return found if isinstance(found, Answer) else improved(instance, limits, watch, found, place, tried)
+
+
+def improved(
+    instance: PlacementInstance,
+    limits: Limits,
+    watch: Watch,
+    found: Found,
+    place: Place,
+    tried: Callable[[PlacementPlan], None] = lambda _: None,
+) -> Answer[PlacementPlan]:
+    """What `turns` makes of a plan in two phases."""
     best, objective, rounds, moves = found.plan, found.objective, 0, 0
     while not watch.stopped():
         rounds += 1
@@ -149,6 +159,16 @@ def turns(
     stats = {**found.stats, "rounds": rounds, "moves": moves, "decoupled_objective": found.objective}
     stats["step_s"] = simulate_plan(instance, best).seconds
     return Answer(best, bound=compute_bound(instance), stop=watch.why(), stats=stats)
+
+
+def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> float | None:
+    """The best of ``turns``, and of ``decoupled`` in turns, for the watch; returns what ``decoupled`` alone has."""
+    solve_turns(instance, limits, watch)
+    found = Answer[PlacementPlan]() if watch.stopped() else decoupled(instance, limits, watch)
+    if isinstance(found, Answer):
+        return None
+    improved(instance, limits, watch, found, near.solve)
+    return found.objective
 
 
 def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:

@@ -10,7 +10,7 @@ from formulations.stage_graph.costs import Costs
 from formulations.stage_graph.downsets import solve_downsets
 from formulations.stage_graph.upsets.branches import UnsuitableError, structure_of
 from instances.stage_graph import StageGraph
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits
 
 #: A plan this close to what the search over downsets refutes is good enough to begin with.
 _NEAR = 0.005

@@ -90,6 +90,14 @@ SLOW = (
         for k in (2, 3, 4)
     ),
     *(Case(name, {"stages": 8, "replicas": 4}, ("cpsat", "milp")) for name in _NETWORKS),
+    *(
+        Case(name, given, ("cpsat", "milp", "cpsat-columns", "milp-columns"), time_s=20.0)
+        for name, given in (
+            ("bert32", {"devices": 64, "memory": "8GiB"}),
+            ("bert32", {"devices": 512, "memory": "8GiB", "microbatches": 1920}),
+            ("gpt3-175b", {"devices": 64}),
+        )
+    ),
     *(Case("knapsack", {"nodes": n, "options": 4}, ("cpsat", "milp")) for n in (40, 1000, 20000)),
     *(
         Case(name, {"devices": k}, ("cpsat", "milp-columns"), time_s=TIME_S if k < 32 else 10.0)

@@ -16,6 +16,7 @@ import planner
 from formulations.first_plan import First
 from formulations.stage_graph import wide
 from formulations.stage_graph.costs import Costs, bits
+from formulations.stage_graph.first_plan import first_plan
 from formulations.stage_graph.generation import pricing, targets
 from formulations.stage_graph.generation.master import Generation, classes_of
 from formulations.stage_graph.generation.pricing import Kind, Pricing, kinds
@@ -283,6 +284,13 @@ def test_what_is_not_listed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.stop is Stop.SIZE_LIMIT and "more than 0 stages" in answer.reason
     assert answer.plan is not None and answer.bound is not None
     assert 0.98 < answer.bound / evaluate(planner.load("candle-uno", devices=32), answer.plan) < 0.99
+
+
+def test_models_begin_with_the_plan_of_downsets() -> None:
+    """The recursion's is 1.4 % above it."""
+    watch = Watch()
+    first_plan(planner.load("candle-uno", devices=32), Limits()).find(watch)
+    assert watch.best_objective == pytest.approx(9.3888125e-6)
 
 
 @pytest.mark.slow
