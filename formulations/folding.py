@@ -92,7 +92,7 @@ def _node(
 ) -> Node:
     """One operator, or a chain or part of several; of what kinds they are is said where names are kinds."""
     said = {"id": _ends([str(ids[each]) for each in own])}
-    kinds = Counter(names[each] for each in own)
+    kinds = Counter(names[each].partition("(")[0] for each in own)  # Conv2d(64, 64, ...) is a Conv2d
     if len(set(names)) < len(names) and any(kinds):
         most = [f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.most_common(_KINDS) if kind]
         said["kind"] = ", ".join([*most, *(["..."] if len(kinds) > _KINDS else [])])

@@ -407,11 +407,11 @@ def test_chains_are_folded_and_a_tensor_counts_once_for_each_node_that_takes_it(
 
 def test_operators_that_share_a_name_are_called_by_their_ids_too() -> None:
     tensors = [(number, (number + 1,), 1.0) for number in range(4)]
-    names, ids = ["input", "add", "add", "", "mul"], ["a", 1, "add2", 7, "m"]
+    names, ids = ["input", "add", "add", "", "mul(2)"], ["a", 1, "add2", 7, "m"]
     home = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2}
     first, chain, last = model_graph("", names, ids, [{}] * 5, tensors, home, stages_of([1.0] * 3)).nodes
     assert (first.name, first.figures) == ("input", {"id": "a", "kind": "input"})
     assert (chain.name, chain.figures) == ("add 1 .. operator 7", {"id": "1 .. 7", "kind": "2 x add"})
-    assert last.name == "mul"
+    assert (last.name, last.figures["kind"]) == ("mul(2)", "mul")
     [node] = model_graph("", ["a", "b"], [0, 1], [{}] * 2, [(0, (1,), 1.0)], {0: 0, 1: 0}, stages_of([1.0])).nodes
     assert (node.name, node.figures) == ("a .. b", {"id": "0 .. 1"}), "names that differ are no kinds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -214,6 +215,17 @@ def test_where_nothing_is_lost_there_is_no_picture_of_losses() -> None:
     picture = losses(report)
     assert picture is not None and picture.datasets["methods"][0]["label"] == "optimal"
     assert losses(replace(report, results=report.results[:1])) is None
+
+
+@pytest.mark.parametrize("width", [320, 1100])
+def test_the_end_of_the_slowest_method_has_room_for_its_label(path: Path, width: int) -> None:
+    """The axis of seconds is logarithmic: at its end there are 150 pixels at any width."""
+    data = json.loads(path.read_text().partition('id="data">')[2].partition("</script>")[0])
+    chart = data["subjects"][0]["charts"]["time"]
+    scale = chart["spec"]["layer"][1]["encoding"]["x"]["scale"]
+    most = eval(scale["domainMax"]["expr"], {"pow": pow, "max": max, "width": width})
+    last, first = max(data["columns"][chart["data"]["ends"]["end"]]), scale["domainMin"]
+    assert math.log(last / first) / math.log(most / first) * width <= width - 149
 
 
 def test_an_operator_graph_is_placed_on_a_network(tmp_path: Path, capsys: Any) -> None:

@@ -143,6 +143,7 @@ def test_a_strip_has_its_layers_side_by_side_and_its_stages_named() -> None:
     ]
     assert [name for name, _, _ in chart.key] == ["keep", "swap"] and chart.top == 7
     assert [stage["long"] for stage in chart.datasets["stages"]] == ["0 dp 2", "▼ 1 dp 4"]
+    assert chart.spec["layer"][-1]["mark"]["limit"] > 7 * len("▼ 0.0 2 machines x dp 16 x tp 16"), "cut off"
     assert (
         chart.details is not None and items[0][next(c for c, t in chart.details[1].items() if t == "time, s")] == "0.25"
     )
