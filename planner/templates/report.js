@@ -237,6 +237,7 @@ function explorer(box, plans) {
     describe();
   }
   const both = made("div", "", {className: "plans"});
+  const printed = made("p", "", {className: "printed"});
   function show() {
     for (const old of both.querySelectorAll(".chart")) {
       drawn.get(old)?.finalize();
@@ -247,6 +248,7 @@ function explorer(box, plans) {
     const found = chosen();
     const pairs = Math.max(...found.map(plan => plan.charts.length));
     both.replaceChildren();
+    printed.textContent = found[1].charts.length ? "" : found[0].label;  // of two, each picture says whose it is
     for (let nth = 0; nth < pairs; nth += 1) {  // the same picture of both plans, to the same scale
       const beside = found.map(plan => plan.charts[nth]);
       const same = beside[0]?.unit === beside[1]?.unit;
@@ -275,7 +277,7 @@ function explorer(box, plans) {
   picking.append(picker, about);
   const choices = made("p", "", {className: "choices"});
   choices.append(labelled("Plan", first), ...(plans.length > 1 ? [labelled("beside", second)] : []));
-  box.append(choices, picking, both);
+  box.append(choices, printed, picking, both);
   for (const select of [first, second]) select.addEventListener("change", show);
   layer.addEventListener("input", () => choose(Number(layer.value)));
   show();

@@ -85,12 +85,13 @@ def test_deep_graphs_stand_upright_on_a_phone() -> None:
 
 
 def test_bars_that_add_up_stand_on_each_other() -> None:
-    parts = {"first": [1.0, 2.0], "rest": [0.5, 0.0]}
+    parts = {"first": [1.0, 2.0], "nothing": [0.0, 0.0], "rest": [0.5, 0.0]}
     together = Stack("Together", stages_of([1.5, 2.0]), parts, "part of the step", "s", adds_up=True)
     alone = Stack("Alone", stages_of([1.5, 2.0]), parts, "time", "s")
     axes, other = drawn(together), drawn(alone)
     assert "objective 3.5 s " in texts(axes) and "2 s " in texts(other)
     assert [bar.get_y() for bar in axes.containers[0]] == [0.0, 1.5]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["first", "rest"]
     assert [bar.get_y() for bar in other.containers[0]] == [0.0, 0.0]
     assert max(line.get_ydata()[0] for line in axes.lines) == 3.5
 

@@ -190,11 +190,14 @@ def test_what_is_printed_is_light_and_has_no_controls(browser: Any, path: Path) 
     with opened(browser, path, 800, "dark") as seen:
         assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 28)"
         dark = seen.page.evaluate(ink)
+        plan = seen.page.locator(".choices select").first.evaluate("each => each.selectedOptions[0].textContent")
+        assert not seen.page.locator(".printed").first.is_visible()
         seen.page.emulate_media(media="print")
         seen.page.wait_for_timeout(500)
         assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert (dark, seen.page.evaluate(ink)) == ("#f0f0f0", "#1a1a1a")
-        assert not any(each.is_visible() for each in seen.page.locator(".command button, .choices").all())
+        assert not any(each.is_visible() for each in seen.page.locator(".command button, .choices, input").all())
+        assert seen.page.locator(".printed:visible").first.text_content() == plan, "whose pictures are printed is said"
         style = "(each => [each.maxWidth, each.breakAfter])(getComputedStyle(document.querySelector('{}')))"
         assert seen.page.evaluate(style.format(".chart svg"))[0] == "100%"  # paper is narrower than windows
         assert seen.page.evaluate(style.format("h2"))[1] == "avoid"

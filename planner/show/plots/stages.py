@@ -309,7 +309,6 @@ def _parts_key(axes: Any, picture: Stack) -> None:
     from matplotlib.patches import Patch
 
     theme = theme_of(axes)
-    names = list(picture.parts)
     handles = [
         Patch(
             facecolor=part_colour(theme.quiet, number, theme),
@@ -318,7 +317,8 @@ def _parts_key(axes: Any, picture: Stack) -> None:
             hatch=PART_PATTERNS[number % len(PART_PATTERNS)],
             label=label_of(name),
         )
-        for number, name in enumerate(names)
+        for number, (name, values) in enumerate(picture.parts.items())
+        if any(values)
     ]
     handles += [Patch(facecolor=theme.quiet, label=f"{label_of(name)} (thin)") for name in picture.beside]
     if len(handles) < 2:
