@@ -282,6 +282,8 @@ def test_an_end_is_compared_with_the_objective_only_if_all_micro_batches_were_si
         [picture] = [each for each in family.breakdown(instance, plan).pictures if isinstance(each, Passes)]
         assert (f" of {count} micro-batches" in picture.title) != is_whole
         assert ("these passes end after" in note(picture)) == is_whole
+        drawn_all = "the synchronisation after them, 48 ms, is not drawn" not in note(picture)
+        assert drawn_all != (is_whole and name == "chain8-flushed")
         assert picture.end == (max(task.end for task in picture.tasks) if is_whole else None)
 
 
