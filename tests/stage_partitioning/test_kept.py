@@ -8,18 +8,20 @@ from fractions import Fraction
 
 import pytest
 from certificate_cases import certified, parsed, proves
+from oracles.flushed_partitioning import plans as flushed_plans
 from oracles.stage_partitioning import brute_force
 from stage_partitioning.test_runtime_costs import with_shared
 
 import planner
 from formulations.family import UncertifiedError
+from formulations.flushed_partitioning import FAMILY as FLUSHED
 from formulations.flushed_partitioning import checker as flushed_checker
 from formulations.flushed_partitioning.certificates import write as write_flushed
 from formulations.stage_partitioning import checker
 from formulations.stage_partitioning.plans import plan_from_json
 from formulations.stage_partitioning.problem import Stage, StagePlan, stage_memory, suffix_sums, violations
 from instances.errors import InstanceError
-from instances.flushed_partitioning import flushed
+from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.stage_edits import as_run
 from instances.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc, check, to_json
 from planner.errors import UsageError
@@ -163,3 +165,28 @@ def test_the_cost_model_counts_whole_tensors() -> None:
     content["layers"][2]["tmpcs"]["2"] = content["layers"][2]["tmpcs"]["1"]
     with pytest.raises(InstanceError, match=r"layers\[2\].tmpcs is 'of degree 2'; expected TMPCs of degree 1 alone"):
         planner.load(content)
+
+
+def _best_flushed(instance: FlushedInstance) -> float | None:
+    plans = (FLUSHED.plan_from_json(instance, plan) for plan in flushed_plans(instance))
+    fitting = (plan for plan in plans if not FLUSHED.violations(instance, plan))
+    return min((FLUSHED.evaluate(instance, plan) for plan in fitting), default=None)
+
+
+@pytest.mark.slow
+def test_flushed_pipelines_count_them(cases: int) -> None:
+    """By the plans of an oracle, judged by the definition."""
+    found = matter = 0
+    for seed in range(max(150, cases // 6)):
+        flat = with_kept(seed)
+        flat = replace(flat, memory_bytes=flat.memory_bytes * (1.0, 1.5)[seed % 2])
+        instance = FlushedInstance(flat, list(Schedule)[seed // 2 % 2])
+        if FLUSHED.method("labels").refusal(instance) is not None:
+            continue
+        best = _best_flushed(instance)
+        for method in ("labels", "milp-columns"):
+            result = planner.solve(instance, method=method)
+            assert result.objective == (None if best is None else pytest.approx(best, rel=1e-6)), (seed, method)
+        found += best is not None
+        matter += best != _best_flushed(replace(instance, flat=replace(flat, kept=())))
+    assert found > 50 and matter > 3, (found, matter)
