@@ -22,9 +22,13 @@ def failing(findings: Any) -> list[str]:
     return [found.name for found in findings if not found.healthy]
 
 
-def test_this_installation_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    installed = tuple(family for family in formulations.FAMILIES if family.name != "counting")  # other processes look
-    monkeypatch.setattr(formulations, "FAMILIES", installed)
+@pytest.mark.parametrize("rooms", ["layer_assignment", pytest.param("", marks=pytest.mark.slow)], ids=["one", "all"])
+def test_this_installation_is_well(
+    rooms: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process looks at each room's kernels; all of them are looked at before the tests, by ``doctor --compile``."""
+    installed = [family for family in formulations.FAMILIES if family.name != "counting" and rooms in family.name]
+    monkeypatch.setattr(formulations, "FAMILIES", tuple(installed))
     assert main(["doctor", "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     names = [found["name"] for found in output["findings"]]

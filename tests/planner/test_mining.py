@@ -151,6 +151,7 @@ def test_no_smaller_step_loses_as_much(domain: str, sum_of_numbers: int) -> None
     assert genes.size(search.best.genome) == smallest
 
 
+@pytest.mark.slow
 def test_the_worst_loss_is_within_what_the_domain_allows() -> None:
     found = mine("piper", domains={"recompute": None}, most=KNAPSACK, limits=Limits(seed=1), count=400)
     assert found.loss is not None and 1.1 <= 1 + found.loss <= 4 / 3
@@ -172,6 +173,7 @@ def test_files_are_read_by_every_command(run: Callable[..., Any]) -> None:
         shown
     )
     assert shown["objective"] / shown["optimum"] - 1 == pytest.approx(shown["loss"])
+    assert 1.1 <= 1 + shown["loss"] <= 4 / 3  # what the domain allows
     for name, objective in (("piper", shown["objective"]), ("exact", shown["optimum"])):
         code, out, _ = run("check", "worst.json", f"worst.{name}.json", "--json")
         assert code == 0 and json.loads(out)["objective"] == pytest.approx(objective)
@@ -306,9 +308,9 @@ def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_found_has_an_exit_code_of_its_own(run: Callable[..., Any]) -> None:
-    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "40", "--out", "x.json")
+    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "12", "--out", "x.json")
     assert code == 3 and "nothing found in" in out and "evaluations" in out and not Path("x.json").exists()
-    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "40", "--out", "x.json", "--json")
+    code, out, _ = run("mine", "exact", "--against", "cpsat", "--count", "12", "--out", "x.json", "--json")
     shown = json.loads(out)
     assert code == 3 and shown["loss"] is None and shown["out"] is None and shown["evaluations"] > 0
 
