@@ -21,6 +21,7 @@ from formulations.operator_partitioning.parmesan import paper as paper_partition
 from formulations.operator_partitioning.problem import OperatorPlan, stage_of
 from formulations.pipeline_placement.problem import PlacementPlan, second_phase
 from formulations.pipeline_placement.simulate import simulate_plan
+from instances.operator_partitioning import OperatorInstance
 from instances.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -162,13 +163,25 @@ def improved(
 
 
 def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> float | None:
-    """The best of ``turns``, and of ``decoupled`` in turns, for the watch; returns what ``decoupled`` alone has."""
+    """The best of three starts in turns, for the watch; returns what ``decoupled`` alone has.
+
+    They are those of ``turns`` and of ``decoupled``, and the best partition for a flat network of the slowest links.
+    """
+    slowest = min((min(row[:d]) for d, row in enumerate(instance.bandwidth_bytes_per_s) if d), default=0.0)
+
+    def for_slowest(operators: OperatorInstance, own: Limits, part: Watch) -> Answer[OperatorPlan]:
+        return exact_partition.solve(replace(operators, bandwidth_bytes_per_s=slowest), own, part)
+
     solve_turns(instance, limits, watch)
-    found = Answer[PlacementPlan]() if watch.stopped() else decoupled(instance, limits, watch)
-    if isinstance(found, Answer):
-        return None
-    improved(instance, limits, watch, found, near.solve)
-    return found.objective
+    alone = None
+    starts = [(for_slowest, near.solve)] if slowest else []
+    for partition, place in (*starts, (exact_partition.solve, exact_mapping.solve)):
+        found = Answer[PlacementPlan]() if watch.stopped() else in_phases(instance, limits, watch, partition, place)
+        if isinstance(found, Answer):
+            return None
+        improved(instance, limits, watch, found, near.solve)
+        alone = found.objective
+    return alone
 
 
 def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
