@@ -14,7 +14,7 @@ from instances import graph
 from instances.errors import closest
 from instances.published import BERT32, fingerprint
 from instances.rules import NodeId
-from instances.stage_partitioning import CostModel, Edge, Layer, SharedTensor, StageInstance, Tmpc
+from instances.stage_partitioning import CostModel, Edge, KeptTensor, Layer, SharedTensor, StageInstance, Tmpc
 
 #: More transformer layers than any model has; keeps a mistyped number from filling the memory.
 MAX_LAYERS = 4096
@@ -64,7 +64,14 @@ def lengthened(instance: StageInstance, num_layers: int) -> StageInstance:
 def first_nodes(instance: StageInstance, count: int) -> StageInstance:
     """The subgraph of the first ``count`` nodes in topological order, ties by id, in that order.
 
-    Edges and synchronisation volumes to the other nodes go.
+    Edges and synchronisation volumes to the other nodes go. Of an activation that several layers keep, the first one
+    that is left counts the bytes, where it runs with one of the TMPCs that keep it.
+
+    Raises
+    ------
+    ValueError
+        If there are not so many nodes, or that layer may keep its share of it with a tensor-parallel TMPC: the share is
+        not known.
     """
     if not 1 <= count <= len(instance.layers):
         raise ValueError(f"from 1 to {len(instance.layers)} nodes")
@@ -74,7 +81,9 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
     def cut(x: Tmpc) -> Tmpc:  # predecessors stay whenever a node stays
         return replace(x, sync_backward_bytes={w: size for w, size in x.sync_backward_bytes.items() if w in nodes})
 
-    layers = [replace(layer, tmpcs=_each(layer, cut)) for layer in kept]
+    held = [(each, tuple(node for node in each.layers if node in nodes)) for each in instance.kept]
+    orphans = [(left[0], each) for each, left in held if left and left[0] != each.layers[0]]
+    layers = [_counting(replace(layer, tmpcs=_each(layer, cut)), orphans) for layer in kept]
     edges = tuple(edge for edge in instance.edges if edge.source in nodes and edge.target in nodes)
     tied = (replace(each, layers=tuple(node for node in each.layers if node in nodes)) for each in instance.tied)
     shared = (
@@ -82,19 +91,30 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
         for each in instance.shared
         if each.source in nodes
     )
-    held = (
-        replace(each, layers=tuple(node for node in each.layers if node in nodes))
-        for each in instance.kept
-        if each.layers[0] in nodes
-    )
     return replace(
         instance,
         layers=tuple(layers),
         edges=edges,
         tied=tuple(each for each in tied if len(each.layers) > 1),
         shared=tuple(each for each in shared if len(each.targets) > 1),
-        kept=tuple(each for each in held if len(each.layers) > 1),
+        kept=tuple(replace(each, layers=left) for each, left in held if len(left) > 1),
     )
+
+
+def _counting(layer: Layer, orphans: Iterable[tuple[NodeId, KeptTensor]]) -> Layer:
+    """The layer with the activations of these that it now is the first to keep in its ``activation_bytes``."""
+    for first, tensor in orphans:
+        if first != layer.id:
+            continue
+        if any(x.id in tensor.tmpcs for t, found in layer.tmpcs.items() if t > 1 for x in found):
+            whole = tensor.layers[0]
+            raise ValueError(f"so many that node {whole}, whose activation_bytes count what {first} keeps, is left")
+
+        def more(x: Tmpc, tensor: KeptTensor = tensor) -> Tmpc:
+            return replace(x, activation_bytes=x.activation_bytes + tensor.bytes * (x.id in tensor.tmpcs))
+
+        layer = replace(layer, tmpcs=_each(layer, more))
+    return layer
 
 
 def with_degrees(instance: StageInstance, degrees: Collection[int]) -> StageInstance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations, product
 
 import pytest
 from certificate_cases import certified, parsed, proves
@@ -22,8 +23,8 @@ from formulations.stage_partitioning.plans import plan_from_json
 from formulations.stage_partitioning.problem import Stage, StagePlan, stage_memory, suffix_sums, violations
 from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.stage_edits import as_run
-from instances.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc, check, to_json
+from instances.stage_edits import as_run, first_nodes
+from instances.stage_partitioning import CostModel, Edge, KeptTensor, Layer, StageInstance, Tmpc, check, to_json
 from planner.errors import UsageError
 from solvers.outcome import Watch
 
@@ -97,6 +98,37 @@ def test_the_heuristics_give_plans_that_fit(method: str) -> None:
         assert result.plan is None or not violations(instance, plan_from_json(instance, result.plan)), seed
         found += result.plan is not None
     assert found > 1
+
+
+def test_a_stage_of_the_first_layers_holds_what_it_holds_in_the_whole() -> None:
+    """`--first`: a layer whose bytes are counted by one that is cut away counts them itself."""
+    orphans = 0
+    for seed in range(40):
+        instance = with_kept(seed)
+        nodes = [layer.id for layer in instance.layers]
+        for count in range(1, len(nodes)):
+            cut = first_nodes(instance, count)
+            check(cut, "cut")
+            noted = replace(instance, cost_model=CostModel.RELEASED)
+            assert replace(first_nodes(noted, count), cost_model=CostModel.RUNTIME) == cut
+            left = [layer.id for layer in cut.layers]
+            orphans += any(each.layers[0] not in left and set(each.layers) & set(left) for each in instance.kept)
+            for start, end in combinations(range(count + 1), 2):
+                inside = tuple(left[start:end])
+                options = [[x.id for x in cut.layers[cut.index[node]].tmpcs[1]] for node in inside]
+                for chosen in product(*options):
+                    stage = Stage(inside, 1, 1, dict(zip(inside, chosen, strict=True)))
+                    assert stage_memory(cut, stage, 3) == pytest.approx(stage_memory(instance, stage, 3))
+    assert orphans > 10
+
+
+def test_shares_of_what_a_layer_that_is_cut_away_counts_are_refused() -> None:
+    layers = tuple(Layer(node, {1: (Tmpc("x", 1, 0, 2, 0),), 2: (Tmpc("x", 1, 0, 1, 0),)}) for node in ("a", "b"))
+    instance = replace(as_run(with_shared(0)), layers=layers, edges=(Edge("a", "b", 1),), shared=(), requirements=())
+    instance = replace(instance, cost_model=CostModel.RELEASED, kept=(KeptTensor(("b", "a"), ("x",), 1.0),))
+    with pytest.raises(InstanceError, match="--first is 1; expected so many that node b, whose activation_bytes"):
+        planner.load(to_json(instance), first=1)
+    assert first_nodes(replace(instance, kept=(KeptTensor(("b", "a"), ("y",), 1.0),)), 1).kept == ()
 
 
 def test_certificates_count_them(cases: int) -> None:
