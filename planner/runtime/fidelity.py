@@ -11,7 +11,7 @@ from typing import Any
 from instances.errors import InstanceError
 
 _LISTS = ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "measured", "simulated")
-#: Of runs with tensor parallelism alone, and of those without.
+#: Of runs with tensor parallelism alone, and of all but old ones.
 _COLLECTIVES, _GRADIENTS = ("collective_bytes", "collective_planned"), ("gradient_bytes", "gradient_planned")
 
 
@@ -55,7 +55,7 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     """Compare the terms of a run, as ``planner run --out`` writes it.
 
     ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``collectives``, where stages are
-    tensor-parallel, bytes sent to sum tensors within replicas, ``gradients``, where none is, those sent to sum
+    tensor-parallel, bytes sent to sum tensors within replicas; ``gradients`` those sent to sum
     gradients over replicas and stages; ``memory`` the most bytes that a
     process holds for backward passes; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
     seconds of the iteration beyond a simulated one with the measured passes, which moves tensors in no time;

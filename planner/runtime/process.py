@@ -18,6 +18,7 @@ from planner.runtime.layout import Layout, Pass, Timing
 from planner.runtime.objective import Objective
 from planner.runtime.program import Program, attribute
 from planner.runtime.stages import Block, Stages, Tensor
+from planner.runtime.sums import GradientSum, gradient_sums
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ class Process:
     def _share(self) -> None:
         """Take a share of the blocks that the processes of this replica share."""
         self.sharded: list[Any] = []
+        self.shares: dict[str, Any] = {}  # by the parameter's name
+        names = {id(parameter): name for name, parameter in self.parameters.items()}
         self.collectives: Any = nullcontext()
         mesh = _mesh(self.job, self.rank)
         if mesh is None:
@@ -118,6 +121,8 @@ class Process:
         for block in self.blocks:
             if block.split is not None:
                 self.sharded.append(Sharded(block.module, block.split, mesh))
+                shares = self.sharded[-1].shares.items()
+                self.shares |= {names[id(attribute(block.module, path))]: share for path, share in shares}
                 block = replace(block, module=self.sharded[-1])
             blocks.append(block)
         self.blocks = tuple(blocks)
@@ -126,13 +131,13 @@ class Process:
         """Run the iteration and sum gradients."""
         from torch import distributed
 
-        holders = _holders(self.job)  # groups are made by all processes in one order
+        groups = _groups(self.job)
         for parameter in self.parameters.values():
             parameter.grad = None
         distributed.barrier()
         with self.collectives:
             timings = self.iterate()
-        self._reduce(holders)
+        self._reduce(groups)
         distributed.barrier()
         speaks = not self.duty.replica and not self.duty.shard
         gradients = {name: _on_cpu(each.grad) for name, each in self.parameters.items()} if speaks else {}
@@ -296,31 +301,41 @@ class Process:
             return self.lines[source, to, is_forward], 0
         return None, (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
 
-    def _reduce(self, holders: Mapping[str, Any]) -> None:
+    def _reduce(self, groups: Mapping[tuple[int, ...], Any]) -> None:
         """Sum the gradients of each parameter over all replicas that use it, and stages that share it.
 
-        Those of shared blocks are gathered before, to be compared whole.
+        Those of shared blocks are gathered in between, to be compared whole.
         """
         import torch
-        from torch import distributed
 
+        sums = gradient_sums(self.job.stages, self.job.layout)
+        for name in (name for name, each in sums.items() if each.is_cut and name in self.shares):
+            share = self.shares[name]
+            if share.requires_grad:
+                gradient = torch.zeros_like(share) if share.grad is None else share.grad
+                share.grad = gradient.redistribute(placements=share.placements)
+                self._sum(share.grad, sums[name], groups)
         for block in self.sharded:
             for path, gradient in block.gradients().items():
                 parameter = attribute(block.inner, path)
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        if self.duty.shard:
-            return
-        for name, group in holders.items():
+        for name, each in sums.items():
             parameter = self.parameters.get(name)
-            if parameter is None or not parameter.requires_grad:
-                continue
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            if group is not None:
-                distributed.all_reduce(parameter.grad, group=group)
-                members = distributed.get_world_size(group)
-                size = parameter.grad.numel() * parameter.grad.element_size()
-                self.gradient_bytes += 2 * (members - 1) / members * size
+            if parameter is not None and parameter.requires_grad and not each.is_cut:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                self._sum(parameter.grad, each, groups)
+
+    def _sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
+        """Sum a gradient, or this process's share of it, in place; note what a ring sends for it."""
+        from torch import distributed
+
+        from planner.capture.sharding import ring
+
+        members = each.group_of(self.rank)
+        if len(members) > 1:
+            local = getattr(gradient, "_local_tensor", gradient)
+            distributed.all_reduce(local, group=groups[members])
+            self.gradient_bytes += ring(len(members)) * local.numel() * local.element_size()
 
 
 def _alone(tensor: Any) -> Any:
@@ -329,23 +344,12 @@ def _alone(tensor: Any) -> Any:
     return tensor.clone() if more else tensor
 
 
-def _holders(job: Job) -> dict[str, Any]:
-    """The group of processes that use a parameter, by its name in order; ``None`` where only one does.
-
-    Of the processes of a replica that is the first one.
-    """
+def _groups(job: Job) -> dict[tuple[int, ...], Any]:
+    """A group for all processes that sum a gradient with each other; made by all in one order."""
     from torch import distributed
 
-    ranks: dict[str, list[int]] = {}
-    for rank, duty in enumerate(job.layout.duties):
-        for name in () if duty.shard else job.stages.parameters[duty.stage]:
-            ranks.setdefault(name, []).append(rank)
-    groups = {
-        members: distributed.new_group(list(members))
-        for members in sorted(set(map(tuple, ranks.values())))
-        if len(members) > 1
-    }
-    return {name: groups.get(tuple(ranks[name])) for name in sorted(ranks)}
+    members = {group for each in gradient_sums(job.stages, job.layout).values() for group in each.groups}
+    return {group: distributed.new_group(list(group)) for group in sorted(members) if len(group) > 1}
 
 
 def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:

@@ -103,12 +103,6 @@ class Run:
             "collective_planned": list(self.collective_planned),
         }
 
-    def _gradients(self) -> dict[str, list[float]]:
-        """The bytes of sums of gradients, in plans without tensor-parallel stages."""
-        if self._collectives():
-            return {}
-        return {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
-
     def record(self, instance: str) -> dict[str, Any]:
         """The object that ``planner run --out`` writes, for ``planner fidelity``: the run with all its passes."""
 
@@ -119,9 +113,10 @@ class Run:
             {"stage": duty.stage, "replica": duty.replica, **({"shard": duty.shard} if duty.degree > 1 else {})}
             for duty in self.layout.duties
         ]
+        sums = {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
         passes = {"measured": rows(self.measured), "simulated": rows(self.simulated)}
         head = {"schema_version": 1, "instance": instance, "rows": processes}
-        return {**head, **self.to_json(), **self._gradients(), **passes, "resimulated_s": self.resimulated_s}
+        return {**head, **self.to_json(), **sums, **passes, "resimulated_s": self.resimulated_s}
 
 
 def run_plan(

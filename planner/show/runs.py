@@ -44,11 +44,11 @@ def show_run(found: Run) -> None:
     out.print(table)
     if list(found.bytes_sent) != list(found.bytes_planned):
         out.print(_other_bytes(found))
-    if not is_shared and not _equal(found.gradient_bytes, found.gradient_planned):
+    if not _equal(found.gradient_bytes, found.gradient_planned):
         more = size(sum(found.gradient_bytes)), size(sum(found.gradient_planned))
-        out.print(
-            f"gradients take {more[0]} to sum, {more[1]} planned: weights tied across layers are summed once for all"
-        )
+        why = "weights tied across layers are summed once for all"
+        why += ", and whole where their stages cut them otherwise" if is_shared else ""
+        out.print(f"gradients take {more[0]} to sum, {more[1]} planned: {why}")
     if found.tolerance is None:
         out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
         return

@@ -17,6 +17,8 @@ pytest.importorskip("transformers", reason="needs transformers (extra torch)", e
 
 from runtime.test_kinds import captured, run
 
+from planner.runtime.fidelity import fidelity
+
 SAMPLES = 6
 
 
@@ -50,13 +52,19 @@ RUNS = {
 }
 
 
+#: Bytes that processes send to sum gradients beyond the formula, where weights are tied across stages.
+#: The table of 31 words of 16 numbers of 8 bytes is whole on every process; stages of other degrees sum it once.
+TABLE = 31.0 * 16 * 8
+TIED = {"gpt": [TABLE, TABLE, 0, 0, TABLE, TABLE], "bert": [TABLE, 0, 0, 0, 0, 0, TABLE]}
+
+
 @pytest.mark.parametrize("kind", RUNS)
 def test_shares_compute_and_exchange_what_the_plan_says(
     kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stages, again, logits = RUNS[kind]
     made = plan(stages, dict.fromkeys(again, "activation recomp"))
-    code = run(tmp_path, imported(kind), made, kind, "--check", "--json", "--quiet")
+    code = run(tmp_path, imported(kind), made, kind, "--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found = json.loads(out)
@@ -70,6 +78,11 @@ def test_shares_compute_and_exchange_what_the_plan_says(
     gathered = [0.0] * (found["processes"] - last) + [float(logits * SAMPLES)] * last
     beyond = [sent - plan for sent, plan in zip(found["collective_bytes"], found["collective_planned"], strict=True)]
     assert beyond == gathered
+    record = json.loads((tmp_path / "run").read_text())
+    more = [sent - plan for sent, plan in zip(record["gradient_bytes"], record["gradient_planned"], strict=True)]
+    assert more == TIED.get(kind, [0.0] * found["processes"])
+    terms = {term.term: term for term in fidelity(record).terms}
+    assert terms["gradients"].measured == sum(record["gradient_bytes"])
 
 
 def test_all_reduces_are_those_of_the_formula() -> None:
