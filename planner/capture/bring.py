@@ -36,6 +36,23 @@ class Brought:
     work: Work
     hardware: Hardware
     seconds: float
+    degrees: tuple[int, ...] = ()
+
+    def computed_whole(self) -> list[str]:
+        """For each tensor-parallel degree the nodes whose products each device computes whole, in a sentence."""
+        from planner.capture.sharding import computed_whole
+
+        found = []
+        for degree in self.degrees:
+            nodes = computed_whole(self.captured, degree) if degree > 1 else []
+            if nodes:
+                what = (
+                    f"{len(nodes)} nodes with matrix products, the first {nodes[0].name}"
+                    if nodes[1:]
+                    else nodes[0].name
+                )
+                found.append(f"at degree {degree} each device computes the whole of {what}: no equal shares are known")
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The figures of the model, in JSON types."""
@@ -128,7 +145,8 @@ def bring(
         "stage_graph": instances.stage_graph,
     }
     instance = made[problem](captured, device, devices, work, choices, facts)
-    return Brought(admitted(instance, example.name), captured, work, device, time.perf_counter() - started)
+    degrees = choices.degrees if problem == "stage_partitioning" else ()
+    return Brought(admitted(instance, example.name), captured, work, device, time.perf_counter() - started, degrees)
 
 
 def _hardware(name: str) -> Hardware:

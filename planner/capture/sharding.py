@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.capture.captured import Captured, Node
+from planner.capture.dims import MIXED, followed
 from planner.capture.ops import LOOKUPS, PRODUCTS, REDUCTIONS, SELECTIONS, is_attention
 
 
@@ -46,6 +47,7 @@ def sharding(captured: Captured, node: Node) -> Sharding | None:
     """How a node is split among devices; ``None`` where no rule is known, and each device computes the whole.
 
     A rule is not known where a split tensor leaves the node, or is reduced as a whole (a norm over a split dimension).
+    It allows no degree where what a product gives is taken apart into parts that cannot be shared (`dims`).
     """
     walk = _Walk(captured, node)
     for op in node.ops:
@@ -54,6 +56,19 @@ def sharding(captured: Captured, node: Node) -> Sharding | None:
     found = walk.found
     leaving = {transfer.op for transfer in captured.transfers if transfer.source == node.id}
     return found if found.parameters and not leaving & found.split else None
+
+
+def computed_whole(captured: Captured, degree: int) -> list[Node]:
+    """The nodes with products of parameters that no rule shares among so many devices: each computes all of them."""
+    found = []
+    for node in captured.nodes:
+        rule = sharding(captured, node)
+        if rule is None or not rule.allows(degree):
+            walk = _Walk(captured, node)
+            products = (walk.graph[op] for op in node.ops if walk.graph[op].target in PRODUCTS)
+            if any(walk.reads(op.args[PRODUCTS[op.target]]) for op in products):
+                found.append(node)
+    return found
 
 
 class _Walk:
@@ -68,6 +83,7 @@ class _Walk:
         self.found = Sharding()
         self.taken: set[str] = set()
         self.widths: dict[str, set[int]] = {}
+        self.dims: dict[str, int] = {}  # which dimension of a split tensor is split, where that is known
         self.scores: set[str] = set()  # products of queries and keys, and what is made of them before the values
         self.products = any(self.graph[op].target in PRODUCTS for op in node.ops)
 
@@ -75,10 +91,10 @@ class _Walk:
         """Learn one op; false where no rule is known."""
         name, split = op.name, self.found.split
         matrix = PRODUCTS.get(op.target)
-        if matrix is not None and self._parameters(op.args[matrix]):
+        if matrix is not None and self.reads(op.args[matrix]):
             self._product(op, matrix)
             return True
-        if op.target in LOOKUPS and self._parameters(op.args[0]) and not self.products:
+        if op.target in LOOKUPS and self.reads(op.args[0]) and not self.products:
             self._lookup(op)
             return True
         inputs = [each for each in op.all_input_nodes if each.name in self.inside]
@@ -94,19 +110,31 @@ class _Walk:
             self.scores.add(name)
         split.add(name)
         self.found.shared.add(name)
+        self._follow(op, [each for each in inputs if each.name in split])
         return True
+
+    def _follow(self, op: Any, given: list[Any]) -> None:
+        """Shares of the split dimension stay equal: a degree has to divide it in every result."""
+        shapes = self.captured.costs[op.name].shapes
+        known = [each for each in given if each.name in self.dims] if shapes else []
+        found = {followed(op, self._shape(each), shapes[0], self.dims[each.name]) for each in known} - {None}
+        if len(found) > 1 or MIXED in found:
+            self.found.sizes.add(1)
+        elif found:
+            self.dims[op.name] = dim = next(each for each in found if each is not None)
+            self.found.sizes.update(shape[dim] for shape in shapes)
 
     def _shape(self, op: Any) -> tuple[int, ...]:
         shapes = self.captured.costs[op.name].shapes if op.name in self.captured.costs else ()
         return shapes[0] if shapes else ()
 
-    def _parameters(self, operand: Any) -> list[str]:
+    def reads(self, operand: Any) -> list[str]:
         """The parameters that an operand is, or is a view of."""
         if getattr(operand, "op", "") == "get_attr":
             name = self.captured.names.get(str(operand.target))
             return [name] if name in self.known else []
         if getattr(operand, "op", "") == "call_function" and not self.captured.costs[operand.name].moved_bytes:
-            return [each for source in operand.all_input_nodes for each in self._parameters(source)]
+            return [each for source in operand.all_input_nodes for each in self.reads(source)]
         return []
 
     def _product(self, op: Any, matrix: int) -> None:
@@ -114,8 +142,10 @@ class _Walk:
         found, name = self.found, op.name
         left = op.args[matrix - 1]
         out = self.captured.costs[name].shapes[0][-1]
-        matrices = [each for source in op.all_input_nodes for each in self._parameters(source)]
+        matrices = [each for source in op.all_input_nodes for each in self.reads(source)]
         if left.name in found.split:
+            if self.dims.get(left.name, len(self._shape(left)) - 1) != len(self._shape(left)) - 1:
+                found.sizes.add(1)  # no process has a share of the columns
             found.shared.add(name)
             found.parameters.update(each for each in matrices if len(self.shapes[each]) > 1)
             found.forward_bytes += self.captured.costs[name].output_bytes
@@ -126,6 +156,7 @@ class _Walk:
             found.parameters.update(matrices)
             found.sizes.add(out)
             self.widths[name] = {out}
+            self.dims[name] = len(self.captured.costs[name].shapes[0]) - 1
             cost = self.captured.costs.get(left.name)
             if left.name not in self.taken and cost is not None and cost.gradient:
                 found.backward_bytes += cost.output_bytes
@@ -145,7 +176,7 @@ class _Walk:
 
     def _lookup(self, op: Any) -> None:
         """The largest table of a node that only looks up is split by rows, if inputs of the model choose among them."""
-        name = self._parameters(op.args[0])[0]
+        name = self.reads(op.args[0])[0]
         if self._given(op.args[1]) and self.shapes[name] == max(
             shape for shape in self.shapes.values() if len(shape) == 2
         ):

@@ -82,6 +82,8 @@ def import_command(
     )
     for warning in found.captured.warnings:
         note(quiet, f"warning: {warning}")
+    for sentence in found.computed_whole():
+        note(quiet, f"note: {sentence}")
     text = as_json(family_of(found.instance).to_json(found.instance))
     if out is None:
         print(text)

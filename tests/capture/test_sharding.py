@@ -15,7 +15,7 @@ from instances.hardware import HARDWARE  # noqa: E402
 from planner.capture.captured import edge_bytes  # noqa: E402
 from planner.capture.choices import Choices, Work  # noqa: E402
 from planner.capture.configurations import Configurations  # noqa: E402
-from planner.capture.sharding import sharding  # noqa: E402
+from planner.capture.sharding import computed_whole, sharding  # noqa: E402
 from planner.capture.trace import capture  # noqa: E402
 
 H100 = HARDWARE["h100"]
@@ -178,6 +178,62 @@ def test_products_that_take_one_input_sum_its_gradient_once():
     found = sharding(captured, captured.nodes[1])
     assert found is not None and (found.forward_bytes, found.backward_bytes) == (A, A)
     assert found.allows(HEADS) and not found.allows(2 * HEADS), "heads of attention that is written op by op"
+
+
+class Fused(nn.Module):
+    """Attention whose queries, keys and values come from one product, in one of several orders."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        heads = {"one of keys": HEADS + 2, "one of keys, in columns": HEADS + 2}.get(order, 3 * HEADS)
+        self.order, self.fused, self.out = order, nn.Linear(WIDTH, heads * 4), nn.Linear(WIDTH, WIDTH)
+
+    def parts(self, x: Any) -> Any:
+        b, s, _ = x.shape
+        made = self.fused(x)
+        if self.order == "one of keys":
+            made = made.view(b, s, HEADS + 2, 4)
+            return made[:, :, :HEADS], made[:, :, [HEADS]], made[:, :, [HEADS + 1]]
+        if self.order == "one of keys, in columns":
+            q, k, v = made.split((WIDTH, 4, 4), -1)
+            return q.view(b, s, HEADS, 4), k.unsqueeze(2).expand(b, s, HEADS, 4), v.unsqueeze(2).expand(b, s, HEADS, 4)
+        if self.order == "by groups":  # two groups, each of two heads of queries, of keys and of values
+            return (each.flatten(2, 3) for each in made.view(b, s, 2, 6, 4).split(2, 3))
+        return made.view(b, s, HEADS, 3, 4).unbind(3)  # by heads
+
+    def forward(self, x: Any) -> Any:
+        b, s, _ = x.shape
+        q, k, v = (each.transpose(1, 2) for each in self.parts(x))
+        if self.order == "heads behind samples":
+            q, k, v = (each.reshape(b * HEADS, s, 4) for each in (q, k, v))
+            a = (q @ k.transpose(1, 2)).softmax(-1) @ v
+        else:
+            a = nn.functional.scaled_dot_product_attention(q, k, v)
+        return x + self.out(a.reshape(b, HEADS, s, 4).transpose(1, 2).reshape(b, s, WIDTH))
+
+
+@pytest.mark.parametrize(
+    ("order", "samples", "degrees"),
+    [
+        ("by heads", 2, [2, 4]),
+        ("by groups", 2, [2]),
+        ("one of keys", 2, []),
+        ("one of keys, in columns", 2, []),
+        ("heads behind samples", 2, []),
+        ("heads behind samples", 1, [2, 4]),
+    ],
+)
+def test_what_a_fused_product_is_taken_apart_into_is_shared_equally(order: str, samples: int, degrees: list[int]):
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Fused(order), nn.Linear(WIDTH, WIDTH))
+        captured = capture(model.to("meta"), (torch.ones(samples, LENGTH, WIDTH),))
+    found = sharding(captured, captured.nodes[1])
+    assert found is not None and [t for t in (2, 4) if found.allows(t)] == degrees
+    for t in (2, 4):
+        whole = [node.id for node in computed_whole(captured, t)]
+        assert (1 in whole) == (t not in degrees)
+        one, shared = (tmpcs(captured, 1, degrees=(1, t), recompute=False)[d]["vanilla"] for d in (1, t))
+        assert (shared.weight_bytes < one.weight_bytes) == (t in degrees)
 
 
 class Words(nn.Module):
