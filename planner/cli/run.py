@@ -21,7 +21,10 @@ def run_command(
         str, typer.Option(metavar="own|pipelining", help="ours, or torch.distributed.pipelining")
     ] = "own",
     check: Annotated[
-        bool, typer.Option("--check", metavar="", help="compare loss and gradients with the unsplit model")
+        bool,
+        typer.Option(
+            "--check", metavar="", help="compare with the unsplit model: within 1e-6 in float32, 1e-12 in float64"
+        ),
     ] = False,
     passes: Annotated[
         str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from planner.runtime.run import Run
 
 
+#: Relative error that --check accepts in float32.
+_FLOAT32 = 1e-6
+
+
 def _equal(measured: Sequence[float], planned: Sequence[float]) -> bool:
     """Whether sums over all processes are equal."""
     return math.isclose(sum(measured), sum(planned), rel_tol=1e-9)
@@ -57,6 +61,15 @@ def show_run(found: Run) -> None:
         f"{verdict} the unsplit model: loss within {found.loss_error:.2g}, gradients of {found.compared} of "
         f"{found.parameters} parameters within {found.gradient_error:.2g}; expected {found.tolerance:g}"
     )
+    if not found.ok and found.compared == found.parameters and _may_be_rounding(found):
+        out.print(
+            "float32 may round so far in a large model: float64, where 1e-12 is expected, tells that from an error"
+        )
+
+
+def _may_be_rounding(found: Run) -> bool:
+    """Whether the errors are those of a float32 model, and small."""
+    return found.tolerance == _FLOAT32 and max(found.loss_error or 0.0, found.gradient_error or 0.0) < 100 * _FLOAT32
 
 
 def show_fidelity(found: Fidelity) -> None:

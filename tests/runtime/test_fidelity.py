@@ -108,6 +108,24 @@ def test_the_command_prints_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
+    ("tolerance", "error", "compared", "said"),
+    [(1e-6, 1.8e-6, 4, True), (1e-6, 0.12, 4, False), (1e-12, 1.8e-12, 4, False), (1e-6, 1.8e-6, 3, False)],
+)
+def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
+    tolerance: float, error: float, compared: int, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sums = dict.fromkeys(
+        ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "gradient_bytes", "gradient_planned"), (1.0,)
+    )
+    layout = SimpleNamespace(duties=(SimpleNamespace(stage=0, replica=0, passes=(), degree=1),))
+    checked = {"ok": False, "loss_error": 0.0, "gradient_error": error, "parameters": 4, "compared": compared}
+    run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=tolerance, **checked, **sums)
+    show_run(run)
+    out = capsys.readouterr().out
+    assert "DIFFERENT" in out and ("float32 may round" in out) == said
+
+
+@pytest.mark.parametrize(
     ("planned", "summed", "words"),
     [
         ((7.0, 5.0), 3.0, "is as planned in all"),
