@@ -5,7 +5,7 @@ The one place that runs pydantic; imported only where there is something to vali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
@@ -108,6 +108,21 @@ def validated(model: type[Record], content: Any, where: str) -> Record:
         raise _translated(error, list(model.model_fields), where, _FROM_FILE) from None
 
 
+#: Missing fields that one message names.
+_MOST_MISSING = 8
+
+
+def _values_wanted(missing: Sequence[tuple[int | str, ...]]) -> str:
+    """What is expected of the first missing field, and of the others: one of those in a list stands for all."""
+    named: dict[tuple[str, ...], str] = {}
+    for each in missing:
+        named.setdefault(tuple("" if str(part).isdigit() else str(part) for part in each), path(each))
+    beside = [*named.values()][1:_MOST_MISSING]
+    more = len(missing) - 1 - len(beside)
+    others = [*beside, f"{more} more"] if more else beside
+    return f"a value, as of {', '.join(others)}" if others else "a value"
+
+
 def _translated(
     error: ValidationError, known: Iterable[str], where: str, rules: Mapping[str, str], depth: int = 0
 ) -> InstanceError:
@@ -118,8 +133,7 @@ def _translated(
     field, value, kind = path(location), first["input"], first["type"]
     if kind == "missing":
         found = [each["loc"][depth:] for each in error.errors(include_url=False) if each["type"] == "missing"]
-        beside = [path(each) for each in found if each[:-1] == location[:-1] and each != location]
-        return InstanceError.missing(where, field, f"a value, as of {', '.join(beside)}" if beside else "a value")
+        return InstanceError.missing(where, field, _values_wanted(found))
     if kind in _UNKNOWN:
         return InstanceError.at(
             where, field, value, f"no such field{closest(location[-1], known if len(location) == 1 else ())}"

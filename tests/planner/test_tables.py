@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,11 @@ def test_missing_fields_are_named_together(tmp_path: Path):
     with pytest.raises(InstanceError) as refused:
         planner.load(file)
     assert "schema_version is missing; expected a value, as of memory_bytes, bandwidth" in str(refused.value)
+    layers = [{"id": node, "tmpcs": {"1": [{"id": "x", "weight_bytes": 0}]}} for node in range(9)]
+    bare = json.dumps({"problem": "stage_partitioning", "schema_version": 1, "layers": layers})
+    written(tmp_path, bare, "bare.json")
+    with pytest.raises(InstanceError, match=r"num_devices is missing.* layers\[0\]\.tmpcs\.1\[0\]\.time, .*24 more$"):
+        planner.load(file)
 
 
 @pytest.mark.parametrize("problem", [family.name for family in FAMILIES])
