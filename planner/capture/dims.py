@@ -47,19 +47,19 @@ def followed(op: Any, before: Shape, after: Shape, dim: int) -> int | None:
     if target in _VIEWS:
         return _viewed(before, after, dim)
     if target is aten.transpose.int:
-        one, other = (each % rank for each in op.args[1:3])
+        one, other = (int(each) % rank for each in op.args[1:3])
         return {one: other, other: one}.get(dim, dim)
     if target in (aten.t.default, aten.numpy_T.default):
         return rank - 1 - dim
     if target is aten.permute.default:
-        return [each % rank for each in op.args[1]].index(dim)
+        return [int(each) % rank for each in op.args[1]].index(dim)
     if target is aten.unsqueeze.default:
-        return dim + (op.args[1] % (rank + 1) <= dim)
+        return dim + (int(op.args[1]) % (rank + 1) <= dim)
     if target in (aten.select.int, aten.unbind.int):
-        gone = (op.args[1] if len(op.args) > 1 else 0) % rank
+        gone = int(op.args[1] if len(op.args) > 1 else 0) % rank
         return MIXED if gone == dim else dim - (gone < dim)
     if target is aten.cat.default:
-        joined = (op.args[1] if len(op.args) > 1 else 0) % rank
+        joined = int(op.args[1] if len(op.args) > 1 else 0) % rank
         return MIXED if joined == dim else dim
     if is_attention(op):
         return MIXED if dim >= rank - 2 else len(after) - rank + dim
