@@ -91,21 +91,21 @@ def test_a_killed_validation_goes_on(folder: Path) -> None:
     assert totals(found) == totals(whole()) and found.methods["./slow.py:solve"].errors > 0
 
 
-@pytest.fixture
-def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Two workers that are at home in another folder."""
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
+def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Workers that are at home in another folder."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+        n_workers=request.param, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
     ) as local:
         monkeypatch.chdir(folder)
         yield local.scheduler_address
 
 
-def test_a_cluster_of_two_killed_once_and_continued_equals_this_process(folder: Path, cluster: str) -> None:
+def test_a_cluster_killed_once_and_continued_equals_this_process(folder: Path, cluster: str) -> None:
     killed_after_some("--dask", cluster)
     assert 3 <= lines() < COUNT
     found = whole("out", dask=cluster)
