@@ -85,6 +85,18 @@ def test_what_is_cut_off_is_one_plan() -> None:
     assert shapes == [(((0,), 1), ((1,), 1)), (((0, 1), 1),), (((0, 1), 2),)]
 
 
+def test_what_is_cut_off_stays_so_whatever_stages_that_it_lacks_are_said_to_hold() -> None:
+    without_memory = two_stages((0.5, 1e-5), 1e-6, 0.0)
+    for requirements in ((), ("in_flight_of(1) >= 0",)):
+        assert solved(replace(without_memory, requirements=requirements), "cpsat").infeasible
+    built = Model(two_stages((1.0, 1.0), 1.0, 1e3), Case((1,)), Scale(0), 100, declared=True)
+    found = []
+    while (run := built.run(Limits(), Watch())).values is not None and len(found) < 30:
+        found.append(built.decode(run.values))
+        built.cut_off(found[-1], run.values)
+    assert 2 <= len(found) == len(set(found)) < 30
+
+
 def test_every_microbatch_in_flight_is_split_in_the_same_way() -> None:
     # Two micro-batches of 3 samples in flight at the first stage, split 2 and 1 each time; the second stage takes none.
     made = (UNEVEN.operators[0], Operator("b", SECOND, SECOND, 0.0, 0.0))

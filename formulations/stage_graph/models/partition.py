@@ -428,7 +428,7 @@ class Model(cpsat.Runnable):
     def cut_off(self, _plan: StagePlan, values: Any) -> None:
         """Forbid the partition with these degrees and devices: rounded sizes let it in."""
         literals = [*self.within.values(), *self.degree.values(), *self.size.values()]
-        literals += self.deep.values() if self.declared else []
+        literals += [each for (s, _), each in self.deep.items() if self.declared and values[self.used[s]]]
         literals += [] if self.links is None else self.links.owns.values()
         forbidden = self.model.add_bool_or([each.negated() for each in literals if values[each]])
         forbidden.with_name(f"forbidden[{self.num_forbidden}]")
