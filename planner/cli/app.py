@@ -46,9 +46,9 @@ from planner.cli.tools import (
     reproduce_command,
 )
 from planner.cli.validate import validate_command
+from planner.cli.wrong import words
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs import choices
-from planner.inputs.settings import unknown_option
 from planner.show.terminal import printable
 from planner.versions import versions
 from solvers.pinned import BackendError
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
             _complain(f"contradiction: {error}")
             return CONTRADICTION
         except typer.TyperException as error:
-            return _fail(_words(error)) if error.format_message() else BAD_INPUT
+            return _fail(words(error, [*_COMMANDS])) if error.format_message() else BAD_INPUT
         except SystemExit as stop:
             return int(stop.code or 0)
         except Exception:
@@ -225,6 +225,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner validate knapsacks.jsonl --methods piper,./mine.py:solve --out run",
         "planner validate 'layers:layers=6..30,stages=2|4' --count 200 --out layers",
     ),
+    "doctor": ("planner doctor --compile", "planner doctor --json"),
     "model": (
         "planner model layers --method milp --root",
         "planner model layers --method milp --require 'layers(0) >= 6' --write layers.lp",
@@ -308,14 +309,6 @@ def _show_warning(otherwise: Callable[..., None]) -> Callable[..., None]:
             _complain(f"warning: {message}")
 
     return show
-
-
-def _words(error: Any) -> str:
-    """What typer found wrong; an unknown option in the words of `planner.inputs.settings`."""
-    if not hasattr(error, "possibilities"):  # only typer's error of an unknown option has them
-        return str(error.format_message())
-    known = [name for param in error.ctx.command.get_params(error.ctx) for name in param.opts if name[:2] == "--"]
-    return unknown_option(error.option_name, known, error.ctx.command_path)
 
 
 def _fail(message: str) -> int:

@@ -76,6 +76,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         "plan",
         "certificate",
         "loss",
+        "fingerprint",
     ]
     assert (result["status"], result["stop"], result["seed"], result["verified"]) == ("optimal", "proved", 3, True)
     assert err == ""
@@ -110,7 +111,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
         (["solve", "FILE", "--out", "nowhere/plan.json"], "expected a file in a folder that exists"),
         (["solve", "FILE", "--out", "FILE"], "expected a file other than the input"),
         (["solve", "FILE", "--out", "."], "not a folder"),
-        (["solve"], "Missing"),
+        (["solve"], "INSTANCE is missing"),
         (["solve", "FILE", "--metod", "x"], "unknown option --metod for planner solve; expected one of --method"),
         (["solve", "FILE", "--timelimit=3"], "unknown option --timelimit for planner solve; expected one of --time-"),
         (["solve", "FILE", "-x"], "unknown option -x for planner solve; expected one of --"),

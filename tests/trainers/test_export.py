@@ -141,7 +141,7 @@ BAD = [
     (("export", "list.json", "chain8", "--to", "vllm"), "list.json: content is "),
     (("export", "plan.json", "chain8", "--to", "vllm", "--out", "plan.json"), "--out is 'plan.json'"),
     (("export", "-", "-", "--to", "vllm"), "PLAN is '-'"),
-    (("export", "plan.json", "chain8"), "Missing option '--to'"),
+    (("export", "plan.json", "chain8"), "--to is missing; expected FORMAT"),
 ]
 
 
