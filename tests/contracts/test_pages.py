@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import re
@@ -118,8 +119,10 @@ def test_a_group_is_built_on_the_lines_that_its_row_leads_to(page: Path, model_l
     for line in model_lines.linked(text, page.stem).splitlines():
         group = re.match(r"\| `(\w+)` \|", line)
         for path, number in re.findall(r'sources/([\w/]+)\.html#line-(\d+)"', line):
-            statement = "\n".join((ROOT / f"{path}.py").read_text().splitlines()[int(number) - 1 :][:3])
-            assert group is not None and re.search(rf"\b{group[1]}\b|\{{name\}}_", statement), (path, number)
+            tree = ast.parse((ROOT / f"{path}.py").read_text())
+            begun = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno == int(number)]
+            assert group is not None and len(begun) == 1, (path, number)
+            assert re.search(rf"\b{group[1]}\b|\{{name\}}_", ast.unparse(begun[0])), (path, number)
 
 
 @pytest.mark.parametrize(
