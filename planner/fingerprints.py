@@ -16,23 +16,25 @@ from planner.versions import versions
 _LAST: list[tuple[weakref.ref[Any], str]] = []
 
 
-def fingerprint(instance: Any, plan: JsonObject | None) -> JsonObject:
+def fingerprint(instance: Any, plan: JsonObject | None) -> JsonObject | None:
     """SHA-256 of the instance's and the plan's JSON, and the versions; equal ones rest on the same.
 
     Parameters
     ----------
     instance
-        ``None``: not known, as of a result that came from another process.
+        ``None``: not known, as of a result that came from another process; then nothing is.
     plan
         In the family's JSON form; ``None``: there is none.
 
     Returns
     -------
     JsonObject
-        ``instance`` and ``plan`` (64 hexadecimal digits each, or ``None``) and ``versions``.
+        ``instance`` and ``plan`` (64 hexadecimal digits each, or no plan: ``None``) and ``versions``.
     """
+    if instance is None:
+        return None
     return {
-        "instance": None if instance is None else _of_instance(instance),
+        "instance": _of_instance(instance),
         "plan": None if plan is None else _digest(plan),
         "versions": dict(_versions()),
     }

@@ -279,8 +279,8 @@ def test_a_method_that_refuses_an_instance_has_no_plan(run: Run) -> None:
         (["--plan", "a=none.json"], "none.json: file is"),
         (["--ring", "index"], "unknown option --ring for tmpc_knapsack"),
         (["--jobs", "2", "--dask", "tcp://127.0.0.1:1"], "--jobs is 2; expected none beside --dask"),
-        (["--jobs", "0"], "Input should be greater than or equal to 1"),
-        (["--count", "0"], "Input should be greater than or equal to 1"),
+        (["--jobs", "0"], "--jobs is '0'; expected greater than or equal to 1"),
+        (["--count", "0"], "--count is '0'; expected greater than or equal to 1"),
     ],
 )
 def test_bad_usage_is_one_line_before_anything_is_written(methods: Run, given: list[str], words: str) -> None:
