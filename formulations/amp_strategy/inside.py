@@ -14,7 +14,7 @@ def _layers(method: str, of: str, exactly: str) -> Inside:
         problem="layer_assignment",
         says="layer assignment of each strategy",
         arise=lazy(f"{_ROOM}.studies.inside:layers_of_{of}"),
-        exactly=lazy(f"{_ROOM}.search:{exactly}"),
+        exactly=lazy(f"{_ROOM}.paper:{exactly}"),
     )
 
 

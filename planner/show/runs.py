@@ -63,7 +63,7 @@ def show_run(found: Run) -> None:
     )
     if not found.ok and found.compared == found.parameters and _may_be_rounding(found):
         out.print(
-            "float32 may round so far in a large model: float64, where 1e-12 is expected, tells that from an error"
+            "float32 may round so far in a large model: whether it is that or an error, float64 shows (1e-12 expected)"
         )
 
 

@@ -144,7 +144,7 @@ def hair_too_large(**given: Any) -> OperatorInstance:
     size = (2**37 + 0.99) / 2**40
     operators = tuple(Operator(v, 1.0, memory_bytes=size) for v in range(2))
     made = OperatorInstance("hair", operators, (Tensor(0, (1,), 60e9),), 2, num_devices=2, at_most=True)
-    return replace(made, memory_bytes=2 * size * (1 - 5e-12), **given)
+    return replace(made, **{"memory_bytes": 2 * size * (1 - 5e-12), **given})
 
 
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
@@ -170,6 +170,29 @@ def test_what_is_too_large_for_so_many_replicas_is_so_for_fewer_and_may_fit_more
         room_each = sum(each.memory_bytes for each in operators[:most]) / rng.randint(1, 3) * (1 - 1.6e-12)
         instance = replace(pooled, operators=tuple(operators), tensors=tensors, memory_bytes=room_each, num_stages=3)
         check_exact(room.solve, replace(instance, bandwidth_bytes_per_s=1.0), 1e-6)
+
+
+class Chosen:
+    """Values of a model's variables: those with these names are 1."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __getitem__(self, variable: Any) -> float:
+        return float(variable.name in self.names)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_more_replicas_than_those_that_are_cut_off_are_left(room: Any) -> None:
+    instance = hair_too_large(num_devices=4, pooled_memory=True, num_stages=1, memory_bytes=1e3)
+    for number in (1, 2, 3, 4):
+        built = room.build(instance, complete=True)
+        built.cut_off(None, Chosen("holds[0,0]", "holds[1,0]", "replicas[0,2]"))
+        if room is cpsat:
+            built.model.add(built.replicas[0, number] == 1)
+        else:
+            built.replicas[0, number].fix(1)
+        assert built.run(Limits(), Watch()).infeasible is (number <= 2), number
 
 
 @pytest.mark.parametrize("name", HEURISTICS)

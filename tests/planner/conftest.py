@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,25 @@ import counting
 import pytest
 
 import formulations
+from planner import signals
 from planner.cli.app import main
 
 
 @pytest.fixture(autouse=True)
 def _counting_family(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formulations, "FAMILIES", (*formulations.FAMILIES, counting.FAMILY))
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The numbers of the signals for which the process would have ended."""
+    ended: list[int] = []
+    before = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(signals, "_attention", signals._Attention())
+    signals.listen(ended.append)
+    yield ended
+    for each, handler in before:
+        signal.signal(each, handler)
 
 
 @pytest.fixture

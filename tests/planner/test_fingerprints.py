@@ -28,8 +28,11 @@ def test_fingerprints_are_those_of_the_files(tmp_path: Path, capsys: pytest.Capt
     assert made["instance"] == hashlib.sha256((tmp_path / "a.json").read_bytes().rstrip(b"\n")).hexdigest()
     assert made["plan"] == hashlib.sha256(json.dumps(result["plan"]).encode()).hexdigest()
     assert made["versions"]["dnn-planner"] == planner.__version__
-    again = planner.solve(planner.load(tmp_path / "a.json"), method="uniform").to_json()["fingerprint"]
-    other = planner.solve(planner.load("layers", layers=6, stages=3), method="uniform").to_json()["fingerprint"]
+    results = [
+        planner.solve(instance, method="uniform")
+        for instance in (planner.load(tmp_path / "a.json"), planner.load("layers", layers=6, stages=3))
+    ]
+    again, other = (result.to_json()["fingerprint"] for result in results)  # both instances are alive
     assert isinstance(again, dict) and isinstance(other, dict)
     assert again["instance"] == made["instance"] != other["instance"] and again["versions"] == other["versions"]
 

@@ -14,7 +14,6 @@ import pytest
 
 import planner
 from formulations.amp_strategy import cpsat, milp
-from planner import signals
 from planner.cli.app import main
 from planner.open_model import OpenModel
 from planner.show import progress
@@ -73,17 +72,6 @@ def test_what_was_built_is_shown_where_its_relaxation_takes_too_long(
     shown = json.loads(capsys.readouterr().out)
     assert shown["variables"]["total"] > 0 and shown["root_bound"] is None
     assert shown["root_reason"] == "the relaxation was not solved (time_limit)"
-
-
-@pytest.fixture
-def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The numbers of the signals for which the process would have ended."""
-    ended: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(signals, "_attention", signals._Attention())
-    signals.listen(ended.append)
-    yield ended
-    signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_ends_what_hangs(

@@ -26,18 +26,6 @@ PROBLEM = Counting("few", (1, 2, 3, 4), 5)
 LIMITS = Limits(time_s=5)
 
 
-@pytest.fixture
-def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The numbers of the signals for which the process would have ended."""
-    ended: list[int] = []
-    before = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
-    monkeypatch.setattr(signals, "_attention", signals._Attention())
-    signals.listen(ended.append)
-    yield ended
-    for each, handler in before:
-        signal.signal(each, handler)
-
-
 def send(number: int = signal.SIGINT) -> None:
     os.kill(os.getpid(), number)
     signal.sigpending()  # a call in which Python looks for signals

@@ -274,7 +274,7 @@ def test_commands(tmp_path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert main(["verify", *given[:-1], "1", "a.json"]) == 1
     assert capsys.readouterr().out == "rejected: instance: the certificate is of another one\n"
     assert main(["verify", *given, "p.json"]) == 2
-    assert capsys.readouterr().err.startswith("p.json: content is ")
+    assert capsys.readouterr().err.startswith("p.json: format is missing; expected a certificate")
     assert main(["certify", *given, "--memory", "1MB", "--out", "none.json", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "infeasible"
     assert main(["verify", *given, "--memory", "1MB", "none.json"]) == 0
