@@ -11,7 +11,7 @@ from planner.cli.app import main
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["solve", "chain8", "--seed", "1.5"], "--seed is '1.5'; expected a valid integer"),
+        (["solve", "chain8", "--seed", "1.5"], "--seed is '1.5'; expected a valid integer\n"),
         (["solve", "chain8", "--time-limit", "long"], "--time-limit is 'long'; expected a valid number"),
         (["validate", "chain8", "--out", "x", "--count", "0"], "--count is '0'; expected greater than or equal to 1"),
         (["solve"], "INSTANCE is missing; expected INSTANCE"),
