@@ -12,8 +12,8 @@ from google.protobuf import json_format, text_format
 from ortools.sat import cp_model_pb2
 from ortools.sat.python import cp_model
 
-from solvers.inspection import Group, Range, Relaxation, Sizes, group_of, plain, sentence
-from solvers.linearisation import linear
+from solvers.inspection import Group, Range, Relaxation, Sizes, group_of, sentence
+from solvers.linearisation import linear, named
 from solvers.outcome import Watch
 
 #: Suffixes of files that a model can be written to: protocol buffers as text and as JSON, and, where its linear part is
@@ -83,16 +83,13 @@ def _proto_text(model: cp_model.CpModel) -> str:
 
 def file_order(model: cp_model.CpModel, suffix: str) -> list[str]:
     """The variables' names as a file of this suffix has them."""
-    named = [each.name for each in model.proto.variables if each.name]
-    return list(map(plain, named)) if suffix in (".lp", ".mps") else named
+    if suffix in (".lp", ".mps"):
+        return [named(place, each) for place, each in enumerate(model.proto.variables)]
+    return [each.name for each in model.proto.variables if each.name]
 
 
 def names(model: cp_model.CpModel) -> Mapping[str, Any]:
-    """The variables by name, and by their names in files of linear models where these are others."""
-    proto = model.proto
-    found = {
-        variable.name: model.get_int_var_from_proto_index(index)
-        for index, variable in enumerate(proto.variables)
-        if variable.name
-    }
-    return {plain(name): variable for name, variable in found.items()} | found
+    """The variables by their names in files of linear models, and by their own where these are others."""
+    held = {place: model.get_int_var_from_proto_index(place) for place in range(len(model.proto.variables))}
+    found = {named(place, each): held[place] for place, each in enumerate(model.proto.variables)}
+    return found | {each.name: held[place] for place, each in enumerate(model.proto.variables) if each.name}

@@ -69,7 +69,12 @@ def linear(model: cp_model.CpModel, watch: Watch | None = None) -> Linear:
 def _variable(place: int, proto: Any) -> Variable:
     low, *_, high = proto.domain
     kind = "binary" if (low, high) == (0, 1) else "integer"
-    return Variable(plain(proto.name or f"fixed_{place}"), kind, low, high)
+    return Variable(named(place, proto), kind, low, high)
+
+
+def named(place: int, proto: Any) -> str:
+    """The name of a variable in files; the model's constants have none of their own."""
+    return plain(proto.name or f"fixed_{place}")
 
 
 def _row(name: str, held: _Sum) -> Row:

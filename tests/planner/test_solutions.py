@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -137,6 +138,91 @@ def test_what_is_no_solution_is_one_line(text: str | bytes, rule: str, tmp_path:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "nosuch 1",
+        "nosuch 0",
+        "nosuch -1e-9",
+        "x_999 1",
+        "x999 1 (obj:0)",
+        "      7 nosuch 1 0",
+        "**    7 nosuch 1 0",
+        "carries(0,0,99) 1",
+        "carries(0,0) 1",
+        "carries[0,0,4] 1",
+        "carries_0_0_4 1",
+        "CARRIES(0,0,4) 1",
+        "carries 1",
+        "carris(0,0,4) 1",
+        "carries(0,0,4)x 1",
+        "'carries(0,0,4)' 1",
+        "nosuch carries(0,0,4) 1",
+        "1 nosuch carries(0,0,4) 1",
+        "waiting 1 nosuch 1",
+        "waiting 1 (obj:0) nosuch",
+        "nosuch = 1",
+        "nosuch: 1",
+        "nosuch,1",
+        "nosuch\t1",
+        "nosuch",
+        "999 1",
+        "objective(0) 1",
+        "Optimal 1",
+        "ONE 1",
+        "nosuch nan",
+    ],
+)
+@pytest.mark.parametrize("write", [scip, cbc, gurobi])
+def test_a_name_that_the_model_does_not_have_is_refused_by_name(
+    write: Callable[[dict[str, float], float], str], line: str, tmp_path: Path
+) -> None:
+    values, objective, _ = solved()
+    text = write(values, objective)
+    name = next(word for word in line.replace("**", "7").split() if not word.isdigit() or word == "999")
+    for place in (len(text), text.index("\n") + 1):  # at the end, and before the values
+        rule = "a variable is .*; expected one of this model|a line is .*; expected lines of a name and a value"
+        with pytest.raises(InstanceError, match=rule) as refused:
+            judged(f"{text[:place]}{line}\n{text[place:]}", tmp_path)
+        assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "closest"),
+    [("carries(0,0,44)", "carries(0,0,4)"), ("carris(0,0,4)", "carries(0,0,4)"), ("wating", "waiting")],
+)
+def test_the_closest_name_is_named(name: str, closest: str, tmp_path: Path) -> None:
+    rule = f": a variable is '{name}'; expected one of this model (closest: {closest})"
+    for text in (f"{name} 1\n", f'<variables><variable name="{name}" value="1"/></variables>'):
+        with pytest.raises(InstanceError, match=re.escape(rule)):
+            judged(text, tmp_path)
+
+
+@pytest.mark.parametrize("tag", ["variable", "var", "Variable", "column", "{ns}variable"])
+def test_a_name_of_xml_that_the_model_does_not_have_is_refused(tag: str, tmp_path: Path) -> None:
+    values, objective, _ = solved()
+    line = f'<{tag} name="nosuch" index="0" value="0"/>'.replace("<{ns}variable", '<variable xmlns="ns"')
+    text = cplex(values, objective).replace(" </variables>", f"{line}\n </variables>")
+    with pytest.raises(InstanceError, match="a variable is 'nosuch'"):
+        judged(text, tmp_path)
+
+
+def test_a_name_behind_those_that_highs_counts_is_refused(tmp_path: Path) -> None:
+    _, _, own = solved()
+    assert judged(own, tmp_path).verified
+    for place in ("# Rows", "waiting "):
+        with pytest.raises(InstanceError, match="a variable is 'nosuch'"):
+            judged(own.replace(place, f"nosuch 1\n{place}", 1), tmp_path)
+
+
+def test_one_variable_in_two_spellings_is_named_twice(tmp_path: Path) -> None:
+    model = planner.model(planner.load("layers", layers=8, stages=3), "cpsat", complete=True)
+    path = tmp_path / "a.sol"
+    path.write_text("begun(1,2) 1\nbegun[1,2] 0\n")
+    with pytest.raises(InstanceError, match="named twice"):
+        model.read_solution(str(path))
+
+
+@pytest.mark.parametrize(
     "text",
     [
         '<variable name="a" ' * 200_000,
@@ -159,13 +245,18 @@ def test_an_unknown_name_is_compared_with_few_of_many(monkeypatch: pytest.Monkey
     compared: list[list[str]] = []
     monkeypatch.setattr(solutions, "closest", lambda _, names: compared.append(list(names)) or "")
     known = dict.fromkeys([f"holds({place})" for place in range(50_000)] + ["carries(0,1)"])
-    for name in ("holds(49999,1)", "carries(1)", "other"):
+    for name in ("holds(49999,1)", "carries(1)", "caries(1)", "other"):
         solutions._closest(name, known)
-    assert len(compared[0]) <= 10_000 and compared[1:] == [["carries(0,1)"], []]
+    assert len(compared[0]) <= 10_000 and compared[1:] == [["carries(0,1)"], ["carries(0,1)"], []]
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["model", "layers", "--layers", "8", "--stages", "3", "--method", "milp", "--read"]
+    unknown = tmp_path / "unknown.sol"
+    unknown.write_text("carries(0,0,2) 1\nwating 0\n")
+    assert main([*given, str(unknown)]) == 2
+    said = f"{unknown}: a variable is 'wating'; expected one of this model (closest: waiting)\n"
+    assert capsys.readouterr() == ("", said)
     for path in (tmp_path / "no.sol", tmp_path):
         assert main([*given, str(path)]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
