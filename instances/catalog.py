@@ -11,7 +11,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from instances import amp_experiments, branching, layer_assignment, mesh_tiling, microbatch_schedule, transformer
+from instances import (
+    amp_experiments,
+    branching,
+    layer_assignment,
+    memory_schemes,
+    mesh_tiling,
+    microbatch_schedule,
+    transformer,
+)
 from instances.amp_strategy import AmpInstance
 from instances.entry import Bound, Entry, Published
 from instances.errors import InstanceError
@@ -89,7 +97,7 @@ def _make(
     """Generate a transformer; what is given is recorded in the instance's options."""
     sizes: dict[str, Any] = {_FIELDS[key]: value for key, value in given.items() if key in _FIELDS}
     bytes_each: dict[str, Any] = {key: value for key, value in given.items() if key in _BOOKS}
-    books = transformer.PUBLISHED if given.get("published_conventions") else transformer.MIXED_PRECISION
+    books = memory_schemes.PUBLISHED if given.get("published_conventions") else memory_schemes.MIXED_PRECISION
     try:
         model = replace(default, **sizes)
     except ValueError as error:

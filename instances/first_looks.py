@@ -9,7 +9,7 @@ from instances import tmpc_knapsack
 from instances.entry import Bound, Entry
 from instances.flushed_partitioning import FlushedInstance, flushed
 from instances.hierarchical_partitioning import HierarchicalInstance, on_machines
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from instances.parameters import Setting, one_of, parse_count, parse_seed
 from instances.pipeline_placement import PlacementInstance, placed
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -56,7 +56,9 @@ def placement() -> PlacementInstance:
     operators = tuple(Operator(v, 1e-3 * time, 1e6 * size) for v, (time, size) in sizes.items())
     sent = ((0, (1, 2), 6), (1, (3,), 4), (2, (3,), 9), (3, (4,), 5), (4, (5,), 12))
     tensors = tuple(Tensor(source, targets, 1e6 * volume) for source, targets, volume in sent)
-    graph = OperatorInstance("placement", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=5e9)
+    graph = OperatorInstance(
+        "placement", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=5e9, training=TrainingMemory()
+    )
     return placed(graph, two_level(4, 2, 12e9, 3e9))
 
 

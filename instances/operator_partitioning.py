@@ -119,6 +119,11 @@ class OperatorInstance:
         """Pairs of adjacent operators, each once, in ascending order."""
         return tuple(sorted({(tensor.source, target) for tensor in self.tensors for target in tensor.targets}))
 
+    @property
+    def weight_copies(self) -> float | None:
+        """How often memory holds the parameters; ``None``: only what operators hold themselves counts."""
+        return None if self.training is None else self.training.weight_copies
+
     @cached_property
     def total_compute_s(self) -> float:
         """Seconds of all operators."""
@@ -149,6 +154,22 @@ def check(instance: OperatorInstance, where: str) -> None:
         for name in ("num_devices", "step_microbatches"):
             if getattr(instance, name) is None:
                 raise InstanceError.missing(where, name, "a number where num_stages is null")
+
+
+def expect_held(instance: OperatorInstance, declared: Mapping[str, Any], where: str) -> None:
+    """The JSON of an instance with limited memory says what is held of the parameters; `InstanceError` if it does not.
+
+    ``"training": null`` says so, too: nothing beside the operators' own ``memory_bytes``.
+    """
+    if instance.memory_bytes is None or instance.training is not None or "training" in declared:
+        return
+    for number, operator in enumerate(instance.operators):
+        if operator.parameter_bytes and not operator.memory_bytes:
+            rule = (
+                f"--weight-copies N or a value, which say what is held of operators[{number}].parameter_bytes "
+                f"{operator.parameter_bytes:g} (4: weights, gradients and Adam's moments; null: nothing)"
+            )
+            raise InstanceError.missing(where, "training", rule)
 
 
 def ordered(
@@ -220,6 +241,8 @@ def to_json(instance: OperatorInstance) -> dict[str, Any]:
             content[name] = True
     if instance.training is not None:
         content["training"] = dict(vars(instance.training))
+    elif instance.memory_bytes is not None:
+        content["training"] = None
     return content
 
 

@@ -53,6 +53,11 @@ class PlacementInstance:
         return self.operators.num_stages
 
     @property
+    def weight_copies(self) -> float | None:
+        """The operator graph's."""
+        return self.operators.weight_copies
+
+    @property
     def num_devices(self) -> int:
         """S x R."""
         return len(self.bandwidth_bytes_per_s)

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from instances.memory_schemes import MIXED_PRECISION, Bookkeeping
 from instances.rules import NodeId
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
@@ -110,36 +111,6 @@ class Architecture:
     def degrees(self) -> tuple[int, ...]:
         """Tensor-parallel degrees within a server that divide the heads and the vocabulary."""
         return tuple(t for t in (1, 2, 4, 8) if not self.num_heads % t and not self.vocabulary_size % t)
-
-
-@dataclass(frozen=True)
-class Bookkeeping:
-    """Bytes held per parameter.
-
-    PipeDream-2BW keeps ``weight_versions`` of the weights. With ``stashed`` weights (PipeDream) there is a version for
-    each micro-batch in flight instead, which counts with the activations.
-    """
-
-    parameter_bytes: float = 2.0
-    gradient_bytes: float = 2.0
-    optimizer_bytes: float = 12.0
-    weight_versions: int = 2
-    stashed: bool = False
-
-    def state_bytes(self) -> float:
-        """Bytes per parameter that do not depend on the micro-batches in flight."""
-        versions = 0 if self.stashed else self.weight_versions
-        return versions * self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
-
-    def stash_bytes(self) -> float:
-        """Bytes per parameter for each micro-batch in flight."""
-        return self.parameter_bytes if self.stashed else 0.0
-
-
-#: fp16 weights and gradients; Adam's fp32 weights and two moments.
-MIXED_PRECISION = Bookkeeping()
-#: What Piper's released BERT profile counts: one byte per parameter in two versions, no gradients, no optimiser state.
-PUBLISHED = Bookkeeping(1.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ def from_networkx(graph: networkx.DiGraph, problem: str | None = None, **setting
     ----------
     graph
         As `to_networkx` makes it, or hand-made with the keys of the problem's JSON as attributes.
-        In a graph of ``stage_partitioning`` a node may have ``time``, ``weight_bytes``, ``activation_bytes`` and
-        ``static_bytes`` (the latter three 0 if absent) in place of ``tmpcs``: the layer on one device.
+        In a graph of ``stage_partitioning`` a node may have ``time``, ``weight_bytes``, ``activation_bytes`` (both 0 if
+        absent) and ``static_bytes`` (or the setting ``memory_scheme``) in place of ``tmpcs``: the layer on one device.
     problem
         Default: the graph's own attribute ``problem``, or ``stage_partitioning``.
     **settings

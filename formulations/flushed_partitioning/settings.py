@@ -64,7 +64,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     else:
         if not isinstance(content, FlushedInstance):
             content = lazy("instances.readers.flushed_json:read")(
-                content, where, lambda part, at: read_flat(part, at, {})
+                content, where, lambda part, at: read_flat(part, at, flat_overrides.reading(shared))
             )
         made = replace(content, flat=flat_overrides.apply(content.flat, shared, where))
         doubtful = UNIT_WARNING in content.flat.warnings or _given(shared, "time-unit")

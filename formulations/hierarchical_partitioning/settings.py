@@ -12,6 +12,7 @@ from formulations.stage_partitioning.settings import read as read_flat
 from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.memory_schemes import SCHEME
 from instances.parameters import Setting, one_of, parse_count, within
 from instances.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
@@ -134,7 +135,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Hierarchical
     if recognise_flat(content):
         return on_cluster(read_flat(content, where, flat_share(overrides)), overrides, where)
     made: HierarchicalInstance = lazy("instances.readers.hierarchical_json:read")(
-        content, where, lambda flat, place: read_flat(flat, place, {})
+        content, where, lambda flat, place: read_flat(flat, place, flat_overrides.reading(overrides))
     )
     return apply(made, overrides, where)
 
@@ -154,4 +155,5 @@ def describe(instance: HierarchicalInstance) -> dict[str, Any]:
         "microbatches": flat.num_microbatches,
         "time_unit": flat.time_unit,
         "tp_degrees": list(flat.tp_degrees),
+        "memory_scheme": flat.options.get(SCHEME),
     }

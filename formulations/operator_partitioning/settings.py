@@ -13,10 +13,16 @@ from typing import Any
 
 from formulations.family import lazy
 from instances.errors import InstanceError
-from instances.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, per_pair
+from instances.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, expect_held, per_pair
 from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, within
 from instances.units import parse_bandwidth, parse_bytes
 
+WEIGHT_COPIES = Setting(
+    "weight-copies",
+    parse_amount,
+    "memory of weights, gradients and optimiser state, in copies of the weights",
+    metavar="N",
+)
 OVERRIDES: tuple[Setting, ...] = (
     Setting("stages", parse_count, "number of pipeline stages", metavar="S"),
     Setting("replicas", parse_count, "number of replicas of every stage", metavar="R"),
@@ -53,12 +59,7 @@ OVERRIDES: tuple[Setting, ...] = (
         "microbatches", parse_count, "micro-batches of a training step, for the memory of the schedule", metavar="MB"
     ),
     Setting("stash", parse_flag, "keep activations instead of recomputing them", is_flag=True),
-    Setting(
-        "weight-copies",
-        parse_amount,
-        "memory of weights, gradients and optimiser state, in copies of the weights",
-        metavar="N",
-    ),
+    WEIGHT_COPIES,
     Setting(
         "step-microbatches",
         parse_count,
@@ -150,7 +151,10 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> OperatorInst
     else:
         part = overrides.get("part") or "forward"
         instance = lazy("instances.readers.placement_json:read")(content, where, part)
-    return apply(instance, overrides, where)
+    found = apply(instance, overrides, where)
+    if isinstance(content, dict) and "problem" in content:
+        expect_held(found, content, where)
+    return found
 
 
 def describe(instance: OperatorInstance) -> dict[str, Any]:
@@ -163,6 +167,7 @@ def describe(instance: OperatorInstance) -> dict[str, Any]:
         "devices": instance.num_devices,
         "bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s,
         "memory_bytes": instance.memory_bytes,
+        "weight_copies": instance.weight_copies,
         "compute_s": instance.total_compute_s,
     }
 
@@ -174,7 +179,7 @@ def memory_pressure(instance: OperatorInstance) -> float | None:
     """
     if not instance.memory_bytes or instance.num_stages is None:
         return None
-    copies = 0.0 if instance.training is None else instance.training.weight_copies
+    copies = instance.weight_copies or 0.0
     needed = math.fsum(each.memory_bytes + copies * each.parameter_bytes for each in instance.operators)
     shares = instance.replicas if instance.pooled_memory else 1
     return needed / (instance.num_stages * shares * instance.memory_bytes)

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.family import OwnJson
+from formulations.operator_partitioning.settings import WEIGHT_COPIES, apply
 from instances.device_mapping import OBJECTIVES, RINGS
+from instances.operator_partitioning import expect_held
 from instances.parameters import Setting, one_of, parse_count, within
 from instances.pipeline_placement import PlacementInstance
 from instances.units import parse_bytes
@@ -26,17 +28,20 @@ OVERRIDES = (
     ),
     Setting("microbatches", parse_count, "micro-batches of a training step, for the simulation", metavar="N"),
     Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
+    WEIGHT_COPIES,
 )
+_OF_OPERATORS = ("memory", "weight-copies")
 
 
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> PlacementInstance:
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
     instance = JSON.read(content, where)
     given = {name: value for name, value in overrides.items() if value is not None}
-    operators = instance.operators
-    if "memory" in given:
-        operators = replace(operators, memory_bytes=given["memory"])
-    fields = {name: value for name, value in given.items() if name != "memory"}
+    operators = apply(instance.operators, {name: given[name] for name in _OF_OPERATORS if name in given}, where)
+    operators = replace(operators, options=instance.operators.options)  # they are the placement's
+    if isinstance(content, dict):
+        expect_held(operators, content["operators"], f"{where}: operators")
+    fields = {name: value for name, value in given.items() if name not in _OF_OPERATORS}
     return replace(instance, **fields, operators=operators, options={**instance.options, **given})
 
 
@@ -47,6 +52,7 @@ def describe(instance: PlacementInstance) -> dict[str, Any]:
         "stages": instance.num_stages,
         "replicas": instance.operators.replicas,
         "devices": instance.num_devices,
+        "weight_copies": instance.weight_copies,
         "objective": instance.objective,
         "ring": instance.ring,
     }

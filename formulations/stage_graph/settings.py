@@ -67,6 +67,7 @@ def describe(instance: StageGraph) -> dict[str, Any]:
         "edges": len(instance.edges),
         "devices": instance.num_devices,
         "minibatch": instance.minibatch,
+        "weight_copies": instance.weight_copies,
         "schedule": instance.schedule,
     }
 

@@ -15,6 +15,7 @@ from formulations.family import lazy
 from formulations.stage_partitioning.trainers import TRAINERS
 from instances import stage_edits
 from instances.errors import InstanceError, closest
+from instances.memory_schemes import SCHEME, SCHEMES
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names, within
 from instances.published import UNIT_WARNING
 from instances.requirements import Requirement, with_requirements
@@ -63,6 +64,13 @@ OVERRIDES: tuple[Setting, ...] = (
         parse_names,
         "layer configurations (TMPCs) to leave out, such as 'activation recomp'",
         metavar="ID,...",
+    ),
+    Setting(
+        SCHEME,
+        one_of(*SCHEMES),
+        "what is held of the weights where static_bytes are left out: the weights; Adam in their precision (4 times); "
+        "mixed precision (8), with two versions (9), or one for each micro-batch in flight (7, and 1 for each)",
+        metavar="|".join(SCHEMES),
     ),
     Setting("layers", parse_count, "transformer layers of a published BERT, which is lengthened", metavar="L"),
     Setting("first", parse_count, "keep only the first nodes in topological order (ties by id)", metavar="COUNT"),
@@ -132,6 +140,10 @@ def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> 
         Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
     """
     given = _parsed(overrides, where)
+    made = instance.options.get(SCHEME)
+    if given.get(SCHEME, made) != made:
+        rule = f"{'none' if made is None else made}: no layer leaves out its static_bytes"
+        raise InstanceError.at(where, f"--{SCHEME}", given[SCHEME], rule)
     for name, edit in _EDITS.items():
         if name in given:
             try:
@@ -198,12 +210,17 @@ def recognise(content: Any) -> bool:
     )
 
 
+def reading(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that say how a file is read, before any of the others changes what it declares."""
+    return {name: value for name, value in overrides.items() if name.replace("_", "-") == SCHEME}
+
+
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageInstance:
     """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
     if isinstance(content, StageInstance):
         instance = content
     elif isinstance(content, dict) and "problem" in content:
-        instance = lazy("instances.readers.stage_json:read")(content, where)
+        instance = lazy("instances.readers.stage_json:read")(content, where, _parsed(overrides, where).get(SCHEME))
     else:
         instance = lazy("instances.readers.piper_json:read")(content, where)
     return apply(instance, overrides, where)
@@ -223,6 +240,7 @@ def describe(instance: StageInstance) -> dict[str, Any]:
         "tp_degrees": list(instance.tp_degrees),
         "exactly": instance.exactly,
         "max_dp_degree": instance.max_dp_degree,
+        "memory_scheme": instance.options.get(SCHEME),
     }
 
 

@@ -40,6 +40,7 @@ _LENIENT = ConfigDict(extra="ignore", alias_generator=lambda name: NAMES.get(nam
 
 class _Tmpc(TmpcRecord):
     model_config = _LENIENT
+    static_bytes: Amount
 
 
 class _Layer(LayerRecord):

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from instances.errors import InstanceError, expect, path
+from instances.memory_schemes import SCHEME, SCHEMES
 from instances.readers.stage_records import EdgeRecord, LayerRecord, built
 from instances.rules import (
     Amount,
@@ -71,16 +73,20 @@ class _InstanceRecord(BaseModel):
     origin: Facts = Field(default_factory=dict)
 
 
-def read(content: Any, where: str) -> StageInstance:
+def read(content: Any, where: str, scheme: str | None = None) -> StageInstance:
     """The instance that parsed JSON declares.
+
+    ``scheme``, or else the one that its ``options`` name, is the rule of `SCHEMES` for TMPCs without ``static_bytes``;
+    the instance's ``options`` record it where there are any.
 
     Raises
     ------
     InstanceError
-        One line that names the field, its value and the rule.
+        One line that names the field, its value and the rule; also for weights that no rule says the memory of.
     """
     record = validated(_InstanceRecord, content, where)
-    layers, edges = built(record.layers, record.edges)
+    scheme = _scheme(record, scheme, where)
+    layers, edges = built(record.layers, record.edges, None if scheme is None else SCHEMES[scheme])
     ids = {str(layer.id): layer.id for layer in layers}
     instance = StageInstance(
         name=record.name,
@@ -94,7 +100,7 @@ def read(content: Any, where: str) -> StageInstance:
         time_unit=record.time_unit,
         exactly=record.exactly,
         max_dp_degree=record.max_dp_degree,
-        options=record.options,
+        options=record.options if scheme is None else {**record.options, SCHEME: scheme},
         warnings=tuple(record.warnings),
         requirements=record.requirements,
         tied=tuple(
@@ -117,3 +123,25 @@ def read(content: Any, where: str) -> StageInstance:
     )
     check(instance, where)
     return instance
+
+
+def _scheme(record: _InstanceRecord, given: str | None, where: str) -> str | None:
+    """The rule for the TMPCs that leave out what is held; ``None`` if there are none, or none of them has weights."""
+    left_out = [
+        (("layers", number, "tmpcs", str(t), place, "static_bytes"), x.weight_bytes)
+        for number, layer in enumerate(record.layers)
+        for t, found in layer.tmpcs.items()
+        for place, x in enumerate(found)
+        if x.static_bytes is None
+    ]
+    if not left_out:
+        return None
+    scheme = given or record.options.get(SCHEME)
+    if scheme is not None:
+        expect(scheme in SCHEMES, where, path(("options", SCHEME)), scheme, f"one of {', '.join(SCHEMES)}")
+        return str(scheme)
+    for field, weights in left_out:
+        if weights:
+            rule = f"a size, or --{SCHEME} {'|'.join(SCHEMES)}, which says what is held of weight_bytes {weights:g}"
+            raise InstanceError.missing(where, path(field), rule)
+    return None

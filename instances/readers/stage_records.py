@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from instances.memory_schemes import Bookkeeping
 from instances.rules import Amount, Degree, Identifier, NodeId, Text
 from instances.stage_partitioning import Edge, Layer, Tmpc
 
 
 class TmpcRecord(BaseModel):
-    """One TMPC; sync volumes are keyed by the text of a node id."""
+    """One TMPC; sync volumes are keyed by the text of a node id. What it holds may be left to a rule."""
 
     model_config = ConfigDict(extra="forbid")
     id: Identifier
     time: Amount
     weight_bytes: Amount
     activation_bytes: Amount
-    static_bytes: Amount
+    static_bytes: Amount | None = None
     sync_forward_bytes: dict[str, Amount] = Field(default_factory=dict)
     sync_backward_bytes: dict[str, Amount] = Field(default_factory=dict)
 
@@ -43,16 +44,24 @@ class EdgeRecord(BaseModel):
     bytes: Amount
 
 
-def built(layers: Sequence[LayerRecord], edges: Sequence[EdgeRecord]) -> tuple[tuple[Layer, ...], tuple[Edge, ...]]:
-    """Layers and edges in the order given; ends of edges are ids as texts, and become those of the layers."""
+def built(
+    layers: Sequence[LayerRecord], edges: Sequence[EdgeRecord], books: Bookkeeping | None = None
+) -> tuple[tuple[Layer, ...], tuple[Edge, ...]]:
+    """Layers and edges in the order given; ends of edges are ids as texts, and become those of the layers.
+
+    ``books``: what TMPCs without ``static_bytes`` hold of their weights (``None``: all have them, or no weights).
+    """
     ids: dict[str, int | str] = {str(layer.id): layer.id for layer in layers}
 
     def volumes(given: Mapping[str, float]) -> dict[int | str, float]:
         return {ids.get(node, node): volume for node, volume in given.items()}
 
     def tmpc(x: TmpcRecord) -> Tmpc:
-        sync = volumes(x.sync_forward_bytes), volumes(x.sync_backward_bytes)
-        return Tmpc(x.id, x.time, x.weight_bytes, x.activation_bytes, x.static_bytes, *sync)
+        held = x.activation_bytes, x.static_bytes or 0.0
+        if x.static_bytes is None and books is not None:
+            static, in_flight = books.of_weights(x.weight_bytes)
+            held = x.activation_bytes + in_flight, static
+        return Tmpc(x.id, x.time, x.weight_bytes, *held, volumes(x.sync_forward_bytes), volumes(x.sync_backward_bytes))
 
     return (
         tuple(

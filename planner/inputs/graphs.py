@@ -58,7 +58,9 @@ _SHAPES = {
 }
 INNER = {"flat": "stage_partitioning", "operators": "operator_partitioning"}
 #: What a node of a hand-made graph has in place of ``tmpcs``: one way to execute the layer, on one device.
-_TMPC = ("time", "weight_bytes", "activation_bytes", "static_bytes")
+_TMPC = ("time", "weight_bytes", "activation_bytes")
+#: What it may leave out, too, for a rule that says what is held of the weights.
+_STATIC = "static_bytes"
 #: An edge's place among the edges of the instance, where the graph has them in another order.
 POSITION = "position"
 
@@ -175,8 +177,8 @@ def _with_tmpcs(node: dict[str, Any], shape: Shape, where: str, place: int) -> d
         return node
     if "time" not in node:
         raise InstanceError.missing(where, f"layers[{place}].tmpcs", "TMPCs, or the time of the layer's one TMPC")
-    only = {"id": "only", **{name: node.get(name, 0.0) for name in _TMPC}}
-    return {**{name: value for name, value in node.items() if name not in _TMPC}, "tmpcs": {"1": [only]}}
+    only = {"id": "only", **{name: node.get(name, 0.0) for name in _TMPC}, _STATIC: node.get(_STATIC)}
+    return {**{name: value for name, value in node.items() if name not in (*_TMPC, _STATIC)}, "tmpcs": {"1": [only]}}
 
 
 def _parsed(problem: str, setting: str, settings: Mapping[str, Any]) -> Any:

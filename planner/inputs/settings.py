@@ -137,7 +137,10 @@ def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]
 
 
 def declared(instance: Any) -> dict[str, Any]:
-    """How the instance was made, as far as it remembers, and its cost model where its problem has more than one."""
-    options = dict(getattr(instance, "options", {}))
-    cost_model = getattr(instance, "cost_model", None)
-    return options if cost_model is None else {**options, "cost-model": str(cost_model)}
+    """How the instance was made, as far as it remembers, and which cost model and copies of weights its costs count."""
+    cost_model, copies = (getattr(instance, name, None) for name in ("cost_model", "weight_copies"))
+    return {
+        **getattr(instance, "options", {}),
+        **({} if cost_model is None else {"cost-model": str(cost_model)}),
+        **({} if copies is None else {"weight-copies": copies}),
+    }

@@ -10,13 +10,19 @@ from typing import Any
 from instances.errors import InstanceError, closest
 from instances.units import parse_bytes, parse_time
 
-#: How a number is read, and what a line has without it (``None``: it must have one), by column.
-Numbers = Mapping[str, tuple[Callable[[Any], float], float | None]]
+#: How a number is read, and what a line has without it (``None``: what is read of an empty cell), by column.
+Numbers = Mapping[str, tuple[Callable[[Any], float | None], float | None]]
+
+
+def _size_or_nothing(cell: Any) -> float | None:
+    return parse_bytes(cell) if cell else None
+
+
 _NUMBERS: Numbers = {
     "time": (parse_time, None),
     "weight_bytes": (parse_bytes, 0.0),
     "activation_bytes": (parse_bytes, 0.0),
-    "static_bytes": (parse_bytes, 0.0),
+    "static_bytes": (_size_or_nothing, None),
     "output_bytes": (parse_bytes, 0.0),
 }
 _NOTES = ("name", "module", "role")
@@ -44,8 +50,8 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
     ----------
     content
         One line a layer, from the input side on. Columns are ``time`` (forward and backward, such as 1.3ms),
-        ``weight_bytes``, ``activation_bytes``, ``static_bytes``, ``output_bytes`` (to the next line; all 0 if absent),
-        and ``name``, ``module`` and ``role``.
+        ``weight_bytes``, ``activation_bytes``, ``output_bytes`` (to the next line; all 0 if absent), ``static_bytes``
+        (left out if absent), and ``name``, ``module`` and ``role``.
     machine
         Settings by name, for what a table does not have.
 
@@ -78,7 +84,7 @@ def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) 
     Parameters
     ----------
     numbers
-        Columns of numbers: how each is read, and the default (``None``: it has none).
+        Columns of numbers: how each is read, and the default (``None``: what is read of an empty cell, or a refusal).
     notes
         Columns of text.
 

@@ -29,6 +29,7 @@ GRAPHS: list[tuple[str, dict[str, Any]]] = [
     ("schedule-figure-5", {}),
 ]
 FLAT = {"devices": 2, "memory": "1MB", "bandwidth": "1GB/s", "microbatches": 4}
+TRAINED = {**FLAT, "memory_scheme": "mixed"}
 
 
 def by_hand() -> networkx.DiGraph:
@@ -83,11 +84,11 @@ def test_edges_keep_their_order_among_themselves() -> None:
 
 
 def test_a_graph_made_by_hand() -> None:
-    instance = from_networkx(by_hand(), **FLAT)
+    instance = from_networkx(by_hand(), **TRAINED)
     (tmpc,) = instance.layers[0].tmpcs[1]
-    assert (tmpc.time, tmpc.weight_bytes, tmpc.static_bytes) == (1.0, 10.0, 0.0)
+    assert (tmpc.time, tmpc.weight_bytes, tmpc.static_bytes) == (1.0, 10.0, 80.0)
     assert planner.solve(instance, exact=True).objective == pytest.approx(1.5)
-    assert from_networkx(by_hand(), "flushed_partitioning", **FLAT).flat == instance
+    assert from_networkx(by_hand(), "flushed_partitioning", **TRAINED).flat == instance
     operators = networkx.DiGraph(bandwidth_bytes_per_s=1e9)
     operators.add_node("a", compute_s=1.0)
     operators.add_node("b", compute_s=2.0)
@@ -106,7 +107,12 @@ def test_a_graph_made_by_hand() -> None:
         (lambda graph: graph.nodes["b"].update(time=-1), FLAT, "graph: layers[1].tmpcs.1[0].time is -1; expected a"),
         (lambda graph: graph.nodes["b"].update(colour="red"), FLAT, "graph: layers[1].colour is 'red'"),
         (lambda graph: graph.edges["a", "b"].clear(), FLAT, "graph: edges[0].bytes is missing"),
-        (lambda graph: graph.add_edge("b", "a", bytes=1.0), FLAT, "cycle b -> a -> b"),
+        (lambda graph: graph.add_edge("b", "a", bytes=1.0), TRAINED, "cycle b -> a -> b"),
+        (
+            lambda graph: graph.nodes["a"].update(weight_bytes=20.0),
+            FLAT,
+            "graph: layers[0].tmpcs.1[0].static_bytes is missing; expected a size, or --memory-sch",
+        ),
         (lambda graph: graph.add_node((1, 2), time=1.0), FLAT, "graph: layers[2].id"),
     ],
 )
@@ -152,6 +158,7 @@ def test_the_command_line_takes_files_of_graphs(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "hand.graphml"
     networkx.write_graphml(by_hand(), path)
     given = ["--devices", "2", "--memory", "1MB", "--bandwidth", "1GB/s", "--microbatches", "4", "--quiet"]
+    given += ["--memory-scheme", "mixed"]
     assert main(["solve", str(path), "--exact", "--json", *given]) == 0
     assert json.loads(capsys.readouterr().out)["objective"] == pytest.approx(1.5)
     assert main(["solve", str(path), "--problem", "flushed_partitioning", "--json", *given]) == 0

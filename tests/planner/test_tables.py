@@ -18,7 +18,7 @@ first,1ms,4MB,1MB,2e6,embedding
 second,0.002,8MB,,1MB,
 "third, and last",3 ms,4MB,1MB,7MB,head
 """
-MACHINE = {"devices": 2, "memory": "100MB", "bandwidth": "1GB/s", "microbatches": 4}
+MACHINE = {"devices": 2, "memory": "100MB", "bandwidth": "1GB/s", "microbatches": 4, "memory_scheme": "adam"}
 
 
 def written(folder: Path, text: str, name: str = "table.csv") -> str:
@@ -35,9 +35,9 @@ def test_a_table_is_a_chain(tmp_path: Path, separator: str):
     tmpcs = [layer.tmpcs[1][0] for layer in instance.layers]
     assert [x.time for x in tmpcs] == [0.001, 0.002, 0.003]
     assert [(x.weight_bytes, x.activation_bytes, x.static_bytes) for x in tmpcs] == [
-        (4e6, 1e6, 0),
-        (8e6, 0, 0),
-        (4e6, 1e6, 0),
+        (4e6, 1e6, 16e6),
+        (8e6, 0, 32e6),
+        (4e6, 1e6, 16e6),
     ]
     assert [(each.source, each.target, each.bytes) for each in instance.edges] == [(0, 1, 2e6), (1, 2, 1e6)]
     assert (instance.layers[0].role, instance.layers[1].role) == ("embedding", "")
@@ -89,7 +89,7 @@ def test_missing_fields_are_named_together(tmp_path: Path):
     layers = [{"id": node, "tmpcs": {"1": [{"id": "x", "weight_bytes": 0}]}} for node in range(9)]
     bare = json.dumps({"problem": "stage_partitioning", "schema_version": 1, "layers": layers})
     written(tmp_path, bare, "bare.json")
-    with pytest.raises(InstanceError, match=r"num_devices is missing.* layers\[0\]\.tmpcs\.1\[0\]\.time, .*24 more$"):
+    with pytest.raises(InstanceError, match=r"num_devices is missing.* layers\[0\]\.tmpcs\.1\[0\]\.time, .*16 more$"):
         planner.load(file)
 
 

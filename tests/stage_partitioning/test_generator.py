@@ -14,8 +14,9 @@ from formulations.stage_partitioning import FAMILY
 from instances.catalog import CATALOG
 from instances.entry import Bound
 from instances.errors import InstanceError
+from instances.memory_schemes import PUBLISHED
 from instances.stage_partitioning import StageInstance
-from instances.transformer import PUBLISHED, Architecture, bert, gpt
+from instances.transformer import Architecture, bert, gpt
 from solvers.outcome import Limits, Watch
 
 GIB = 2.0**30

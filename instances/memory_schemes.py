@@ -1,0 +1,53 @@
+"""What training holds of the weights, by named rules: for inputs that say how large the weights are and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Bookkeeping:
+    """Bytes held per parameter.
+
+    PipeDream-2BW keeps ``weight_versions`` of the weights. With ``stashed`` weights (PipeDream) there is a version for
+    each micro-batch in flight instead, which counts with the activations.
+    """
+
+    parameter_bytes: float = 2.0
+    gradient_bytes: float = 2.0
+    optimizer_bytes: float = 12.0
+    weight_versions: int = 2
+    stashed: bool = False
+
+    def state_bytes(self) -> float:
+        """Bytes per parameter that do not depend on the micro-batches in flight."""
+        versions = 0 if self.stashed else self.weight_versions
+        return versions * self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+
+    def stash_bytes(self) -> float:
+        """Bytes per parameter for each micro-batch in flight."""
+        return self.parameter_bytes if self.stashed else 0.0
+
+    def of_weights(self, weight_bytes: float) -> tuple[float, float]:
+        """What weights of that size hold: whatever is in flight, and for each micro-batch in flight."""
+        copies = weight_bytes / self.parameter_bytes
+        return self.state_bytes() * copies, self.stash_bytes() * copies
+
+
+#: fp16 weights and gradients; Adam's fp32 weights and two moments.
+MIXED_PRECISION = Bookkeeping()
+#: What Piper's released BERT profile counts: one byte per parameter in two versions, no gradients, no optimiser state.
+PUBLISHED = Bookkeeping(1.0, 0.0, 0.0)
+
+#: The rules that a caller may declare (``--memory-scheme``): the weights alone (inference); Adam in their precision; in
+#: mixed precision one version of the weights, two, or one for each micro-batch in flight.
+SCHEMES: Mapping[str, Bookkeeping] = {
+    "weights": Bookkeeping(4.0, 0.0, 0.0, weight_versions=1),
+    "adam": Bookkeeping(4.0, 4.0, 8.0, weight_versions=1),
+    "mixed": replace(MIXED_PRECISION, weight_versions=1),
+    "2bw": MIXED_PRECISION,
+    "pipedream": replace(MIXED_PRECISION, stashed=True),
+}
+#: The option and, among the options of an instance, the record of which rule it was.
+SCHEME = "memory-scheme"
