@@ -22,7 +22,7 @@ _TEXT = '''\
     planner crosscheck {example} --methods exact,./mine.py:solve
 
 It runs in a process of its own, which is ended at the time limit. Whatever goes wrong is a result with a reason, and
-what it prints goes to standard error. Plans are judged by the definition of {problem} alone.
+what it prints is in the result (stats.printed). Plans are judged by the definition of {problem} alone.
 """
 
 import planner

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,19 +18,36 @@ from typing import Any
 from formulations.family import Answer, Claim, Family, Method
 from instances.errors import InstanceError
 from planner.brought import registry
-from planner.brought.process import Process, Reply
-from planner.brought.target import Target, declaration, taken
+from planner.brought.replies import (
+    Began,
+    Bound,
+    Declared,
+    Failed,
+    Loaded,
+    Plan,
+    Refused,
+    Reply,
+    ReplyError,
+    Returned,
+    parsed,
+)
+from planner.brought.target import Target, declaration, taken, words
 from planner.checking import exceeds, read_plan
 from planner.errors import UsageError
 from planner.inputs.files import plain
 from planner.reserved import AUTO, PORTFOLIO
 from planner.signals import noted
+from planner.supervised import Supervised
 from solvers.outcome import Limits, Stop, Watch
 
 #: Seconds that importing a file or module may take.
 IMPORT_S = 60.0
 #: Seconds that a function with a watch has to return when it is stopped, before it is ended.
 GRACE_S = 0.2
+#: Seconds from sending an instance to the call of the function that do not count; later the clock is not started again.
+BEGIN_S = 2.0
+#: What is kept of what a function prints: the end, in a result and in its reason.
+_PRINTED, _LAST_WORDS = 2000, 200
 
 
 def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
@@ -43,13 +61,30 @@ def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
     """
     function = registry.registered(family.name).get(name)
     if function is not None:
-        declared = declaration(function)
-        return _method(family, registry.pickled(name, function), declared, taken(function, name))
-    target = registry.target_of(name)
+        return _method(family, registry.pickled(name, function), declaration(function), taken(function, name))
+    target = _target(name)
     if target is None:
         return None
-    loaded = _described(target, target.sha256())
-    return _method(family, target, loaded["declared"], tuple(loaded["takes"]))
+    loaded = _described(target)
+    return _method(family, target, loaded.declared.model_dump(exclude_none=True), loaded.takes)
+
+
+#: What was found by a name, for when a file disappears while methods are run on many instances.
+_FOUND: dict[str, Target] = {}
+
+
+def _target(name: str) -> Target | None:
+    """Where a function is, with the text of its file, which is read once for all runs of a method."""
+    known = os.path.abspath(name)
+    try:
+        target = registry.target_of(name)
+    except UsageError:
+        if known not in _FOUND:
+            raise
+        return _FOUND[known]
+    if target is not None and target.file:
+        _FOUND[known] = target
+    return target
 
 
 def _method(
@@ -61,39 +96,60 @@ def _method(
     claim = Claim(declared.get("claim", Claim.HEURISTIC))
     running = _Running(family, target, claim, "watch" in takes)
     everything = frozenset(quantity.name for quantity in family.vocabulary)  # the definition judges requirements
-    source = _source(target.place or "this process", target.sha256())
+    source = _source(target.place or "this process", target.sha256)
     return Method(target.name, claim, source, running.solve, prepare=running.prepare, honours=everything)
 
 
-#: What is known of functions, by target and SHA-256 of the file.
-_KNOWN: dict[tuple[Target, str], Reply] = {}
+#: What is known of functions.
+_KNOWN: dict[Target, Loaded] = {}
 
 
-def _described(target: Target, sha256: str) -> Reply:
+def _described(target: Target) -> Loaded:
     """What the process that loads a function says of it; `UsageError` if it cannot be loaded."""
-    if (target, sha256) in _KNOWN:
-        return _KNOWN[target, sha256]
-    process = Process(target)
+    if target in _KNOWN:
+        return _KNOWN[target]
+    process = _started(target)
     try:
         reply = _loaded(process)
     finally:
         process.end()
-    if reply["kind"] == "loaded":
-        _KNOWN[target, sha256] = reply
+    if isinstance(reply, Loaded):
+        _KNOWN[target] = reply
         return reply
     if noted() is not None:  # it is interrupted anyway
-        return {"declared": {}, "takes": ()}
-    raise UsageError(reply["words"])
+        return Loaded(declared=Declared(), takes=())
+    raise UsageError(reply.words)
 
 
-def _loaded(process: Process) -> Reply:
-    """The reply ``loaded``, or ``refused`` with words."""
+def _started(target: Target) -> Supervised:
+    process = Supervised("planner.brought.runner", target.name)
+    process.send(target)
+    return process
+
+
+def _loaded(process: Supervised) -> Loaded | Refused:
+    """What the process says of the function."""
     until = time.perf_counter() + IMPORT_S
-    for reply in process.replies(lambda: time.perf_counter() > until or noted() is not None):
-        return reply
+    try:
+        for line in process.replies(lambda: time.perf_counter() > until or noted() is not None):
+            reply = parsed(line)
+            if isinstance(reply, Loaded | Refused):
+                return reply
+            raise ReplyError(f"{reply.kind} before the function is loaded")
+    except ReplyError as error:
+        return Refused(words=f"{process.name}: the process that imports it {_NO_REPLY}: {error}")
     if time.perf_counter() > until:
-        return {"kind": "refused", "words": f"{process.name}: import takes more than {IMPORT_S:g} s"}
-    return {"kind": "refused", "words": f"{process.name}: the process that imports it {process.ending()}"}
+        return Refused(words=f"{process.name}: import takes more than {IMPORT_S:g} s")
+    return Refused(words=f"{process.name}: the process that imports it {_ending(process)}")
+
+
+_NO_REPLY = "sent what is no reply"
+
+
+def _ending(process: Supervised) -> str:
+    """How a process ended, and the last line that it printed."""
+    lines = process.printed().splitlines()
+    return f"{process.ending()}, and printed last: {lines[-1][:_LAST_WORDS]}" if lines else process.ending()
 
 
 class _Running:
@@ -105,7 +161,7 @@ class _Running:
 
     def prepare(self) -> None:
         """Start a process and wait until it has imported the function."""
-        process = Process(self._target)
+        process = _started(self._target)
         try:
             self._ready.loaded = _loaded(process)
         except BaseException:
@@ -116,38 +172,60 @@ class _Running:
     def solve(self, instance: Any, limits: Limits, watch: Watch) -> Answer[Any]:
         """Run the function on an instance and judge what it reports; the clock starts when it is called."""
         judge = Judge(self._family, instance, self._target.name, self._claim, watch)
-        process = self._ready.process
-        failure = None if self._ready.loaded["kind"] == "loaded" else ("import", self._ready.loaded["words"])
+        process, loaded = self._ready.process, self._ready.loaded
         try:
-            if failure is None:
+            if isinstance(loaded, Refused):
+                failure: tuple[str, str] | None = ("import", loaded.words)
+            else:
                 process.send((self._family.name, instance, limits))
                 failure = self._follow(process, judge, watch)
         finally:
             process.end()
-        stats = {"sha256": self._target.sha256()} if self._target.file else {}
+        stats = {"sha256": self._target.sha256} if self._target.file else {}
+        if printed := process.printed():
+            stats["printed"] = printed[-_PRINTED:]
         return judge.answer(failure, stats)
 
-    def _follow(self, process: Process, judge: Judge, watch: Watch) -> tuple[str, str] | None:
+    def _follow(self, process: Supervised, judge: Judge, watch: Watch) -> tuple[str, str] | None:
         """Receive what the function reports until it returns; how it failed and the words for it, if it did."""
-        for reply in process.replies(self._over(process, watch)):
-            if reply["kind"] == "began":
-                watch.start()
-            elif reply["kind"] == "plan":
-                judge.plan(reply["plan"])
-            elif reply["kind"] == "bound":
-                judge.bound(reply["value"])
-            elif reply["kind"] == "failed":
-                return "error", reply["words"]
-            elif reply["kind"] == "returned":
-                if reply["late"]:  # its watch ended a moment before ours
-                    watch.stop(Stop.TIME_LIMIT)
-                return judge.returned(reply["plan"])
+        has_begun = False
+        try:
+            for line in process.replies(self._over(process, watch)):
+                reply = parsed(line)
+                if isinstance(reply, Loaded | Refused) or has_begun == isinstance(reply, Began):
+                    raise ReplyError(f"{reply.kind} {'after' if has_begun else 'before'} began")
+                has_begun = True
+                if isinstance(reply, Failed | Returned):
+                    return self._ended(reply, judge, watch)
+                self._heard(reply, judge, watch)
+        except ReplyError as error:
+            return "error", f"its process {_NO_REPLY}: {error}"
         if watch.stopped():
             limit = "at the time limit" if watch.reason is Stop.TIME_LIMIT else "as the run was interrupted"
             return "stopped", f"its process was ended {limit}"
-        return "error", f"its process {process.ending()}"
+        return "error", f"its process {_ending(process)}"
 
-    def _over(self, process: Process, watch: Watch) -> Callable[[], bool]:
+    @staticmethod
+    def _heard(reply: Reply, judge: Judge, watch: Watch) -> None:
+        """Take in what was said before the end."""
+        if isinstance(reply, Began):
+            if watch.elapsed_s() <= BEGIN_S:
+                watch.start()
+        elif isinstance(reply, Plan):
+            judge.plan(reply.plan)
+        elif isinstance(reply, Bound):
+            judge.bound(reply.value)
+
+    @staticmethod
+    def _ended(reply: Failed | Returned, judge: Judge, watch: Watch) -> tuple[str, str] | None:
+        """How the function failed, if it did."""
+        if isinstance(reply, Failed):
+            return "error", reply.words
+        if reply.late:  # its watch ended a moment before ours
+            watch.stop(Stop.TIME_LIMIT)
+        return judge.returned(reply.plan)
+
+    def _over(self, process: Supervised, watch: Watch) -> Callable[[], bool]:
         """Whether the process is to be ended: at once, or with a watch after it was given the chance to return."""
         until: list[float] = []
 
@@ -156,7 +234,7 @@ class _Running:
                 return False
             if self._has_watch and not until:
                 until.append(time.perf_counter() + GRACE_S)
-                process.request_stop()
+                process.send_bytes(b"s")
             return not until or time.perf_counter() > until[0]
 
         return over
@@ -212,11 +290,16 @@ class Judge:
 
     def _kept(self, content: Any) -> str:
         """Keep a plan if it is the best so far; why it is none of this instance, in words that continue "returned"."""
-        family, instance = self._family, self._instance
         try:
-            plan = family.plan_from_json(instance, content)
+            return self._judged(content)
         except InstanceError as error:
             return f"what is no plan of this instance: {' '.join(str(error).split())}"
+        except Exception as error:  # a plan that nobody has thought of; no other method's row is lost for it
+            return f"what the definition of {self._family.name} cannot judge: {words(error)}"
+
+    def _judged(self, content: Any) -> str:
+        family, instance = self._family, self._instance
+        plan = family.plan_from_json(instance, content)
         violations = family.violations(instance, plan)
         if violations:
             more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""

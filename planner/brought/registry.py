@@ -120,13 +120,15 @@ def target_of(name: str) -> Target | None:
     if not sign:
         return None
     file += ".py"
+    where, is_other, fault = os.path.abspath(file), False, ""
     try:
-        with open(file, "rb"):
-            pass
+        is_other = os.path.exists(where) and not os.path.isfile(where)  # a folder, a device, or a pipe to wait for
+        source = b"" if is_other else Path(where).read_bytes()
     except (OSError, ValueError) as error:
-        fault = getattr(error, "strerror", None) or error
-        raise UsageError.at("method", name, f"FILE.py:FUNCTION with a file that can be read ({fault})") from None
-    return Target(name, file=os.path.abspath(file), function=function)
+        fault = f" ({getattr(error, 'strerror', None) or error})"
+    if is_other or fault:
+        raise UsageError.at("method", name, f"FILE.py:FUNCTION with a file that can be read{fault}")
+    return Target(name, file=where, source=source, function=function)
 
 
 def functions_in(file: str) -> list[str]:

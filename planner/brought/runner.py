@@ -1,8 +1,7 @@
 """The process that a brought function runs in: it loads the function, receives an instance, and sends plans back.
 
-Started as ``python runner.py REQUESTS REPLIES`` with the numbers of two pipes. Requests are pickled, each after its
-length: the path of imports, the `Target`, and the run: problem, instance and limits. Replies are lines of JSON with a
-``kind``: loaded or refused; began; plan, bound; returned or failed. The process ends with the one that started it.
+`planner.supervised` starts it, with the numbers of two pipes. Requests are the `Target`, and the run: problem, instance
+and limits; a byte after these stops the watch. Replies are lines of JSON, as `planner.brought.replies` has them.
 """
 
 from __future__ import annotations
@@ -10,37 +9,34 @@ from __future__ import annotations
 import json
 import math
 import os
-import pickle
 import re
-import select
-import signal
-import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-LENGTH_BYTES = 8
+from planner.brought.target import LoadError, declaration, taken, words
+from planner.supervisor import received
+
+#: The planner takes no longer words.
+_LONGEST = 1000
 
 
-def main() -> None:
+def main(requests: int, replies: int) -> None:
     """Serve one run."""
-    requests, replies = (int(each) for each in sys.argv[1:3])
-    for number in (requests, replies):
-        os.set_inheritable(number, False)
-    threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
-    sys.path[:] = _received(requests)
-    from planner.brought.target import LoadError, declaration, taken, words
-
     voice = _Voice(replies)
-    target = _received(requests)
+    target = received(requests)
     try:
         function = target.load()
         also = taken(function, target.name)
+        voice.say("loaded", declared=dict(declaration(function)), takes=also)
     except LoadError as error:
-        voice.say("refused", words=str(error))
+        voice.say("refused", words=str(error)[:_LONGEST])
         return
-    voice.say("loaded", declared=dict(declaration(function)), takes=also)
-    problem, instance, limits = _received(requests)
+    except BaseException as error:  # what marks the function, or its signature, is none
+        rule = "what planner.method declares of a function"
+        voice.say("refused", words=f"{target.name}: declaration is {words(error)[: _LONGEST // 8]!r}; expected {rule}")
+        return
+    problem, instance, limits = received(requests)
     watch = _watch(voice, problem, instance, limits)
     if also:
         threading.Thread(target=_stop_when_requested, args=(requests, watch), daemon=True).start()
@@ -56,6 +52,8 @@ def main() -> None:
         voice.say("returned", plan=_as_json(problem, instance, returned), late=watch.reason == "time_limit")
     except NoPlanError as error:
         voice.say("failed", words=f"returned {error}")
+    except BaseException as error:  # what an object of the user's class does when it is looked at
+        voice.say("failed", words=f"returned what cannot be read: {words(error)}")
 
 
 class NoPlanError(TypeError):
@@ -120,7 +118,11 @@ def _as_json(problem: str, instance: Any, plan: Any) -> Any:
 
 def _shown(value: Any) -> str:
     """A value in a reason: one line, without its address, so that the same fault has the same reason in every run."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:80]
+    try:
+        text = str(repr(value))
+    except BaseException:
+        text = f"an object of {type(value).__name__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split()))[:80]
 
 
 def _plain(value: Any) -> Any:
@@ -134,36 +136,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{_shown(value)} in a plan")
 
 
-def _received(requests: int) -> Any:
-    length = int.from_bytes(_read(requests, LENGTH_BYTES), "big")
-    return pickle.loads(_read(requests, length))
-
-
-def _read(requests: int, length: int) -> bytes:
-    parts = []
-    while length:
-        part = os.read(requests, min(length, 1 << 20))
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
-
-
-def _end_with_parent(requests: int) -> None:
-    """End this process, and those of its group, when nobody holds the other end of the requests."""
-    closed = select.poll()
-    closed.register(requests, 0)  # only that the other end is closed
-    closed.poll()
-    os.killpg(0, signal.SIGKILL)
-
-
 def _stop_when_requested(requests: int, watch: Any) -> None:
     from solvers.outcome import Stop
 
     if os.read(requests, 1):
         watch.stop(Stop.INTERRUPTED)
-
-
-if __name__ == "__main__":
-    main()

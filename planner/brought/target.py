@@ -10,7 +10,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,13 @@ class LoadError(Exception):
 class Target:
     """A function in the file ``file``, in the importable ``module``, or ``pickled`` by cloudpickle.
 
-    ``name`` is what the user calls it, ``function`` its name in the file or module.
+    ``name`` is what the user calls it, ``function`` its name in the file or module. ``source`` is the text of the file
+    as it was read: all runs are of that, whatever becomes of the file (empty: `load` reads the file).
     """
 
     name: str
     file: str = ""
+    source: bytes = field(default=b"", repr=False)
     module: str = ""
     function: str = ""
     pickled: bytes = b""
@@ -44,9 +46,10 @@ class Target:
         """The file or module, for errors."""
         return self.name.rpartition(":")[0] if self.file else self.module
 
+    @property
     def sha256(self) -> str:
-        """Of what is run, as far as it is one file or pickled; empty for an installed module. ``OSError``."""
-        content = Path(self.file).read_bytes() if self.file else self.pickled
+        """Of what is run, as far as it is known: the file's text, or what was pickled."""
+        content = self.source or self.pickled
         return hashlib.sha256(content).hexdigest() if content else ""
 
     def load(self) -> Callable[..., Any]:
@@ -61,7 +64,7 @@ class Target:
             if self.pickled:
                 loaded: Callable[..., Any] = pickle.loads(self.pickled)
                 return loaded
-            home = _imported(self.file) if self.file else importlib.import_module(self.module)
+            home = _imported(self.file, self.source) if self.file else importlib.import_module(self.module)
         except BaseException as error:  # whatever a file does when it is imported
             rule = "a file that Python can import" if self.file else "a module that Python can import"
             what = words(error, self.file)
@@ -74,7 +77,7 @@ class Target:
         return found
 
 
-def _imported(file: str) -> Any:
+def _imported(file: str, source: bytes) -> Any:
     """The module in a file; beside the file it may import what lies in its folder.
 
     It has its usual name where no other module has that, so that processes which it starts can import it as well.
@@ -88,7 +91,7 @@ def _imported(file: str) -> Any:
         raise ImportError("no file FILE.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compile(source or path.read_bytes(), file, "exec", dont_inherit=True), vars(module))  # no older bytecode
     return module
 
 
@@ -123,7 +126,7 @@ def words(error: BaseException, file: str = "") -> str:
     """An exception in one line, with the last line of ``file`` that it came through."""
     try:
         said = " ".join(str(error).split())
-    except Exception:
+    except BaseException:  # whatever an error of a user's class does
         said = "(an error without words)"
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None

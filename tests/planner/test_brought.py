@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from counting import Counting
+from processes import living
 
 import planner
 from planner import Limits, Status, Stop, UsageError
@@ -38,18 +39,6 @@ def bring(tmp_path: Path) -> Bring:
         return f"{path}:solve"
 
     return write
-
-
-def living(mark: str) -> list[int]:
-    """The processes whose command line has this mark."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
@@ -127,11 +116,30 @@ def test_importing_does_not_count(tmp_path: Path) -> None:
     assert found.objective == 2.0 and found.seconds < 1.0 and found.stats["compile_seconds"] > 1.0
 
 
-def test_what_it_prints_goes_to_standard_error(bring: Bring, problem: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    method = bring("print('thinking'); return {'picked': [1, 2]}")
-    assert main(["solve", problem(), "--method", method, "--json"]) == 0
+def test_what_it_prints_is_in_the_result_and_not_on_standard_error(
+    bring: Bring, problem: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = """
+        import os, subprocess, sys, threading
+        threading.Thread(target=lambda: 1 / 0).start()  # Python prints its traceback
+        subprocess.run([sys.executable, "-c", "1 / 0"])
+        os.write(2, b"\\x1b[31m" + 9000 * b"thinking ")
+        os.write(1, b"\\xff\\n")
+        print("done")
+        return {'picked': [1, 2]}
+    """
+    assert main(["solve", problem(), "--method", bring(body), "--json"]) == 0
     out, err = capfd.readouterr()
-    assert json.loads(out)["objective"] == 2.0 and "thinking" in err
+    found = json.loads(out)
+    assert found["objective"] == 2.0 and err == ""
+    printed = found["stats"]["printed"]
+    assert printed.endswith("thinking thinking \ufffd\ndone") and len(printed) == 2000
+
+
+def test_the_last_words_of_a_process_that_dies_are_in_the_reason(bring: Bring) -> None:
+    found = planner.solve(FOUR, method=bring("import os; print('first'); print('no\\tlicence'); os.abort()"))
+    assert found.reason.endswith("its process was ended by SIGABRT, and printed last: no licence")
+    assert found.stats["printed"] == "first\nno licence"
 
 
 def test_a_function_with_a_watch_reports_plans_and_stops(bring: Bring) -> None:
