@@ -28,7 +28,7 @@ from planner.reserved import AUTO, PORTFOLIO
 from planner.result import Result
 from planner.types import Instance
 from planner.worker import Received, Worker, attend, signals_stop
-from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
 #: Explaining an infeasible instance may take this long where no time limit was given.
 EXPLAIN_S = 10.0
@@ -147,9 +147,11 @@ def run(
     with signals_stop(watch) as received, compiling() as compiled:
         returned, answer = _attended(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
-        plan, objective, bound = _judge(family, method, instance, answer, watch)
+        plan, objective = _best(family, method, instance, answer, watch)
+        answer, doubts = _believed(answer, objective, limits, watch)
+        plan, objective, bound = _judge(family, method, instance, answer, watch, plan, objective)
         stats = {**answer.stats, "compile_seconds": worker.prepare_s}
-        reasons = [reason, answer.reason]
+        reasons = [reason, answer.reason, doubts]
         if compiled.kernels:
             stats["kernels_compiled"] = compiled.kernels
         if not returned:
@@ -206,10 +208,10 @@ def _teller(
     return lambda *known: listen(Event(family.name, instance.name, method.name, *known))
 
 
-def _judge(
+def _best(
     family: Family[Any, Any], method: Method[Any, Any], instance: Any, answer: Answer[Any], watch: Watch
-) -> tuple[Any, float | None, float | None]:
-    """The best plan among the answer's and the watch's, its objective, and the best bound; all of them checked."""
+) -> tuple[Any, float | None]:
+    """The best plan among the answer's and the watch's, and its objective, both checked."""
     plan, objective = answer.plan, None
     if plan is not None:
         objective = _verify(family, method, instance, plan)
@@ -218,6 +220,34 @@ def _judge(
         attained = _verify(family, method, instance, seen, claimed)
         if objective is None or attained < objective:
             plan, objective = seen, attained
+    return plan, objective
+
+
+def _believed(answer: Answer[Any], objective: float | None, limits: Limits, watch: Watch) -> tuple[Answer[Any], str]:
+    """The answer without what its solver claims, if that is one of choice and a plan contradicts it, and why."""
+    if limits.solver != DEFAULT_SOLVER and objective is not None:
+        if answer.infeasible and answer.proved_by != Prover.BOUNDS:
+            watch.doubt("calls the instance infeasible, which has a plan")
+        elif answer.bound is not None and exceeds(answer.bound, objective):
+            watch.doubt(f"claims the bound {answer.bound:.9g} above a plan of {objective:.9g}")
+    if not watch.doubted:
+        return answer, ""
+    infeasible = answer.infeasible and answer.proved_by == Prover.BOUNDS
+    reason = answer.reason if infeasible or not answer.infeasible else ""
+    said = f"solver {limits.solver} {watch.doubted}: nothing that it claims is believed in this run"
+    return replace(answer, bound=None, infeasible=infeasible, reason=reason), said
+
+
+def _judge(
+    family: Family[Any, Any],
+    method: Method[Any, Any],
+    instance: Any,
+    answer: Answer[Any],
+    watch: Watch,
+    plan: Any,
+    objective: float | None,
+) -> tuple[Any, float | None, float | None]:
+    """The plan and its objective, with the best bound; a contradiction is raised."""
     bounds = [value for value in (answer.bound, watch.best_bound) if value is not None and math.isfinite(value)]
     bound = max(bounds, default=None)
     if answer.infeasible:

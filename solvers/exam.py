@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from solvers.external.names import REFUSED, installed
 from solvers.external.process import prepared_version
 from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.pinned import BackendError
@@ -32,6 +33,9 @@ def demand_passed(backend: str, limits: Limits) -> None:
     """
     if limits.solver == DEFAULT_SOLVER and not limits.solver_options:
         return
+    if limits.solver in REFUSED:
+        others = ", ".join(installed())
+        raise BackendError(f"solver is {limits.solver!r}; expected {REFUSED[limits.solver]}, such as {others}")
     plain = Limits(time_s=_TIME_S, solver=limits.solver, threads=limits.threads)
     with _lock:
         if limits.solver != DEFAULT_SOLVER:

@@ -5,6 +5,7 @@ Nothing beyond the standard library: every room and every backend imports this f
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import sys
@@ -168,7 +169,8 @@ class Watch:
     Parameters
     ----------
     limits
-        Only ``time_s`` is read; the clock starts with ``start()`` (or at construction).
+        Only ``time_s`` is read, and whether the ``solver`` is one of choice: once a bound contradicts a plan, such a
+        solver is not believed (`doubt`). The clock starts with ``start()`` (or at construction).
     listen
         Called as ``listen(elapsed_s, objective, bound)`` after each improvement, from the method's thread.
     """
@@ -183,6 +185,7 @@ class Watch:
         self.best_bound: float | None = None
         #: The greatest bound by each `Prover` (or method) that reported one.
         self.bounds: dict[str, float] = {}
+        self._doubt = ""
         self._limits = limits or Limits()
         self._listen = listen
         self._lock = threading.Lock()
@@ -207,6 +210,7 @@ class Watch:
             if self.best_objective is not None and objective >= self.best_objective:
                 return
             self.best_plan, self.best_objective = plan, objective
+            self._compare()
             sharing = [part for part in self._parts if part.shared]
         for part in sharing:
             part.receive(plan, objective)
@@ -220,11 +224,37 @@ class Watch:
     def bound(self, value: float, by: str = Prover.SEARCH) -> None:
         """Report a proved lower bound on the objective, and by whose means; weaker ones are ignored."""
         with self._lock:
+            if self.doubted and by != Prover.BOUNDS:
+                return
             self.bounds[by] = max(value, self.bounds.get(by, value))
             if self.best_bound is not None and value <= self.best_bound:
                 return
             self.best_bound = value
+            self._compare()
         self._report()
+
+    @property
+    def doubted(self) -> str:
+        """What the solver of one's choice claimed that a plan contradicts; empty while it has not."""
+        return self._doubt
+
+    def doubt(self, claim: str) -> None:
+        """Believe no bound of this run any more but those of closed formulas: its solver claimed what is false."""
+        with self._lock:
+            self._disbelieve(claim)
+
+    def _compare(self) -> None:
+        """Doubt a solver of one's choice whose bound lies above a plan; a contradiction of our own stands."""
+        objective, bound = self.best_objective, self.best_bound
+        if self._limits.solver == DEFAULT_SOLVER or objective is None or bound is None or bound <= objective:
+            return
+        if not math.isclose(bound, objective, rel_tol=OPTIMAL_GAP, abs_tol=1e-15):
+            self._disbelieve(f"claims the bound {bound:.9g} above a plan of {objective:.9g}")
+
+    def _disbelieve(self, claim: str) -> None:
+        self._doubt = self._doubt or claim
+        self.bounds = {by: value for by, value in self.bounds.items() if by == Prover.BOUNDS}
+        self.best_bound = max(self.bounds.values(), default=None)
 
     def stop(self, reason: Stop) -> None:
         """Ask the method to stop, with all parts of its run; the first reason stands."""
@@ -322,6 +352,15 @@ class Part(Watch):
         super().plan(plan, objective)
         if self._plans:
             self._whole.plan(plan if self._plan_of is None else self._plan_of(plan), objective)
+
+    @property
+    def doubted(self) -> str:
+        """That of the run."""
+        return self._whole.doubted
+
+    def doubt(self, claim: str) -> None:
+        """Doubt the solver in the whole run."""
+        self._whole.doubt(claim)
 
     def receive(self, plan: Any, objective: float) -> None:
         """Learn of a plan that another part of the run found."""

@@ -56,7 +56,8 @@ def agreed(first: Run, second: Run, *, is_minimum: bool) -> Run:
         found = second if first.infeasible else first
         reason = second.reason
         if not reason and found.values is not None:
-            reason = "HiGHS contradicts itself: infeasible in one order of rows and columns, and not in another"
+            whose = found.solver or "the solver"
+            reason = f"{whose} contradicts itself: infeasible in one order of rows and columns, and not in another"
         return replace(found, bound=None, stop=_unproved(second.stop), reason=reason)
     bound = None if second.bound is None else weaker(second.bound, first.bound, is_minimum)
     best = second if _is_better(second.objective, first.objective, is_minimum) else first

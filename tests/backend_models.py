@@ -54,7 +54,7 @@ def for_highs(linear: Linear) -> tuple[Any, list[Any]]:
 WRITTEN = {"cpsat": for_cpsat, "highs": for_highs}
 
 #: Solvers of MILPs that take HiGHS's place; those of Pyomo are examined where they are installed.
-EXTERNAL = ("mathopt:gscip", "mathopt:cp_sat", "mathopt:highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress")
+EXTERNAL = ("mathopt:gscip", "mathopt:highs", "scip", "cbc", "glpk", "gurobi", "cplex", "xpress")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Bench:
     @property
     def reports_late(self) -> bool:
         """Whether it says nothing before its end."""
-        return self.solver not in ("highs", "mathopt:gscip", "mathopt:cp_sat", "scip")
+        return self.solver not in ("highs", "mathopt:gscip", "scip")
 
     def run(self, linear: Linear, limits: Limits | None = None, watch: Watch | None = None, **listeners: Any) -> Run:
         return self.solved(linear, limits, watch, **listeners)[0]

@@ -19,11 +19,10 @@ from solvers.pinned import demand, installed
 #: What the solvers of MathOpt are called in results; others have their own names.
 _TITLES = {"gscip": "SCIP", "highs": "HiGHS", "cp_sat": "CP-SAT", "glop": "GLOP", "pdlp": "PDLP"}
 #: Those that report solutions while they search.
-_REPORTING = ("gscip", "cp_sat", "gurobi")
+_REPORTING = ("gscip", "gurobi")
 
-#: What `solvers.cpsat` and `solvers.milp` set as well, as these find false proofs otherwise.
+#: What `solvers.milp` sets as well, as it finds false proofs otherwise.
 _OURS = {
-    "cp_sat": (("cp_model_presolve", "false"), ("auto_detect_greater_than_at_least_one_of", "false")),
     "highs": (("mip_detect_symmetry", "false"),),
 }
 
@@ -85,7 +84,7 @@ class MathOpt:
         return _ended(result, matrix)
 
     def _parameters(self, task: Task) -> Any:
-        threads = None if task.threads == 1 and self._name != "cp_sat" else task.threads
+        threads = None if task.threads == 1 else task.threads
         own = mathopt.SolveParameters(
             time_limit=None if task.seconds is None else datetime.timedelta(seconds=task.seconds),
             threads=threads,

@@ -7,7 +7,13 @@ from importlib.util import find_spec
 from solvers.outcome import DEFAULT_SOLVER
 
 #: Those of MathOpt's that solve MILPs and are in the wheel of ortools.
-_MATHOPT = ("gscip", "cp_sat", "highs")
+_MATHOPT = ("gscip", "highs")
+
+#: Those that are not run, with the rule that they break.
+REFUSED = {
+    "mathopt:cp_sat": "one that keeps continuous variables, which it rounds to whole numbers: its bounds and its "
+    "infeasibility are not those of the model (CP-SAT itself runs the methods cpsat)"
+}
 
 
 def installed() -> list[str]:

@@ -2,7 +2,8 @@
 
 What it proves of a model with integers it proves twice, in two orders of rows and columns and with two seeds, as HiGHS
 does (`solvers.twice`): its search works in floats with tolerances too, and less is known here of its wrong proofs than
-of HiGHS's, of which none has been seen in both orders.
+of HiGHS's, of which none has been seen in both orders. One that has contradicted a plan, or a solution of its own, is
+not believed for the rest of the run (`Watch.doubt`): its solutions, which are checked, count, and none of its proofs.
 """
 
 from __future__ import annotations
@@ -43,13 +44,28 @@ def run(
     known
         A hint, by columns.
     """
+    found = _claimed(lp, columns, has_objective, limits, watch, on_solution, on_bound, known)
+    return _reported(_without_claims(found) if watch.doubted else found, on_bound)
+
+
+def _claimed(
+    lp: Any,
+    columns: Mapping[int, int],
+    has_objective: bool,
+    limits: Limits,
+    watch: Watch,
+    on_solution: Listener,
+    on_bound: Callable[[float], None] | None,
+    known: Mapping[int, float],
+) -> Run:
+    """What the solver claims, in both runs; believed or not."""
     matrix = Matrix.of(lp)
     call = _Call(has_objective, limits, watch, on_solution)
     first = call.once(matrix, columns, known, None if matrix.is_whole.any() else on_bound)
     if not matrix.is_whole.any():
         return first
     if first.stop is not Stop.PROVED:
-        return _reported(alone(first, is_minimum=matrix.is_minimum), on_bound)
+        return alone(first, is_minimum=matrix.is_minimum)
     other, moved = reordered(lp, limits.seed)
     place = {variable: moved[column] for variable, column in columns.items()}
     found = known if first.values is None else dict(enumerate(first.values.numbers))
@@ -58,7 +74,7 @@ def run(
     second = replace(call, limits=replace(limits, seed=(limits.seed + 1) % 2**31)).once(
         Matrix.of(other), place, hint, report
     )
-    return _reported(agreed(first, second, is_minimum=matrix.is_minimum), on_bound)
+    return agreed(first, second, is_minimum=matrix.is_minimum)
 
 
 def relaxed(lp: Any, columns: Mapping[int, int], has_objective: bool, limits: Limits, watch: Watch) -> Run:
@@ -114,13 +130,15 @@ class _Call:
         return process.ended(name, task, self.watch, relay, lambda values: Values(columns, values))
 
     def _read(self, matrix: Matrix, end: Ended, version: str, columns: Mapping[int, int]) -> Run:
-        infeasible = end.outcome is Outcome.INFEASIBLE
-        found = end.values is not None and not infeasible
+        infeasible, found = end.outcome is Outcome.INFEASIBLE, end.values is not None
+        if infeasible and found:
+            self.watch.doubt("calls a model infeasible of which it has a solution")
+            infeasible = False
         objective = end.objective if found and self.has_objective else None
         bound = end.bound if self.has_objective and not infeasible else None
         failed = end.outcome is Outcome.FAILED
         return Run(
-            stop=self._why(matrix, end.outcome, objective, bound),
+            stop=Stop.PROVED if infeasible else self._why(matrix, end.outcome, objective, bound),
             values=Values(columns, end.values) if found else None,
             objective=objective,
             bound=bound,
@@ -131,8 +149,8 @@ class _Call:
         )
 
     def _why(self, matrix: Matrix, outcome: Outcome, objective: float | None, bound: float | None) -> Stop:
-        if outcome is Outcome.INFEASIBLE:
-            return Stop.PROVED
+        if outcome is Outcome.INFEASIBLE:  # yet it has a solution
+            return Stop.COMPLETED
         if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached; without a bound nothing is proved
             if not self.has_objective:
                 return Stop.PROVED
@@ -143,6 +161,11 @@ class _Call:
         if outcome is Outcome.FAILED:
             return self.watch.why()
         return self.watch.why(Stop.COMPLETED if self.limits.time_s is None else Stop.TIME_LIMIT)
+
+
+def _without_claims(run: Run) -> Run:
+    stop = Stop.COMPLETED if run.stop is Stop.PROVED else run.stop
+    return replace(run, bound=None, infeasible=False, stop=stop)
 
 
 def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:

@@ -42,6 +42,9 @@ _NAMES = {
     "scip": (("limits/gap", "limits/absgap"), "randomization/randomseedshift", "lp/threads", ""),
 }
 
+#: What makes a solver prove false optima otherwise: CBC's preprocessing does (`solvers.milp_canaries`).
+_OURS = {"cbc": {"preprocess": "off"}}
+
 _OUTCOMES = {
     TerminationCondition.optimal: Outcome.SOLVED,
     TerminationCondition.globallyOptimal: Outcome.SOLVED,
@@ -115,7 +118,7 @@ class ThroughPyomo:
         self._solver.options.clear()
         if vendor is not None:
             gaps, seed, threads, time = _NAMES[vendor]
-            self._solver.options.update(dict.fromkeys(gaps, 0.0))
+            self._solver.options.update(dict.fromkeys(gaps, 0.0) | _OURS.get(vendor, {}))
             self._solver.options[gaps[0]] = task.gap
             self._solver.options[seed] = task.seed
             if threads and task.threads > 1:

@@ -160,8 +160,8 @@ def test_two_threads(solver: Bench) -> None:
 @pytest.mark.parametrize("name", list(BACKENDS))
 def test_canaries_are_solved(name: str) -> None:
     canaries = BACKENDS[name].canaries()
-    assert len(canaries) == 3
-    assert [canary.check() for canary in canaries] == [None] * 3
+    assert len(canaries) >= 3
+    assert not [wrong for canary in canaries if (wrong := canary.check())]
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,10 @@ def test_both_import_orders(order: tuple[str, str]) -> None:
     script = (
         f"import {order[0]}, {order[1]}\n"
         "from solvers import BACKENDS\n"
-        "print([canary.check() for backend in BACKENDS.values() for canary in backend.canaries()])"
+        "print({canary.check() for backend in BACKENDS.values() for canary in backend.canaries()})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str([None] * 6), "")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "{None}", "")
 
 
 def test_listing_the_backends_imports_none() -> None:

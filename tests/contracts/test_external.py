@@ -19,7 +19,8 @@ from solvers import exam, milp
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Task
-from solvers.external.names import installed
+from solvers.external.names import REFUSED, installed
+from solvers.milp_canaries import CANARIES
 from solvers.outcome import Limits, Run, Stop, Watch
 from solvers.pinned import BackendError
 from solvers.translation import translate
@@ -154,7 +155,8 @@ def test_the_exam_is_taken_once_and_by_every_set_of_options(monkeypatch: pytest.
     monkeypatch.setattr(milp, "run", noting)
     for options in ((), (), (("presolving/maxrounds", "0"),)):
         exam.demand_passed("highs", Limits(solver=NAME, solver_options=options))
-    assert [each.solver_options for each in runs] == [()] * 3 + [(("presolving/maxrounds", "0"),)] * 3
+    each = len(CANARIES)
+    assert [each.solver_options for each in runs] == [()] * each + [(("presolving/maxrounds", "0"),)] * each
 
 
 def test_a_solver_that_fails_its_exam_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +167,31 @@ def test_a_solver_that_fails_its_exam_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     with pytest.raises(BackendError, match=r"glop fails its entrance exam.* integer variables"):
         Bench("highs", "mathopt:glop").run(ITEMS)
+
+
+def test_cp_sat_of_mathopt_is_refused_and_fails_the_exam_where_variables_are_continuous() -> None:
+    with pytest.raises(BackendError, match=r"^solver is 'mathopt:cp_sat'; expected one that keeps.*such as highs, "):
+        Bench("highs", "mathopt:cp_sat").run(ITEMS)
+    assert "mathopt:cp_sat" in REFUSED and "mathopt:cp_sat" not in installed()
+    limits = Limits(time_s=10, solver="mathopt:cp_sat")
+    found = {canary.name: canary.check(limits) for canary in CANARIES}
+    assert not found["item choice"]
+    assert "got 2.0 with bound 2.0" in (found["slowest of two devices"] or "")  # 1.196
+    assert "got 1022.0 with bound 1022.0" in (found["slowest of two devices in large units"] or "")  # 1021.02
+    assert "expected a proof of 9.5" in (found["turns on a device"] or "")  # it is called infeasible
+
+
+def test_a_solver_that_refutes_its_own_solution_is_not_believed_in_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, watch = process.ended, Watch(Limits(solver=NAME))
+    monkeypatch.setattr(process, "ended", lambda *_: (Ended(Outcome.INFEASIBLE, np.zeros(4), 0.0), "solver 1"))
+    run = GSCIP.run(ITEMS, watch=watch)
+    assert not run.infeasible and run.objective == 0.0 and run.bound is None and run.stop is Stop.COMPLETED
+    assert watch.doubted == "calls a model infeasible of which it has a solution"
+    monkeypatch.setattr(process, "ended", own)
+    bounds: list[float] = []
+    run = GSCIP.run(ITEMS, watch=watch.part(), on_bound=bounds.append)
+    assert run.objective == pytest.approx(17) and run.bound is None and not bounds and run.stop is Stop.COMPLETED
+    assert GSCIP.run(ITEMS).bound == pytest.approx(17)  # in another run
 
 
 def test_options_that_break_a_solver_are_refused() -> None:

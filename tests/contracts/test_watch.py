@@ -71,3 +71,36 @@ def test_the_time_of_the_whole_ends_its_parts() -> None:
     part = whole.part(silent=True)
     time.sleep(0.03)
     assert part.stopped() and part.why() is Stop.TIME_LIMIT and whole.reason is Stop.TIME_LIMIT
+
+
+def test_a_solver_of_choice_whose_bound_contradicts_a_plan_is_not_believed_any_more() -> None:
+    for first in ("plan", "bound"):
+        whole = Watch(Limits(solver="scip"))
+        inner = whole.part(silent=True).part()
+        whole.bound(1.0, Prover.BOUNDS)
+        whole.bound(2.0, Prover.SOLVER)
+        if first == "plan":
+            whole.part().plan("plan", 2.5)
+        whole.part().bound(2.6, Prover.SOLVER)
+        whole.part().plan("plan", 2.5)
+        assert whole.best_bound == 1.0 and whole.bounds == {Prover.BOUNDS: 1.0}
+        assert whole.doubted == inner.doubted == "claims the bound 2.6 above a plan of 2.5"
+        whole.bound(2.1, Prover.SOLVER)
+        whole.bound(2.2, "search")
+        assert whole.best_bound == 1.0
+        whole.bound(1.5, Prover.BOUNDS)
+        assert whole.best_bound == 1.5 and whole.incumbent() == ("plan", 2.5)
+
+
+def test_a_contradiction_of_our_own_stands_and_rounding_is_none() -> None:
+    own, other = Watch(), Watch(Limits(solver="scip"))
+    own.plan("plan", 2.5)
+    own.bound(2.6, Prover.SOLVER)
+    assert own.best_bound == 2.6 and not own.doubted
+    other.plan("plan", 2.5)
+    other.bound(2.5 * (1 + 9e-7), Prover.SOLVER)
+    assert other.best_bound is not None and not other.doubted
+    restricted = other.part(bounds=False)  # to plans that are better
+    restricted.plan("plan", 2.5)
+    restricted.bound(2.6, Prover.SOLVER)
+    assert not other.doubted

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import planner
 from planner.cli.app import main
 from planner.errors import UsageError
+from solvers.external import process
+from solvers.external.messages import Ended, Outcome
 
 LAYERS = ["layers", "--layers", "8", "--stages", "3"]
 GSCIP = ["--solver", "mathopt:gscip"]
@@ -62,6 +67,36 @@ def test_bench_keeps_rows_of_solvers_apart(capsys: pytest.CaptureFixture[str], t
 
 
 @pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (lambda end: replace(end, bound=2 * end.bound), "claims the bound "),
+        (lambda _: Ended(Outcome.INFEASIBLE), "calls the instance infeasible, which has a plan"),
+        (lambda end: replace(end, outcome=Outcome.INFEASIBLE), "calls a model infeasible of which it has a solution"),
+    ],
+    ids=["bound", "infeasible", "infeasible, with a solution"],
+)
+def test_a_solver_that_contradicts_a_plan_is_not_believed(
+    lie: Callable[[Any], Any], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["solve", *LAYERS, *GSCIP, "--method", "milp", "--json"]) == 0  # and has passed its exam
+    honest = json.loads(capsys.readouterr().out)
+    own = process.ended
+
+    def lying(*given: Any) -> Any:
+        end, version = own(*given)
+        return lie(end), version
+
+    monkeypatch.setattr(process, "ended", lying)
+    for more, code in ((), 0), (["--exact"], 3):
+        assert main(["solve", *LAYERS, *GSCIP, "--method", "milp", "--json", *more]) == code
+        found = json.loads(capsys.readouterr().out)
+        assert (found["status"], found["stop"], found["objective"]) == ("feasible", "completed", honest["objective"])
+        assert found["bound"] is None or found["bound"] < 0.99 * found["objective"]
+        assert found["proved_by"] in (None, "bounds")
+        assert f"solver mathopt:gscip {said}" in found["reason"] and "believed in this run" in found["reason"]
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         (["solve", "--method", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
@@ -69,6 +104,9 @@ def test_bench_keeps_rows_of_solvers_apart(capsys: pytest.CaptureFixture[str], t
         (["bench", "--methods", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
         (["solve", "--method", "milp", "--solver", "a b"], "the name of a solver"),
         (["solve", "--method", "milp", "--solver", "mathopt:glop"], "fails its entrance exam"),
+        (["solve", "--method", "milp", "--solver", "mathopt:cp_sat"], "keeps continuous variables"),
+        (["crosscheck", "--solver", "mathopt:cp_sat"], "keeps continuous variables"),
+        (["model", "--method", "milp", "--root", "--solver", "mathopt:cp_sat"], "keeps continuous variables"),
         (["solve", "--method", "exact", *GSCIP], "expected a method that is a MILP"),
         (["solve", "--method", "cpsat", *GSCIP], "expected a method that is a MILP"),
         (["solve", "--portfolio", *GSCIP], "expected a method that is a MILP"),
