@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from instances.parameters import MIN_AMOUNT
 from solvers.outcome import Watch
 
 _DIGITS = 9
 _WHOLE = (Decimal(1000), Decimal(10) ** 11)
-#: No step is smaller: floats next to zero have fewer digits.
-_FINEST = Decimal("1e-300")
+#: No step is smaller, so that every amount is one that may be declared.
+_FINEST = Decimal(str(MIN_AMOUNT))
 
 
 def rounded_up(needed: float, slack: float = 1.0) -> float:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect
 from instances.graph import expect_simple
 from instances.requirements import declared
-from instances.rules import MIN_BANDWIDTH, Amount, Count, Facts, Identifier, Index, Requirements, one_of
+from instances.rules import Amount, Count, Facts, Identifier, Index, Requirements, one_of
 
 #: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
 OBJECTIVES = ("p2p", "allreduce", "full")
@@ -135,7 +135,7 @@ def check_matrix(matrix: Sequence[Sequence[float]], where: str, field: str) -> N
             if len(matrix[b]) > a and matrix[b][a] != row[b]:
                 rule = f"{row[b]:g}, as {field}[{a}][{b}]: the matrix is symmetric"
                 raise InstanceError.at(where, f"{field}[{b}][{a}]", matrix[b][a], rule)
-            if row[b] < MIN_BANDWIDTH:
+            if not row[b]:
                 raise InstanceError.at(where, f"{field}[{a}][{b}]", row[b], "a positive number")
 
 

@@ -5,15 +5,24 @@ Every parser takes what it returns, and raises ``ValueError`` with the rule that
 
 from __future__ import annotations
 
+import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 #: Largest number of devices, micro-batches, layers.
 MAX_COUNT = 10**6
-#: Largest size, time or bandwidth; sums and products of such numbers stay far from overflow.
+#: Largest size, time or bandwidth, and the smallest above 0: sums, products and quotients of such numbers stay far from
+#: overflow, and from where floats lose digits.
 MAX_AMOUNT = 1e30
+MIN_AMOUNT = 1e-30
+#: The rule of what is above 0, in words, and that of sizes and times.
+POSITIVE = f"a positive number from {MIN_AMOUNT:g} to {MAX_AMOUNT:g}"
+AMOUNTS = f"0 or {POSITIVE}"
+
+_ABOVE_0 = re.compile(r"\s*[-+]?[0._]*[1-9]")
 
 
 @dataclass(frozen=True)
@@ -62,16 +71,29 @@ def as_int(value: Any) -> int:
 
 
 def parse_amount(value: Any) -> float:
-    """A finite number from 0 to ``MAX_AMOUNT``, as a number or text."""
-    rule = f"a finite number from 0 to {MAX_AMOUNT:g}"
+    """0 or a number from ``MIN_AMOUNT`` to ``MAX_AMOUNT``, as a number or text."""
     if isinstance(value, str):
         try:
-            value = float(value)
+            value = math.nan if vanishes(value) else float(value)
         except ValueError:
-            raise ValueError(rule) from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_AMOUNT:
-        raise ValueError(rule)
+            raise ValueError(AMOUNTS) from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_amount(value):
+        raise ValueError(AMOUNTS)
     return float(value)
+
+
+def is_amount(value: float) -> bool:
+    """Whether a number keeps the rule of sizes and times (`AMOUNTS`)."""
+    return value == 0 or MIN_AMOUNT <= value <= MAX_AMOUNT
+
+
+def vanishes(number: str) -> bool:
+    """Whether a number as text is not 0, but nearer to it than all floats, so that it would be read as 0.
+
+    >>> vanishes("1e-400"), vanishes("0e5"), vanishes("5e-324")
+    (True, False, False)
+    """
+    return float(number) == 0 and _ABOVE_0.match(number) is not None
 
 
 def parse_search_timeout(value: Any) -> float | None:
@@ -143,12 +165,12 @@ def one_of(*choices: str) -> Callable[[Any], str]:
 
 
 def within(parse: Callable[[Any], float], least: float = 0.0) -> Callable[[Any], float]:
-    """A parser that also keeps its number between ``least`` and ``MAX_AMOUNT``."""
+    """A parser of an amount (`AMOUNTS`) that is also at least ``least``."""
 
     def bounded(value: Any) -> float:
         number = parse(value)
-        if not least <= number <= MAX_AMOUNT:
-            raise ValueError(f"a number from {least:g} to {MAX_AMOUNT:g}")
+        if not (is_amount(number) and number >= least):
+            raise ValueError(f"a number from {least:g} to {MAX_AMOUNT:g}" if least else AMOUNTS)
         return number
 
     return bounded

@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from instances.parameters import MAX_AMOUNT, MAX_COUNT, as_int
-
-#: Smallest bandwidth, in bytes per time unit: dividing by it stays far from overflow.
-MIN_BANDWIDTH = 1e-30
+from instances.parameters import AMOUNTS, MAX_AMOUNT, MAX_COUNT, MIN_AMOUNT, POSITIVE, as_int
 
 #: As ``str.isprintable`` has it: neither controls nor separators, but for the space.
 _PRINTABLE = r"^(?:[^\p{C}\p{Z}]| )*$"
@@ -57,8 +54,13 @@ class Rule:
         return {**schema, "description": self.text}
 
 
-def _numbers(least: float, most: float | None = MAX_AMOUNT) -> Callable[[Any, Any], Any]:
-    return lambda core, _: core.float_schema(strict=True, ge=least, le=most, allow_inf_nan=False)
+def _positive(core: Any, _: Any) -> Any:
+    return core.float_schema(strict=True, ge=MIN_AMOUNT, le=MAX_AMOUNT, allow_inf_nan=False)
+
+
+def _amounts(core: Any, schema_of: Any) -> Any:
+    nothing = core.float_schema(strict=True, ge=0.0, le=0.0)
+    return core.union_schema([_positive(core, schema_of), nothing], mode="left_to_right")
 
 
 def _integers(least: int, most: int, from_text: bool = False) -> Callable[[Any, Any], Any]:
@@ -120,9 +122,9 @@ def member_of(words: type[StrEnum]) -> Rule:
     return Rule(" or ".join(words))
 
 
-Amount = Annotated[float, Rule(f"a finite number from 0 to {MAX_AMOUNT:g}", _numbers(0.0))]
-Bandwidth = Annotated[float, Rule("a positive number", _numbers(MIN_BANDWIDTH))]
-Seconds = Annotated[float, Rule(f"a positive number of seconds, at most {MAX_AMOUNT:g}", _numbers(1e-30))]
+Amount = Annotated[float, Rule(AMOUNTS, _amounts)]
+Bandwidth = Annotated[float, Rule(POSITIVE, _positive)]
+Seconds = Annotated[float, Rule(f"{POSITIVE}, of seconds", _positive)]
 Count = Annotated[int, Rule(f"an integer from 1 to {MAX_COUNT}", _integers(1, MAX_COUNT))]
 #: A degree of parallelism as a key, which files write as text.
 Degree = Annotated[

@@ -9,6 +9,8 @@ import math
 import re
 from typing import Any
 
+from instances.parameters import AMOUNTS, MIN_AMOUNT, POSITIVE, is_amount, vanishes
+
 _BYTES = {"": 1.0, "b": 1.0}
 for _power, _letter in enumerate("kmgtp", start=1):
     _BYTES[f"{_letter}b"] = 1000.0**_power
@@ -20,7 +22,7 @@ _QUANTITY = re.compile(r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\s
 
 
 def parse_bytes(value: Any) -> float:
-    """Bytes of "8GiB", "8 GB", "1e9" or a number; finite and non-negative.
+    """Bytes of "8GiB", "8 GB", "1e9" or a number; `AMOUNTS`.
 
     >>> parse_bytes("8GiB")
     8589934592.0
@@ -31,7 +33,7 @@ def parse_bytes(value: Any) -> float:
 
 
 def parse_bandwidth(value: Any) -> float:
-    """Bytes per second of "25GiB/s", "200Gbit/s" or a number; finite and positive.
+    """Bytes per second of "25GiB/s", "200Gbit/s" or a number; positive, from `MIN_AMOUNT` on.
 
     >>> parse_bandwidth("25GiB/s")
     26843545600.0
@@ -44,16 +46,16 @@ def parse_bandwidth(value: Any) -> float:
             text, eighth = f"{bits[1]}{bits[2]}B", 0.125
         else:
             text, eighth = re.sub(r"/s$", "", text), 1.0
-        number = _parse(text, _BYTES, rule) * eighth
+        number = _parse(text, _BYTES, rule, POSITIVE) * eighth
     else:
-        number = _parse(value, _BYTES, rule)
-    if number <= 0:
-        raise ValueError(rule)
+        number = _parse(value, _BYTES, rule, POSITIVE)
+    if number < MIN_AMOUNT:
+        raise ValueError(f"{rule}, {POSITIVE}")
     return number
 
 
 def parse_time(value: Any) -> float:
-    """Seconds of "1.3ms", "20us", "2s" or a number; finite and non-negative.
+    """Seconds of "1.3ms", "20us", "2s" or a number; `AMOUNTS`.
 
     >>> parse_time("2ms")
     0.002
@@ -61,16 +63,18 @@ def parse_time(value: Any) -> float:
     return _parse(value, _SECONDS, "a time such as 1.3ms, 2s or a number of seconds")
 
 
-def _parse(value: Any, factors: dict[str, float], rule: str) -> float:
+def _parse(value: Any, factors: dict[str, float], rule: str, numbers: str = AMOUNTS) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(rule)
     if isinstance(value, str):
         match = _QUANTITY.match(value)
         if not match or match[2].lower() not in factors:
             raise ValueError(rule)
+        if vanishes(match[1]):
+            raise ValueError(f"{rule}, {numbers}")
         number = float(match[1]) * factors[match[2].lower()]
     else:
         number = float(value) if abs(value) < 1e300 else math.inf  # a huge int has no float
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"{rule}, finite and not negative")
+    if not is_amount(number):
+        raise ValueError(f"{rule}, {numbers}")
     return number

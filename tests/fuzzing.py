@@ -153,18 +153,18 @@ def mutated(content: Any, rng: random.Random) -> Any:
     return changed
 
 
-def _places(content: Any) -> list[tuple[Any, Any]]:
+def places(content: Any) -> list[tuple[Any, Any]]:
     """Every container in a JSON value with every key or index in it."""
     keys = list(content) if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else []
-    return [place for key in keys for place in [(content, key), *_places(content[key])]]
+    return [place for key in keys for place in [(content, key), *places(content[key])]]
 
 
 def _change(content: Any, rng: random.Random) -> None:
-    places = _places(content)
-    if not places:
+    found = places(content)
+    if not found:
         return
-    inside, key = rng.choice(places)
-    other, other_key = rng.choice(places)
+    inside, key = rng.choice(found)
+    other, other_key = rng.choice(found)
     kind = rng.randrange(8)
     if kind == 0:
         del inside[key]

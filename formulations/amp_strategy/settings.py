@@ -8,7 +8,7 @@ from typing import Any
 
 from formulations.family import OwnJson
 from instances.amp_strategy import PLACEMENTS, AmpInstance
-from instances.parameters import Setting, one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count
 from instances.units import parse_bandwidth
 
 JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json:read")
@@ -17,7 +17,7 @@ OVERRIDES = (
     Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
     Setting(
         "inter-bandwidth",
-        within(parse_bandwidth, 1e-30),
+        parse_bandwidth,
         "network bandwidth between any two nodes, such as 1GB/s",
         metavar="RATE",
     ),

@@ -104,6 +104,11 @@ class Model(flat_cpsat.Model):
             row = self.model.add(total <= self.synchronisation).only_enforce_if(self.has_d[j, d])
             row.with_name(f"stage_synchronisation[{j},{d}]")
 
+    def most_in_flight(self) -> int:
+        """As in the flat model; under GPipe a stage may hold all micro-batches, however few devices there are."""
+        m = self.instance.flat.num_microbatches
+        return m if self.instance.schedule is Schedule.GPIPE else super().most_in_flight()
+
     def numbers_in_flight(self) -> range:
         """As in the flat model; none under GPipe, where the order of the stages does not count."""
         return range(0) if self.instance.schedule is Schedule.GPIPE else super().numbers_in_flight()

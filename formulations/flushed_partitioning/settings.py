@@ -13,7 +13,7 @@ from formulations.stage_partitioning.settings import read as read_flat
 from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.parameters import Setting, one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count
 from instances.published import UNIT_WARNING
 from instances.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
@@ -29,7 +29,7 @@ _MACHINES = (
     Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
     Setting(
         "inner-bandwidth",
-        within(parse_bandwidth, 1e-30),
+        parse_bandwidth,
         "network bandwidth inside a machine, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),

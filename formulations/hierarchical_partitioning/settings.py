@@ -13,7 +13,7 @@ from formulations.stage_partitioning.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.memory_schemes import SCHEME
-from instances.parameters import Setting, one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count
 from instances.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 
@@ -27,13 +27,13 @@ _OWN: tuple[Setting, ...] = (
     Setting("num-machines", parse_count, "number of machines", metavar="K2"),
     Setting(
         "inner-bandwidth",
-        within(parse_bandwidth, 1e-30),
+        parse_bandwidth,
         "network bandwidth inside a machine, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),
     Setting(
         "outer-bandwidth",
-        within(parse_bandwidth, 1e-30),
+        parse_bandwidth,
         "network bandwidth of each machine to the others, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),

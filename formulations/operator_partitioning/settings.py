@@ -14,7 +14,7 @@ from typing import Any
 from formulations.family import lazy
 from instances.errors import InstanceError
 from instances.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, expect_held, per_pair
-from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, within
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag
 from instances.units import parse_bandwidth, parse_bytes
 
 WEIGHT_COPIES = Setting(
@@ -34,8 +34,8 @@ OVERRIDES: tuple[Setting, ...] = (
     ),
     Setting("variable-replicas", parse_flag, "replicas may differ by stage, --devices at most in all", is_flag=True),
     Setting("at-most", parse_flag, "allow fewer stages", is_flag=True),
-    Setting("bandwidth", within(parse_bandwidth, 1e-30), "bandwidth of every link, such as 12GB/s", metavar="SIZE/S"),
-    Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
+    Setting("bandwidth", parse_bandwidth, "bandwidth of every link, such as 12GB/s", metavar="SIZE/S"),
+    Setting("memory", parse_bytes, "memory per device: 16GiB or 16GB", metavar="SIZE"),
     Setting("pooled-memory", parse_flag, "replicas of a stage share their memory, as in Equation 2", is_flag=True),
     Setting(
         "count",

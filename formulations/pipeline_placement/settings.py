@@ -10,7 +10,7 @@ from formulations.family import OwnJson
 from formulations.operator_partitioning.settings import WEIGHT_COPIES, apply
 from instances.device_mapping import OBJECTIVES, RINGS
 from instances.operator_partitioning import expect_held
-from instances.parameters import Setting, one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count
 from instances.pipeline_placement import PlacementInstance
 from instances.units import parse_bytes
 

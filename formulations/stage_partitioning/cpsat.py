@@ -51,7 +51,7 @@ class Model(cpsat.Runnable):
         num_roundings = len(terms.nodes) + len(terms.crossings) + 1  # the last one is T's own
         upper = terms.largest_time if first is None else evaluate(terms.instance, first)
         self.costs = cost_scale(terms.lower_bound, num_roundings, self.largest_sum(upper))
-        self.sizes = _memory_scale(terms)
+        self.sizes = _memory_scale(terms, self.most_in_flight())
         self.upper = self.costs.ceil(upper)
         self._variables()
         self.model.minimize(self.time)
@@ -69,6 +69,10 @@ class Model(cpsat.Runnable):
     def largest_sum(self, upper: float) -> float:
         """What no expression of the model exceeds if T is at most ``upper``, both in the instance's time unit."""
         return _largest_row(self.terms, upper)
+
+    def most_in_flight(self) -> int:
+        """A number of micro-batches that no row of memory exceeds."""
+        return self.terms.max_s
 
     def numbers_in_flight(self) -> range:
         """The numbers y of micro-batches that a position may have in flight."""
@@ -351,6 +355,6 @@ def _largest_row(terms: Terms, upper: float) -> float:
     return work + weight + volume + upper * sum(t * d for t, d in terms.configs)
 
 
-def _memory_scale(terms: Terms) -> Scale:
+def _memory_scale(terms: Terms, in_flight: int) -> Scale:
     sizes = [size for o in terms.options for size in (o.tmpc.activation_bytes, o.tmpc.static_bytes)]
-    return size_scale(sizes, terms.memory_limit, math.fsum(sizes) * terms.max_s)
+    return size_scale(sizes, terms.memory_limit, math.fsum(sizes) * in_flight)

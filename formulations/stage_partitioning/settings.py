@@ -16,7 +16,7 @@ from formulations.stage_partitioning.trainers import TRAINERS
 from instances import stage_edits
 from instances.errors import InstanceError, closest
 from instances.memory_schemes import SCHEME, SCHEMES
-from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names, within
+from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.published import UNIT_WARNING
 from instances.requirements import Requirement, with_requirements
 from instances.stage_partitioning import CostModel, StageInstance
@@ -36,10 +36,10 @@ def _order(value: Any) -> str:
 
 OVERRIDES: tuple[Setting, ...] = (
     Setting("devices", parse_count, "number of devices", metavar="K"),
-    Setting("memory", within(parse_bytes), "memory per device: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"),
+    Setting("memory", parse_bytes, "memory per device: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"),
     Setting(
         "bandwidth",
-        within(parse_bandwidth, 1e-30),
+        parse_bandwidth,
         "network bandwidth, such as 25GiB/s, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
     ),

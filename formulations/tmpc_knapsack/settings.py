@@ -9,13 +9,11 @@ from typing import Any
 
 from formulations.family import lazy
 from instances.errors import InstanceError
-from instances.parameters import Setting, within
+from instances.parameters import Setting
 from instances.tmpc_knapsack import KnapsackInstance
 from instances.units import parse_bytes
 
-MEMORY = Setting(
-    "memory", within(parse_bytes), "capacity of the knapsack: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"
-)
+MEMORY = Setting("memory", parse_bytes, "capacity of the knapsack: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE")
 
 
 def recognise(content: Any) -> bool:

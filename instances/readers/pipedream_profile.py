@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from instances.errors import InstanceError, closest
 from instances.operator_partitioning import Operator, OperatorInstance, TrainingMemory, merged_edges, ordered
-from instances.parameters import MAX_AMOUNT
+from instances.parameters import AMOUNTS, is_amount
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 
@@ -61,8 +61,8 @@ def _operator(identity: str, description: str, numbers: str, where: str, line: i
             value = math.fsum(float(text) for text in texts)
         except (ValueError, OverflowError):
             value = math.nan
-        if not 0 <= value <= MAX_AMOUNT:
-            raise InstanceError.at(where, f"line {line}: {name}", match[1], "a finite number >= 0")
+        if not is_amount(value):
+            raise InstanceError.at(where, f"line {line}: {name}", match[1], AMOUNTS)
         found[name] = value
     forward, backward, activation, parameters = (found[name] for name in _FIELDS)
     return Operator(identity, (forward + backward) / 1e3, parameters, activation, name=description)

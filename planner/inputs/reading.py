@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from instances.errors import InstanceError, path
+from instances.parameters import vanishes
 
 #: The name of standard input.
 STANDARD = "-"
@@ -113,10 +114,9 @@ def parse_json(text: str, where: str) -> Any:
         raise _bad_number(text, where)
 
     def number(spelled: str) -> float:
-        value = float(spelled)
-        if math.isinf(value):
+        if not _is_held(spelled):
             raise _bad_number(text, where)
-        return value
+        return float(spelled)
 
     def integer(spelled: str) -> int:
         if _is_long(spelled):
@@ -150,6 +150,11 @@ def _is_long(spelled: str) -> bool:
     return len(spelled) > _FLOAT_DIGITS and spelled.removeprefix("-").isdecimal()
 
 
+def _is_held(spelled: str) -> bool:
+    """Whether a float holds a number: it is finite, and 0 only where it is spelled so."""
+    return math.isfinite(float(spelled)) and not vanishes(spelled)
+
+
 def _bad_number(text: str, where: str) -> InstanceError:
     """The error of the first number of a JSON text that no float holds: its field, its line, its spelling."""
     field, start, spelled = _first_bad(text)
@@ -165,7 +170,7 @@ def _first_bad(text: str) -> tuple[str, int, str]:
         if key:
             location[-1] = key
         elif number:
-            if _is_long(number) or not math.isfinite(float(number)):
+            if _is_long(number) or not _is_held(number):
                 keys = [json.loads(part, strict=False) if isinstance(part, str) else part for part in location]
                 return path(keys), mark.start(3), number
         elif sign == "[":

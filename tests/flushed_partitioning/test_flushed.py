@@ -118,6 +118,13 @@ def test_the_model_counts_every_micro_batch_in_flight() -> None:
         assert milp_backend.run(milp.build(instance).model, Limits()).infeasible is infeasible
 
 
+def test_bytes_of_more_micro_batches_than_devices_fit_into_the_model() -> None:
+    """Under GPipe a stage may hold all of them: 6144 times 1e30 bytes beside a limit of 1e30."""
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1e30, 1.0),)})
+    instance = flushed(StageInstance("many", (layer,), (), 2, 1e30, 1.0, 6144), Schedule.GPIPE)
+    assert cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
+
+
 def test_a_stage_that_is_too_large_is_cut_off_at_all_degrees_that_leave_as_much_in_flight() -> None:
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
     instance = flushed(StageInstance("five", (layer,), (), 2, 100.0, 1.0, 5), Schedule.GPIPE)

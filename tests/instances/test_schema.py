@@ -47,11 +47,18 @@ def test_it_takes_what_is_written_and_refuses_other_fields(problem: str) -> None
 def test_numbers_and_inner_objects_keep_their_rules() -> None:
     content = written("tmpc_knapsack", 1)
     option = content["nodes"][0]["options"][0]
-    for key, wrong in (("time", -1.0), ("time", "1"), ("memory_bytes", None), ("id", 3)):
+    for key, wrong in (
+        ("time", -1.0),
+        ("time", 1e-31),
+        ("time", 1e31),
+        ("time", "1"),
+        ("memory_bytes", None),
+        ("id", 3),
+    ):
         node = {**content["nodes"][0], "options": [{**option, key: wrong}]}
         assert faults("tmpc_knapsack", {**content, "nodes": [node]}), (key, wrong)
     described = schema("tmpc_knapsack")["$defs"]["Choice"]["properties"]["time"]["description"]
-    assert described == "a finite number from 0 to 1e+30"
+    assert described == "0 or a positive number from 1e-30 to 1e+30"
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

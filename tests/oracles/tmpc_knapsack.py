@@ -79,7 +79,9 @@ def random_instance(rng: random.Random, max_nodes: int = 6, max_options: int = 4
     return make(capacity, *rows, name=f"{mode} {len(rows)}")
 
 
-_numbers = st.one_of(st.integers(0, 8).map(float), st.floats(0, 1e6), st.sampled_from([0.0, 1e-9, 0.1, 0.2, 0.3, 1e13]))
+_numbers = st.one_of(
+    st.integers(0, 8).map(float), st.floats(1e-30, 1e6), st.sampled_from([0.0, 1e-9, 0.1, 0.2, 0.3, 1e13])
+)
 _rows = st.lists(st.lists(st.tuples(_numbers, _numbers), min_size=1, max_size=4), max_size=5)
 
 

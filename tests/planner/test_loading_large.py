@@ -93,6 +93,7 @@ def test_loading_takes_time_in_proportion_to_the_file(make: Callable[[int], dict
         ('[1e308, "\\"", ' + "9" * 309 + "]", "line 1: [2] is '99999"),
         ('{"a": {"b":\n-' + "9" * 5000 + "}}", "line 2: a.b is '-9999"),
         ("1e999", "line 1: content is '1e999'"),
+        ('[0e-400, 0.0, {"a": -1E-400}]', "line 1: [2].a is '-1E-400'"),
     ],
 )
 def test_a_number_that_no_float_holds_is_named_with_field_and_line(text: str, place: str) -> None:
@@ -103,8 +104,9 @@ def test_a_number_that_no_float_holds_is_named_with_field_and_line(text: str, pl
 
 
 def test_numbers_that_floats_hold_are_read() -> None:
-    assert parse_json('[1e308, -1E-400, 0, "1e999", 12345678901234567890]', "x") == [
+    assert parse_json('[1e308, 5e-324, 0e-400, 0, "1e999", 12345678901234567890]', "x") == [
         1e308,
+        5e-324,
         0.0,
         0,
         "1e999",

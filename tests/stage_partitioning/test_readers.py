@@ -162,14 +162,14 @@ def put(content: Any, path: str, value: Any) -> None:
     content[int(last) if isinstance(content, list) else last] = value
 
 
-AMOUNT = "a finite number from 0 to 1e+30"
+AMOUNT = "0 or a positive number from 1e-30 to 1e+30"
 COUNT = "an integer from 1 to 1000000"
 
 BAD_OWN = [
     ("tied.0.layers", [7], "tied[0].layers is [7]; expected the ids of at least two nodes, each once"),
     ("tied.0.layers", [7, 8], "tied[0].layers is [7, 8]; expected the ids of at least two nodes"),
     ("tied.0.layers", [7, 7], "tied[0].layers is [7, 7]; expected the ids of at least two nodes"),
-    ("tied.0.weight_bytes", -1, "tied[0].weight_bytes is -1; expected a finite number"),
+    ("tied.0.weight_bytes", -1, "tied[0].weight_bytes is -1; expected 0 or a positive number"),
     ("layers.0.role", 3, "layers[0].role is 3; expected printable text"),
     ("schema_version", 2, "schema_version is 2; expected 1"),
     ("schema_version", True, "schema_version is True; expected 1"),
@@ -184,7 +184,7 @@ BAD_OWN = [
     ("memory_bytes", -1, f"memory_bytes is -1; expected {AMOUNT}"),
     ("memory_bytes", float("nan"), f"memory_bytes is nan; expected {AMOUNT}"),
     ("memory_bytes", float("inf"), f"memory_bytes is inf; expected {AMOUNT}"),
-    ("memory_bytes", "8GiB", "memory_bytes is '8GiB'; expected a finite number"),
+    ("memory_bytes", "8GiB", "memory_bytes is '8GiB'; expected 0 or a positive number"),
     ("bandwidth", 0, "bandwidth is 0; expected a positive number"),
     ("time_unit", "h", "time_unit is 'h'; expected s or ms"),
     ("cost_model", "mine", "cost_model is 'mine'; expected paper or released or runtime"),
@@ -242,7 +242,11 @@ BAD_PIPER = [
     ("nodes", [], "nodes is []; expected at least one node"),
     ("nodes.1.id", 0, "nodes[1].id is 0; expected an id other than that of nodes[0]"),
     ("nodes.1.TMPCs", {"1": []}, "nodes[1].TMPCs is 'empty'; expected at least one TMPC for node 4"),
-    ("nodes.1.TMPCs.1.0.timePerSample", "1", "nodes[1].TMPCs.1[0].timePerSample is '1'; expected a finite number"),
+    (
+        "nodes.1.TMPCs.1.0.timePerSample",
+        "1",
+        "nodes[1].TMPCs.1[0].timePerSample is '1'; expected 0 or a positive number",
+    ),
     ("nodes.1.TMPCs.1.0.syncTimeFw.9", 1, "nodes[1].TMPCs.1[0].syncTimeFw is 9; expected the id of a predecessor"),
     ("edges.1.destId", 77, "edges[1].destId is 77; expected the id of a node"),
     ("edges.1.communicationCost", -3, f"edges[1].communicationCost is -3; expected {AMOUNT}"),

@@ -51,7 +51,7 @@ def test_reading() -> None:
 
 OPTION = ("nodes", 1, "options", 0)
 BAD = [
-    ((*OPTION, "time"), -1, "nodes[1].options[0].time is -1; expected a finite number from 0 to 1e+30"),
+    ((*OPTION, "time"), -1, "nodes[1].options[0].time is -1; expected 0 or a positive number from 1e-30 to 1e+30"),
     ((*OPTION, "time"), float("nan"), "nodes[1].options[0].time is nan"),
     ((*OPTION, "time"), float("inf"), "nodes[1].options[0].time is inf"),
     ((*OPTION, "time"), "2", "nodes[1].options[0].time is '2'"),
