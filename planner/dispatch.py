@@ -1,8 +1,8 @@
 """Which methods solve an instance, in which order to try them, and why.
 
 One rule for all families: the method that the room prefers (`Family.choose`), if it takes the instance and is going to
-end in time; then exact methods, the quickest first; then heuristics as the room lists them. Where a method gives up
-because of its size, the next one has its turn (`planner.run.solve`).
+end in time; then exact methods, the quickest first; then heuristics as the room lists them. Where a method gives up,
+or an exact one ends without a proof, the next one has its turn (`planner.run.solve`).
 """
 
 from __future__ import annotations

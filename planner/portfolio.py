@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.family import Answer, Claim, Family, Method
-from planner.dispatch import candidates
+from planner.dispatch import Candidate, candidates
 from planner.errors import UsageError
 from planner.reserved import PORTFOLIO
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
@@ -21,15 +21,16 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
 _PATIENCE_S = 1.0
 
 
-def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> tuple[Method[Any, Any], str]:
-    """The method that runs both, and the sentence that names them; each kind's first in the dispatcher's order.
+def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> list[Candidate]:
+    """The method that runs both, each kind's first in the dispatcher's order; after it the other exact ones.
 
     Raises
     ------
     UsageError
         If the family has no two kinds of exact methods that take the instance.
     """
-    fitting = [method for method, _ in candidates(family, instance, limits, exact=True)]
+    every = list(candidates(family, instance, limits, exact=True))
+    fitting = [method for method, _ in every]
     search = next((method for method in fitting if method.build is None), None)
     model = next((method for method in fitting if method.build is not None), None)
     if search is None or model is None:
@@ -45,7 +46,8 @@ def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> tuple[
         solve=lambda instance, limits, watch: _solve(family, both, instance, limits, watch),
         prepare=lambda: _load(both),
     )
-    return made, f"{search.name} and {model.name} at once"
+    others = [each for each in every if each[0] not in both]
+    return [(made, f"{search.name} and {model.name} at once"), *others]
 
 
 def _load(methods: Sequence[Method[Any, Any]]) -> None:

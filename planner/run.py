@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from formulations.compilation import compiling
-from formulations.family import Answer, Family, Method, resolve
+from formulations.family import Answer, Claim, Family, Method, resolve
 from formulations.size import SizeError
 from planner.backends import chosen as choice
 from planner.backends import examined, fitted
@@ -30,6 +30,8 @@ from planner.types import Instance
 from planner.worker import Received, Worker, attend, signals_stop
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
 
+#: Without a time limit, and where no proof is demanded, those that come after a method with a plan may take so long.
+HAND_OVER_S = 10.0
 #: Explaining an infeasible instance may take this long where no time limit was given.
 EXPLAIN_S = 10.0
 
@@ -94,10 +96,11 @@ def solve(
             named(family, method)  # importing what a user brought does not count
         began = time.perf_counter()
         found: list[Result] = []
+        proof_wanted = exact or method == PORTFOLIO
         for chosen, reason in _to_try(family, instance, limits, method or AUTO, exact):
-            left = limits
-            if limits.time_s is not None:  # choosing counts against the limit
-                left = replace(limits, time_s=max(0.0, limits.time_s - (time.perf_counter() - began)))
+            if any(each.plan is not None for each in found) and not _may_prove(chosen, instance):
+                continue
+            left = replace(limits, time_s=_left(limits, time.perf_counter() - began, found, proof_wanted))
             examined([chosen], limits)
             try:
                 given = method_options([chosen], options or {})[chosen.name]
@@ -105,28 +108,66 @@ def solve(
                 if not found:
                     raise
                 continue  # the next method does not have the option
-            found.append(run(family, chosen, instance, left, given, _tried(found, reason), listen))
-            if not _gave_up(found[-1]) or left.time_s == 0.0:
+            found.append(run(family, chosen, instance, left, given, reason, listen, found))
+            if left.time_s == 0.0 or not _hands_over(found[-1], limits):
                 break
-        return found[-1] if not _gave_up(found[-1]) else found[0]
+        return _of_all(found)
 
 
 def _to_try(
     family: Family[Any, Any], instance: Any, limits: Limits, name: str, exact: bool
 ) -> Iterable[tuple[Method[Any, Any], str]]:
     if name == PORTFOLIO:
-        return [portfolio(family, instance, limits)]
+        return portfolio(family, instance, limits)
     return candidates(family, instance, limits, name, exact)
 
 
-def _gave_up(result: Result) -> bool:
-    """Whether a method ended without a plan, as the instance is too large for it."""
-    return result.stop is Stop.SIZE_LIMIT and result.plan is None and result.signal is None
+def _may_prove(method: Method[Any, Any], instance: Any) -> bool:
+    """Whether a method may add a proof to a plan that is known."""
+    return method.claim is Claim.EXACT and method.too_large(instance) is None
 
 
-def _tried(before: list[Result], reason: str) -> str:
-    """The reason for a method, with the words of those that gave up before it."""
-    return "; ".join([*(f"{each.method}: {each.reason}" for each in before), *([] if before else [reason])])
+def _left(limits: Limits, elapsed_s: float, before: Sequence[Result], proof_wanted: bool) -> float | None:
+    """What a method may take: choosing counts, and the methods before it, but not that their kernels were compiled."""
+    elapsed_s -= sum(cast("float", each.stats["compile_seconds"]) for each in before)
+    if limits.time_s is not None:
+        return max(0.0, limits.time_s - elapsed_s)
+    if proof_wanted or not any(each.plan is not None for each in before):
+        return None
+    return max(0.0, HAND_OVER_S - (elapsed_s - before[0].seconds))
+
+
+def _hands_over(result: Result, limits: Limits) -> bool:
+    """Whether a method ended by itself with too little: without a plan, or, if it is exact, without a proof."""
+    ended = result.stop in (Stop.SIZE_LIMIT, Stop.COMPLETED) and result.signal is None
+    if not ended or result.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return False
+    near = result.gap is not None and result.gap <= limits.gap
+    return result.plan is None or (result.claim == Claim.EXACT.value and not near)
+
+
+def _of_all(found: Sequence[Result]) -> Result:
+    """The result of the first method that had the plan and the bound of the last, with the words of all."""
+    last = found[-1]
+    if len(found) == 1:
+        return last
+    own = next(each for each in found if (each.objective, each.bound) == (last.objective, last.bound))
+    if own.status is not last.status:
+        own = last
+    return replace(
+        own,
+        stop=last.stop,
+        signal=last.signal,
+        seconds=sum(each.seconds for each in found),
+        reason="; ".join(dict.fromkeys(_said(each, own) for each in found)),
+        stats={**own.stats, "tried": {each.method: each.seconds for each in found}},
+    )
+
+
+def _said(result: Result, own: Result) -> str:
+    """What a method of several has to say: why it was tried, and with what it ended."""
+    ended = "" if result is own else "no plan" if result.gap is None else f"a gap of {100 * result.gap:.2g} %"
+    return f"{result.method}: {'; '.join(part for part in (result.reason, ended and f'it ended with {ended}') if part)}"
 
 
 def run(
@@ -137,11 +178,18 @@ def run(
     options: Mapping[str, Any],
     reason: str = "",
     listen: Listen | None = None,
+    before: Sequence[Result] = (),
 ) -> Result:
-    """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed."""
+    """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed.
+
+    ``before``: results of other methods on the instance, whose plans and bounds it knows, and reports as theirs.
+    """
     limits = fitted(method, limits)
     examined([method], limits)
-    watch = Watch(limits, _teller(family, method, instance, listen))
+    watch = Watch(limits, _teller(family, method, instance, listen, before))
+    for each in before:
+        if each.plan is not None and each.objective is not None:
+            watch.plan(family.plan_from_json(instance, each.plan), each.objective)
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
     with signals_stop(watch) as received, compiling() as compiled:
@@ -159,6 +207,9 @@ def run(
         if answer.infeasible and received.signal is None:
             sentence, figures = _explain(family, instance, limits, watch, received)
             reasons, stats = [*reasons, sentence], {**stats, **figures}
+    by = prover(answer, watch, objective, bound)
+    if not answer.infeasible:
+        bound, by = _carried(family, method, instance, before, plan, objective, bound, by)
     gap = relative_gap(objective, bound)
     status = _status(answer, objective, gap)
     return Result(
@@ -173,7 +224,7 @@ def run(
         gap=gap,
         unit=family.unit(instance),
         seconds=seconds,
-        proved_by=prover(answer, watch, objective, bound),
+        proved_by=by,
         reason="; ".join(dict.fromkeys(part for part in reasons if part)),
         solver=answer.solver,
         seed=limits.seed,
@@ -200,12 +251,19 @@ def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) 
 
 
 def _teller(
-    family: Family[Any, Any], method: Method[Any, Any], instance: Any, listen: Listen | None
+    family: Family[Any, Any], method: Method[Any, Any], instance: Any, listen: Listen | None, before: Sequence[Result]
 ) -> Callable[[float, float | None, float | None], None] | None:
-    """What a watch calls with its three numbers, so that ``listen`` receives an event."""
+    """What a watch calls with its three numbers, so that ``listen`` receives an event of the whole run."""
     if listen is None:
         return None
-    return lambda *known: listen(Event(family.name, instance.name, method.name, *known))
+    since_s = sum(each.seconds for each in before)
+    bounds = [each.bound for each in before if each.bound is not None]
+
+    def tell(seconds: float, objective: float | None, bound: float | None) -> None:
+        known = max([*bounds, *([] if bound is None else [bound])], default=None)
+        listen(Event(family.name, instance.name, method.name, since_s + seconds, objective, known))
+
+    return tell
 
 
 def _best(
@@ -261,6 +319,30 @@ def _judge(
             )
         bound = min(bound, objective)  # what is left above it is rounding
     return plan, objective, bound
+
+
+def _carried(
+    family: Family[Any, Any],
+    method: Method[Any, Any],
+    instance: Any,
+    before: Sequence[Result],
+    plan: Any,
+    objective: float | None,
+    bound: float | None,
+    by: str | None,
+) -> tuple[float | None, str | None]:
+    """The best bound and its prover, with those of the methods before this one; each bound stays its method's."""
+    known = [(each.bound, each) for each in before if each.bound is not None]
+    if not known or (bound is not None and _closes(objective, bound)):
+        return bound, by
+    best, other = max(known, key=lambda each: each[0])
+    if objective is not None and exceeds(best, objective):
+        what = f"has a plan of {objective!r}, yet {other.method} claims the bound {best!r}"
+        raise _contradiction(family, method, instance, what, plan)
+    if bound is not None and bound >= best:
+        return bound, by
+    own = other.proved_by in (None, Prover.SEARCH, Prover.SOLVER)
+    return best if objective is None else min(best, objective), other.method if own else other.proved_by
 
 
 def prover(answer: Answer[Any], watch: Watch, objective: float | None, bound: float | None) -> str | None:

@@ -25,6 +25,8 @@ from solvers.outcome import Limits, Stop, Watch
 _FIRST_SHARE, _FIRST_S = 0.15, 10.0
 #: Levels of annealing and tries of the deep one before the models, and tries between them.
 _FIRST_LEVELS, _FIRST_TRIES, _TRIES = 2, 12, 60
+#: Up to so many devices annealing ends by itself, and at the end takes at most so much of the time.
+_SMALL, _LAST_SHARE = 32, 0.4
 #: Seconds of computing in which a model has to find a better plan, or there is more annealing first.
 _IMPROVE_S = 20.0
 #: Whose proof it is where models close the gap.
@@ -39,17 +41,16 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
         return Answer(stop=watch.why())
     models = begin(instance, limits, watch, _MODELS)
     if limits.threads > 1:
-        with _beside(models, None, lambda part: _improve(models, limits, part)) as thread:
+        with _beside(models, None, lambda part: _improve(models, limits, part)):
             found = raise_bound(models)
             _close(models, alone=False)
-            # What is left is beyond the models: anneal here as well, with another seed.
-            _wait(models, thread, also=limits.seed + 2)
+            _anneal_last(models, replace(limits, seed=(limits.seed + 2) % 2**31))
     else:
         found = raise_bound(models)
         share = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
         _anneal(models, limits, share)
         _close(models, alone=True)
-        _anneal(models, limits, None)
+        _anneal_last(models, limits)
     return answer(models, watch.why(Stop.COMPLETED), found)
 
 
@@ -76,27 +77,22 @@ def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None
     if models.gap.closed or models.gap.watch.stopped():
         return
 
+    instance = models.arrays.instance
+    ends = limits.time_s is None or instance.num_devices <= _SMALL
+
     def work(part: Watch) -> None:
-        near.solve(models.arrays.instance, limits, part, levels=_FIRST_LEVELS)
-        far.search(models.arrays.instance, limits.seed, part, _TRIES if limits.time_s is None else None)
+        near.solve(instance, limits, part, levels=_FIRST_LEVELS)
+        far.search(instance, limits.seed, part, _TRIES if ends else None)
 
     with _beside(models, seconds, work) as thread:
-        _wait(models, thread)
+        while not (models.gap.closed or models.gap.watch.stopped() or not thread.is_alive()):
+            thread.join(_POLL_S)
 
 
-def _wait(models: TargetModels, thread: threading.Thread, also: int | None = None) -> None:
-    """Let a thread go on until it is done, or there is nothing to find; ``also``: a seed to anneal with meanwhile."""
-    watch = models.gap.watch
-
-    def over() -> bool:
-        return models.gap.closed or watch.stopped() or not thread.is_alive()
-
-    if also is not None and not over():
-        with _beside(models, None, lambda part: far.search(models.arrays.instance, also, part)):
-            while not over():
-                thread.join(_POLL_S)
-    while not over():
-        thread.join(_POLL_S)
+def _anneal_last(models: TargetModels, limits: Limits) -> None:
+    """What is left is beyond the models: on small networks with time to spare, for the methods that come next."""
+    spare = limits.time_s is not None and models.arrays.num_devices <= _SMALL
+    _anneal(models, limits, _LAST_SHARE * (limits.time_s or 0.0) if spare else None)
 
 
 @contextmanager

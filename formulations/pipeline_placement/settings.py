@@ -27,7 +27,7 @@ OVERRIDES = (
         "ring", one_of(*RINGS), "all-reduce rings in the order of the replicas, or in any order", metavar="index|free"
     ),
     Setting("microbatches", parse_count, "micro-batches of a training step, for the simulation", metavar="N"),
-    Setting("memory", within(parse_bytes), "memory per device: 16GiB or 16GB", metavar="SIZE"),
+    Setting("memory", parse_bytes, "memory per device: 16GiB or 16GB", metavar="SIZE"),
     WEIGHT_COPIES,
 )
 _OF_OPERATORS = ("memory", "weight-copies")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,13 @@ import pytest
 from oracles.device_mapping import least_seconds, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, paper
+from formulations.device_mapping import FAMILY, exact, paper
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.costs import Tables, simple_bound, tables
 from formulations.device_mapping.kernels import annealing
 from formulations.device_mapping.kernels.arrays import Loads
 from formulations.device_mapping.problem import Mapping, evaluate
-from instances.device_mapping import DeviceMapping
+from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Limits, Status, Stop, Watch
 
 
@@ -222,3 +223,24 @@ def test_figure_2() -> None:
 
     assert consecutive.plan is not None and best.plan is not None
     assert links(consecutive.plan) / links(best.plan) == pytest.approx(1.4)
+
+
+@pytest.mark.parametrize(("threads", "seconds"), [(1, None), (1, 20.0), (2, None)])
+def test_a_dense_network_that_is_beyond_its_models_is_left_to_other_methods(
+    threads: int, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six stages that all exchange tensors over fifteen bandwidths: too many literals for the level model."""
+    monkeypatch.setattr(exact, "_TRIES", 2)
+    monkeypatch.setattr(exact, "_IMPROVE_S", 0.1)
+    rng = random.Random(5)
+    links = [[0.0] * 6 for _ in range(6)]
+    for a, b in itertools.combinations(range(6), 2):
+        links[a][b] = links[b][a] = 10 ** rng.uniform(-2, 1)
+    edges = tuple(MappingEdge(a, b, 10 ** rng.uniform(-1, 2)) for a, b in itertools.combinations(range(6), 2))
+    stages = tuple(MappingStage(rng.uniform(0, 5), 0.0) for _ in range(6))
+    instance = DeviceMapping("dense", stages, edges, 1, tuple(map(tuple, links)), objective="p2p")
+    found = planner.solve(instance, exact=True, limits=Limits(time_s=seconds, threads=threads))
+    assert (found.status, list(found.stats["tried"])[:1]) == (Status.OPTIMAL, ["exact"]) and found.seconds < 10
+    assert found.objective == pytest.approx(least_seconds(instance), rel=1e-9)
+    alone = planner.solve(instance, method="exact", limits=Limits(time_s=seconds, threads=threads))
+    assert (alone.status, alone.stop) == (Status.FEASIBLE, Stop.COMPLETED)

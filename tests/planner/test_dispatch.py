@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +17,10 @@ import planner
 from formulations.family import Answer, Claim, Method
 from instances.hierarchical_partitioning import on_machines
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
-from planner import Limits, Stop, UsageError, calibration
+from planner import CrosscheckError, Limits, Stop, UsageError, calibration, run
 from planner.comparison import sane
 from planner.dispatch import candidates, pick
+from solvers.outcome import Watch
 
 FEW, MANY = Counting("few", (1, 2, 3), 2), Counting("many", (1,) * 12, 2)
 
@@ -117,6 +120,100 @@ def test_where_one_gives_up_for_its_size_the_next_has_its_turn(monkeypatch: pyte
     assert planner.solve(FEW).method == "second"
     monkeypatch.setattr(formulations, "FAMILIES", (family(method("first", solve=too_large)),))
     assert planner.solve(FEW).stop is Stop.SIZE_LIMIT
+
+
+def halfway(*_: Any) -> Answer[Any]:
+    """All three numbers, and a bound of its solver's, below the optimum of 1."""
+    return Answer(plan=(0, 1, 2), bound=0.75, proved_by="solver", reason="no more targets")
+
+
+def picks(*numbers: int, bound: float | None = None, by: str = "solver") -> Any:
+    return lambda *_: Answer(plan=numbers, bound=bound, proved_by=by if bound is not None else "")
+
+
+def solved(monkeypatch: pytest.MonkeyPatch, *methods: Method[Any, Any], **more: Any) -> planner.Result:
+    monkeypatch.setattr(formulations, "FAMILIES", (family(*methods),))
+    return planner.solve(FEW, **more)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_ends_without_a_proof_hands_over_to_the_next_exact_one(
+    exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = (method("heuristic", Claim.HEURISTIC, solve=counting.crash), method("large", too_large=refuses))
+    found = solved(monkeypatch, method("first", solve=halfway), *others, method("second"), exact=exact)
+    assert (found.method, found.status, found.objective, found.proved_by) == ("second", "optimal", 1.0, "search")
+    assert found.reason == (
+        "first: it is the first; no more targets; it ended with a gap of 75 %; second: first gave up"
+    )
+    assert list(found.stats["tried"]) == ["first", "second"] and sum(found.stats["tried"].values()) == found.seconds
+
+
+def test_what_was_asked_for_by_name_or_is_near_enough_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = (method("first", solve=halfway), method("second"))
+    assert solved(monkeypatch, *methods, method="first").gap == 0.75
+    assert solved(monkeypatch, *methods, limits=Limits(gap=0.8)).method == "first"
+    heuristic = replace(methods[0], claim=Claim.HEURISTIC)
+    assert solved(monkeypatch, heuristic, methods[1]).method == "first"
+
+
+def test_a_bound_stays_that_of_its_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second has the optimum but a weak bound: the first's is the best, and has the first's name."""
+    best = picks(1, bound=0.5)
+    found = solved(monkeypatch, method("first", solve=halfway), method("second", solve=best))
+    assert (found.method, found.objective, found.bound, found.proved_by) == ("second", 1.0, 0.75, "first")
+    closing = solved(monkeypatch, method("first", solve=picks(0, 1, bound=1.0)), method("second", solve=best))
+    assert (closing.status, closing.method, closing.proved_by) == ("optimal", "second", "first")
+    shared = solved(monkeypatch, method("first", solve=picks(0, 1, bound=1.0, by="bounds")), method("second"))
+    assert shared.proved_by == "search"  # its own proof is enough
+
+
+def test_what_none_of_them_proves_is_the_result_of_the_one_that_came_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    near, far = method("first", solve=halfway), method("second", solve=counting.nothing)
+    found = solved(monkeypatch, near, far)
+    assert (found.method, found.objective, found.stop) == ("first", 3.0, Stop.COMPLETED)
+    assert found.reason.endswith("no more targets; second: first gave up; it ended with a gap of 75 %")
+
+
+def test_a_plan_below_the_bound_of_another_method_is_a_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = method("first", solve=picks(0, 1, 2, bound=2.0))
+    with pytest.raises(CrosscheckError, match=r"second has a plan of 1\.0, yet first claims the bound 2\.0"):
+        solved(monkeypatch, wrong, method("second", solve=picks(1)))
+    with pytest.raises(CrosscheckError, match="calls the instance infeasible, yet has a plan"):
+        solved(monkeypatch, method("first", solve=halfway), method("second", solve=counting.false_infeasible))
+
+
+def test_the_time_limit_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any) -> Answer[Any]:
+        time.sleep(0.3)
+        return halfway()
+
+    methods = (method("first", solve=slow), method("second", solve=counting.patient), method("third"))
+    found = solved(monkeypatch, *methods, limits=Limits(time_s=0.5))
+    assert (found.method, found.stop, list(found.stats["tried"])) == ("second", Stop.TIME_LIMIT, ["first", "second"])
+    assert 0.5 <= found.seconds < 1.0
+    monkeypatch.setattr(run, "HAND_OVER_S", 0.2)  # without a limit, where no proof is demanded
+    assert solved(monkeypatch, *methods).stop is Stop.TIME_LIMIT
+
+
+def test_events_are_those_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither time nor bound goes back where another method begins."""
+    events: list[Any] = []
+
+    def reporting(bound: float) -> Any:
+        def solve(_: Any, __: Any, watch: Watch) -> Answer[Any]:
+            watch.plan((0, 1, 2), 3.0)
+            time.sleep(0.01)
+            watch.bound(bound, "solver")
+            return Answer()
+
+        return solve
+
+    methods = (method("first", solve=reporting(0.75)), method("second", solve=reporting(0.5)), method("third"))
+    solved(monkeypatch, *methods, listen=events.append)
+    assert events[0].method == "first" and events[-1].method != "first"
+    assert all(before.seconds <= after.seconds for before, after in itertools.pairwise(events))
+    assert {each.bound for each in events if each.method != "first"} == {0.75}
 
 
 def test_options_of_the_first_are_not_demanded_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

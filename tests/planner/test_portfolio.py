@@ -105,3 +105,10 @@ def test_both_kinds_of_a_real_problem(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["solve", "layers", "--layers", "9", "--stages", "3", "--portfolio", "--json"]) == 0
     assert '"method": "portfolio"' in capsys.readouterr().out
     assert main(["solve", "layers", "--portfolio", "--method", "milp"]) == 2
+
+
+def test_what_both_leave_open_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_methods(monkeypatch, search=counting.bounded, model=counting.nothing, third=counting.exact)
+    found = run()
+    assert (found.method, found.status, found.objective) == ("third", Status.OPTIMAL, 2.0)
+    assert list(found.stats["tried"]) == ["portfolio", "third"]
