@@ -98,7 +98,9 @@ def show_result(
         table.add_row("options", facts(result.options))
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
     if result.stats:
-        table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in lists}))
+        table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")}))
+    if "printed" in result.stats:  # by a function of the user's
+        table.add_row("printed", str(result.stats["printed"]))
     out.print(table)
     if result.plan is not None:
         _show_parts(with_names(result.plan, names))
