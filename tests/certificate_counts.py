@@ -3,6 +3,7 @@
 ``--families stage_graph --instances 20000 --mutants 100000`` solves, certifies and verifies as many random instances of
 a family, then tries as many mutants (`certificate_cases.Spoiling`) and prints a row. Every accepted mutant is compared
 with brute force. A certificate that is refused, or a mutant that is accepted though its claim is false, is an error.
+``--instances 0 --mutants 834`` tries 10,000 mutants, as many of each family, in less than a minute.
 """
 
 from __future__ import annotations

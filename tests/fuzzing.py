@@ -74,6 +74,48 @@ TOKENS = (
     "nan",
 )
 
+#: What people type into the wrong option.
+TEXTS = (
+    *(
+        "",
+        " ",
+        "-1",
+        "0",
+        "1",
+        "2",
+        "1.5",
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "1e-400",
+        "9" * 5000,
+        "x",
+        "true",
+        "None",
+        "null",
+    ),
+    *(
+        "8GiB",
+        "8XB",
+        "1,2",
+        ",",
+        "1,,2",
+        "1:2",
+        ":",
+        "\x00",
+        "\x1b[31m",
+        "[/red]",
+        "é",
+        "\u202e",
+        "٣",
+        "0x10",
+        "1_0",
+        "+1",
+        "01",
+    ),
+)
+
 
 @cache
 def documented() -> dict[str, dict[str, Any]]:

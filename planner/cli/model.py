@@ -13,6 +13,7 @@ from solvers.outcome import DEFAULT_SOLVER
 
 if TYPE_CHECKING:
     from planner.open_model import OpenModel
+    from solvers.outcome import Watch
 
 
 def model_command(
@@ -70,7 +71,7 @@ def model_command(
     watch = Watch(limits)
     found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete, watch=watch)
     if read is not None:
-        _judge(found, read, json)
+        _judge(found, read, watch, json)
     with held():
         with doing(quiet) as listen:
             seen = look(found, limits, watch, root=root, doing=listen)
@@ -89,10 +90,18 @@ def _first(names: list[str]) -> str:
     return names[0] if names else "cpsat"  # which is then refused by name
 
 
-def _judge(found: OpenModel, path: str, json: bool) -> None:
-    """Print what a solution is worth, and end: 1 if its plan breaks a rule."""
+def _judge(found: OpenModel, path: str, watch: Watch, json: bool) -> None:
+    """Print what a solution is worth, and end: 1 if its plan breaks a rule, 3 if a limit came before the model."""
+    from formulations.modelled import Stopped
+    from planner.show.models import show_model
     from planner.show.tables import print_json, show_result
+    from planner.studies.looking import unbuilt
 
-    result = found.read_solution(path)
+    try:
+        result = found.read_solution(path)
+    except Stopped:
+        shown = unbuilt(watch).to_json(found)
+        print_json(shown) if json else show_model(shown)
+        raise typer.Exit(NO_PROOF) from None
     print_json(result.to_json()) if json else show_result(result, {})
     raise typer.Exit(0 if result.verified else 1)

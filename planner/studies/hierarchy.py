@@ -84,7 +84,8 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
     cluster, rest = cluster_of(settings)
     if not isinstance(load(name, inputs=inputs, **rest), StageInstance):
         raise UsageError.at("INSTANCE", name, "an instance of stage_partitioning")
-    instance: Any = load(name, inputs=inputs, problem="hierarchical_partitioning", **rest, **cluster)
+    on_machines = {**rest, **cluster, "problem": "hierarchical_partitioning"}
+    instance: Any = load(name, inputs=inputs, **on_machines)
     bandwidths = {"inner": instance.inner_bandwidth, "outer": instance.outer_bandwidth}
     best = solve(instance, exact=True, limits=limits)
     optimum = best.objective

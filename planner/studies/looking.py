@@ -73,9 +73,14 @@ def look(opened: OpenModel, limits: Limits, watch: Watch, *, root: bool, doing: 
     worker = Worker(opened.prepare, work, watch)
     with signals_stop(watch) as received, suppress(Stopped):
         attend(worker, watch, limits, received)
-    found, why = seen[0], watch.why().value
+    found = seen[0]
     if found.sizes is None:
-        return replace(found, missing=f"the model was not built ({why})", signal=received.signal)
+        return replace(unbuilt(watch), signal=received.signal)
     if root and found.root is None:  # it was left behind
         found = replace(found, root=Relaxation(None, watch.elapsed_s(), reason=unsolved(watch)))
     return replace(found, missing=found.root.reason if found.root else "", signal=received.signal)
+
+
+def unbuilt(watch: Watch) -> Seen:
+    """What is known of a model that a limit or a signal came before."""
+    return Seen(missing=f"the model was not built ({watch.why().value})")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzzing import VALUES, assert_one_line, documented
+from fuzzing import TEXTS, VALUES, assert_one_line, documented
 
 import planner
 from formulations import FAMILIES
@@ -19,48 +19,6 @@ from instances.errors import InstanceError
 from instances.parameters import Setting
 from planner.cli.app import main
 from planner.inputs.settings import method_options, parse
-
-#: What people type into the wrong option.
-TEXTS = (
-    *(
-        "",
-        " ",
-        "-1",
-        "0",
-        "1",
-        "2",
-        "1.5",
-        "nan",
-        "inf",
-        "-inf",
-        "1e400",
-        "1e-400",
-        "9" * 5000,
-        "x",
-        "true",
-        "None",
-        "null",
-    ),
-    *(
-        "8GiB",
-        "8XB",
-        "1,2",
-        ",",
-        "1,,2",
-        "1:2",
-        ":",
-        "\x00",
-        "\x1b[31m",
-        "[/red]",
-        "é",
-        "\u202e",
-        "٣",
-        "0x10",
-        "1_0",
-        "+1",
-        "01",
-    ),
-)
 
 SETTINGS = [
     pytest.param(owner, setting, id=f"{owner}--{setting.name}")

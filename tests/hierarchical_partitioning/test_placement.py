@@ -80,6 +80,10 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [row["model"] for row in shown["rows"]][-1] == "hierarchical" and shown["options"]["num-machines"] == 2
+    assert main([*arguments, "--json", "--problem", "stage_partitioning"]) == 0
+    assert [row["own_time"] for row in json.loads(capsys.readouterr().out)["rows"]] == [
+        row["own_time"] for row in shown["rows"]
+    ]
     assert main(["hierarchy", "chain8", "--num-machines", "0"]) == 2
 
 

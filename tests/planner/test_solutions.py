@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import time
@@ -260,3 +261,14 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (tmp_path / "no.sol", tmp_path):
         assert main([*given, str(path)]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_without_time_for_the_model_nothing_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.sol"
+    path.write_text("x 1\n")
+    given = ["model", "chain8", "--method", "milp-columns", "--read", str(path), "--time-limit", "0"]
+    assert main(given) == 3
+    assert "the model was not built (time_limit)" in capsys.readouterr().out
+    assert main([*given, "--json"]) == 3
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["variables"] is None and shown["reason"] == "the model was not built (time_limit)"
