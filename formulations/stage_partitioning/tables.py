@@ -381,7 +381,7 @@ def _integer_work(profile: Profile) -> Floats:
     total = work.sum()
     if total <= 0:
         return np.zeros_like(work)
-    unit = 2.0 ** (np.ceil(np.log2(total)) - 52)
+    unit = max(2.0 ** (np.ceil(np.log2(total)) - 52), math.ulp(0.0))
     return np.asarray(np.floor(work / unit) * unit)
 
 

@@ -140,3 +140,14 @@ def test_a_time_limit_leaves_plan_and_bound() -> None:
     answer = downsets.solve_downsets(mmt(devices=32), limits, watch)
     assert answer.bound is not None and answer.bound > 0 and answer.stop is Stop.TIME_LIMIT
     assert watch.elapsed_s() < 4
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_chain_that_keeps_nothing_has_no_replica_without_a_sample() -> None:
+    """No size has a sample for each of four replicas: infinitely many in flight of no bytes are no bytes."""
+    time = AffineTime(0.0, 1.0)
+    operators = tuple(Operator(name, time, time, 1.0, 0.0) for name in "abcd")
+    edges = tuple(OperatorEdge(*ends, 0.0) for ends in ((0, 2), (1, 2), (2, 3)))
+    costs = Costs(StageGraph("idle", operators, edges, 4, 100.0, 1.0, 0.0, 2))
+    assert EqualBranches(costs, Watch()).least(4.0, (1, 2)) == 2
+    assert EqualBranches(costs, Watch()).least(1.0, (1, 2)) > 4

@@ -314,3 +314,13 @@ def test_a_choice_keeps_to_the_memory_of_its_test_where_one_can() -> None:
     for memory, expected in ((101.0, "fast"), (100.0, "light")):
         search.limit_memory(memory)
         assert search.plan(search.test(math.inf), math.inf).stages[0].tmpcs == {0: expected, 1: "only"}
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("least", [5e-324, 1e-310, 1e-300, 1.0])
+def test_work_is_a_sum_of_times_at_any_size(least: float):
+    layers = tuple(Layer(v, {1: (Tmpc("only", least * (v + 1), 0.0, 0.0, 0.0),)}) for v in range(3))
+    instance = StageInstance("small", layers, (Edge(0, 1, 0.0), Edge(1, 2, 0.0)), 2, 1.0, 1.0, 2)
+    profile = build_profile(instance, prune=False)
+    lattice = tables.build_lattice(profile, tables.pack([0b000, 0b001, 0b011, 0b111], 3))
+    assert lattice.work.tolist() == pytest.approx([0.0, least, 3 * least, 6 * least], rel=1e-14, abs=0)

@@ -253,8 +253,9 @@ class EqualBranches:
         for q, to in itertools.combinations(range(len(self._tails)), 2):
             sums = self.costs.sums(self._tails[q] & ~self._tails[to])
             for degree in self.degrees:
-                used = instance.weight_copies * sums.weight_bytes + flights[min(q, 1), degree - 1] * sums.kept_bytes
-                if used > instance.memory_bytes:
+                held = flights[min(q, 1), degree - 1]
+                fixed = instance.weight_copies * sums.weight_bytes
+                if np.isinf(held) or fixed + held * sums.kept_bytes > instance.memory_bytes:
                     found[q, to, degree - 1] = np.inf
         return found
 
