@@ -79,7 +79,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -199,7 +199,8 @@ class Instance:
         need(bool(layers), "a layer")
         self.profiled = sorted({t for row in self.forward[0].values() for t in row})
         need(all(set(row.get(g, {})) == set(self.profiled) for row in self.forward for g, _, _ in self.nodes), "times")
-        self.sent = [(exact(x["activation_bytes"]), bool(x.get("split_activation", False))) for x in layers]
+        self.sent = [(exact(x["activation_bytes"]), x.get("split_activation", False)) for x in layers]
+        need(all(type(split) is bool for _, split in self.sent), "split_activation: true or false")
         self.sizes = [exact(x.get("parameters", 0.0)) for x in layers]
         self.tied = [(frozenset(map(index, x["layers"])), exact(x["parameters"])) for x in content.get("tied", [])]
         need(all(v < len(layers) for held, _ in self.tied for v in held), "layers that share parameters")
@@ -317,7 +318,10 @@ def rows_of(proof: Any) -> list[tuple[int, list[Row]]]:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "amp_strategy", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "amp_strategy",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "caps", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

@@ -93,7 +93,7 @@ def amount(value: Any) -> float:
 
 def index(value: Any, end: int) -> int:
     """An integer below ``end``."""
-    need(amount(value).is_integer() and value < end, f"an integer below {end}")
+    need(type(value) is int and 0 <= value < end, f"an integer from 0 to {end - 1}")
     return int(value)
 
 
@@ -447,12 +447,12 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     devices = [[index(device, D) for device in row] for row in plan["devices"]]
     reject(len(devices) != S or any(len(row) != R for row in devices), "plan: R devices for each stage")
     reject(len({device for row in devices for device in row}) != D, "plan: every device once")
-    rings = plan.get("rings") if instance.free else None
+    rings, declared = plan.get("rings"), [list(range(R))] * S
     reject(instance.free and rings is None, "plan: the order of free rings")
-    orders = [list(range(R))] * S if rings is None else [[index(r, R) for r in row] for row in rings]
+    orders = declared if rings is None else [[index(r, R) for r in row] for row in rings]
     reject(len(orders) != S or any(sorted(row) != list(range(R)) for row in orders), "plan: rings of every replica")
     slowest = Fraction(0)
-    for s, (row, order) in enumerate(zip(devices, orders, strict=True)):
+    for s, (row, order) in enumerate(zip(devices, orders if instance.free else declared, strict=True)):
         ring = [row[r] for r in order]
         links = [B[a][b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True)]
         shared = instance.compute[s] + (instance.W[s] / Fraction(min(links)) if instance.W[s] else 0)
@@ -467,7 +467,10 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "device_mapping", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "device_mapping",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] not in KINDS, "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

@@ -105,7 +105,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any) -> int:
     """A positive integer."""
-    need(exact(value).denominator == 1 and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
+    need(type(value) is int and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
     return int(value)
 
 
@@ -135,7 +135,7 @@ class Instance:
         model = flat.get("cost_model", "paper")
         need(content["problem"] == "flushed_partitioning", "an instance of flushed_partitioning")
         need(
-            model in ("paper", "released", "runtime") and not flat.get("exactly", False),
+            model in ("paper", "released", "runtime") and flat.get("exactly", False) is False,
             "a cost model; exactly is false",
         )
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
@@ -504,7 +504,10 @@ def longest(instance: Instance, replicas: list[tuple[int, int, int]]) -> Fractio
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "flushed_partitioning", "format: another problem's")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "flushed_partitioning",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "caps", "kind: a proof of another kind")
     required = bool(content.get("requirements")) or bool(content["flat"].get("requirements"))
     reject(required, "requirements: they are not looked at")

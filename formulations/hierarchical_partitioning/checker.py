@@ -95,7 +95,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any) -> int:
     """A positive integer."""
-    need(exact(value).denominator == 1 and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
+    need(type(value) is int and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
     return int(value)
 
 
@@ -123,7 +123,9 @@ class Instance:
         flat, self.model = content["flat"], content.get("memory_model", "precise")
         layers, edges = flat["layers"], flat.get("edges", [])
         need(content["problem"] == "hierarchical_partitioning", "an instance of hierarchical_partitioning")
-        need(flat.get("cost_model", "paper") == "paper" and not flat.get("exactly", False), "the paper's cost model")
+        need(
+            flat.get("cost_model", "paper") == "paper" and flat.get("exactly", False) is False, "the paper's cost model"
+        )
         need(flat.get("max_dp_degree") is None, "no largest degree")
         need(self.model in ("none", "crude", "precise"), "a memory model: none, crude or precise")
         self.K1, self.K2 = count(content["devices_per_machine"]), count(content["num_machines"])
@@ -452,7 +454,8 @@ def _crossing(instance: Instance, mask: int) -> tuple[int, int]:
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
     reject(
-        certificate["format"] != 1 or certificate["problem"] != "hierarchical_partitioning", "format: another problem's"
+        repr(certificate["format"]) != "1" or certificate["problem"] != "hierarchical_partitioning",
+        "format: not 1, or another problem's",
     )
     reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
     required = bool(content.get("requirements")) or bool(content["flat"].get("requirements"))

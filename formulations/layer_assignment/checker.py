@@ -71,7 +71,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -203,7 +203,10 @@ def rows_of(proof: Any) -> list[Row]:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "layer_assignment", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "layer_assignment",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "caps", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

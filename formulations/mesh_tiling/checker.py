@@ -73,7 +73,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -250,7 +250,10 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "mesh_tiling", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "mesh_tiling",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

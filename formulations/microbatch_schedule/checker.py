@@ -76,7 +76,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -262,7 +262,10 @@ def plan_value(instance: Instance, plan: Any) -> Fraction:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "microbatch_schedule", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "microbatch_schedule",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "bound", "kind: a proof of another kind")
     reject(certificate["proof"]["name"] != "heads and tails", "name: another bound")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")

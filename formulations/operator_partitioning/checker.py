@@ -82,7 +82,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -138,7 +138,8 @@ class Instance:
         if training is not None:
             need(training["schedule"] in ("1f1b", "gpipe"), "1f1b or gpipe")
             self.microbatches, self.gpipe = count(training["microbatches"]), training["schedule"] == "gpipe"
-            self.recompute = bool(training["recompute"])
+            self.recompute = training["recompute"]
+            need(type(self.recompute) is bool, "recompute: true or false")
             copies = exact(training["weight_copies"])
             held = [own + copies * size for own, size in zip(held, sizes, strict=True)]
         else:
@@ -425,7 +426,8 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
     reject(
-        certificate["format"] != 1 or certificate["problem"] != "operator_partitioning", "format: of another problem"
+        repr(certificate["format"]) != "1" or certificate["problem"] != "operator_partitioning",
+        "format: not 1, or another problem's",
     )
     reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")

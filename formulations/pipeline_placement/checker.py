@@ -73,7 +73,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -137,7 +137,8 @@ class Instance:
         if training is not None:
             need(training["schedule"] in ("1f1b", "gpipe"), "1f1b or gpipe")
             self.microbatches, self.gpipe = count(training["microbatches"]), training["schedule"] == "gpipe"
-            self.recompute = bool(training["recompute"])
+            self.recompute = training["recompute"]
+            need(type(self.recompute) is bool, "recompute: true or false")
             copies = exact(training["weight_copies"])
             held = [own + copies * size for own, size in zip(held, self.sizes, strict=True)]
         else:
@@ -297,7 +298,10 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     stages = [[instance.index[str(v)] for v in stage] for stage in partition["stages"]]
     home = {v: s for s, stage in enumerate(stages) for v in stage}
     reject(sum(map(len, stages)) != len(home) or len(home) != len(instance.compute), "plan: every operator once")
-    reject(len(stages) != S or not all(stages) or partition["replicas"] != [R] * S, "plan: stages and replicas")
+    reject(
+        len(stages) != S or not all(stages) or [*map(count, partition["replicas"])] != [R] * S,
+        "plan: stages and replicas",
+    )
     ordered = all(
         home[u] <= home[v] for u, found in zip(instance.sources, instance.targets, strict=True) for v in found
     )
@@ -320,7 +324,10 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "pipeline_placement", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "pipeline_placement",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
     required = bool(content.get("requirements")) or bool(content["operators"].get("requirements"))
     reject(required, "requirements: they are not looked at")

@@ -108,7 +108,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any) -> int:
     """A positive integer."""
-    need(exact(value).denominator == 1 and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
+    need(type(value) is int and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
     return int(value)
 
 
@@ -453,7 +453,10 @@ def _stage_time(instance: Instance, stages: Any, after: set[int], place: dict[in
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "stage_graph", "format: another problem's")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "stage_graph",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

@@ -99,7 +99,7 @@ def exact(value: Any) -> Fraction:
 
 def count(value: Any, least: int = 1) -> int:
     """An integer."""
-    need(exact(value).denominator == 1 and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
+    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
     return int(value)
 
 
@@ -123,10 +123,10 @@ class Instance:
         model, exactly = content.get("cost_model", "paper"), content.get("exactly", False)
         need(content["problem"] == "stage_partitioning", "an instance of stage_partitioning")
         need(
-            model in ("paper", "released", "runtime") and exactly in (False, True),
+            model in ("paper", "released", "runtime") and type(exactly) is bool,
             "a cost model; exactly true or false",
         )
-        self.released, self.exactly = model != "paper", bool(exactly)
+        self.released, self.exactly = model != "paper", exactly
         self.K, self.N = count(content["num_devices"]), count(content["num_microbatches"])
         largest = min(self.K, self.N, self.K if most is None else count(most))
         self.degrees = [d for d in range(1, largest + 1) if not self.released or self.N % d == 0]
@@ -454,7 +454,10 @@ def tables(proof: Any) -> tuple[dict[int, list[Label]], dict[int, int]]:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "stage_partitioning", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "stage_partitioning",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

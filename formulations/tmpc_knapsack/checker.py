@@ -145,7 +145,10 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
 
 def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
     """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(certificate["format"] != 1 or certificate["problem"] != "tmpc_knapsack", "format: of another problem")
+    reject(
+        repr(certificate["format"]) != "1" or certificate["problem"] != "tmpc_knapsack",
+        "format: not 1, or another problem's",
+    )
     reject(certificate["proof"]["kind"] != "multiplier", "kind: a proof of another kind")
     reject(bool(content.get("requirements")), "requirements: they are not looked at")
     instance, plan = Instance(content), certificate["plan"]

@@ -235,3 +235,25 @@ def test_hostile_files_take_little_memory(name: str, size: int, memory: int, tmp
     for kind, (code, said) in json.loads(done.stdout).items():
         assert code in ((0, 2) if kind == "wide" else (2,)), (kind, said)
         assert said.count("\n") == 1, kind
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_number_of_a_certificate_is_of_its_own_type(name: str) -> None:
+    """Python has True == 1 == 1.0; a certificate has not. Ids alone may be the texts of numbers."""
+    content, certificate = first(name)
+    checker, forged = checker_of(name), 0
+    for path in places(certificate):
+        found: Any = certificate
+        for key in path:
+            found = found[key]
+        if type(found) is not int:
+            continue
+        is_id = path[-2:-1] == ("nodes",) or (path[-3:-2] == ("stages",) and isinstance(path[-1], int))
+        for other in (float(found), bool(found), *(() if is_id else (str(found),))):
+            forged += 1
+            try:
+                verdict = checker.verify(content, replaced(certificate, path, other))
+            except ValueError:
+                continue
+            assert not verdict["accepted"], (path, other)
+    assert forged >= 3
