@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,8 +35,34 @@ class Event:
         """``(objective - bound) / objective``, ``None`` where one of them is absent."""
         return relative_gap(self.objective, self.bound)
 
+    @classmethod
+    def of(cls, result: Result) -> Event:
+        """What a run ended with."""
+        return cls(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
+
 
 Listen = Callable[[Event], None]
+
+
+class Told:
+    """Passes the events of a run on to who listens (``None``: nobody), and in the end what holds, if that is news."""
+
+    def __init__(self, listen: Listen | None) -> None:
+        self.listen, self._last = listen, Event("", "", "", 0.0, None, None)
+
+    def tell(self, event: Event) -> None:
+        """Pass one event on."""
+        if self.listen is not None:
+            self._last = event
+            self.listen(event)
+
+    def end(self, result: Result, since_s: float = 0.0) -> None:
+        """The last event has the objective and the bound of the result, whose run began after ``since_s``."""
+        if (self._last.objective, self._last.bound) != (result.objective, result.bound):
+            seconds = max(self._last.seconds, since_s + result.seconds)
+            self.tell(replace(Event.of(result), seconds=seconds))
+
+
 _OPTION = "--events"
 
 
@@ -61,9 +87,7 @@ class EventFile:
 
     def end(self, result: Result) -> None:
         """Write how a run ended: the verified objective, the bound that holds, status and stop."""
-        self.events.append(
-            Event(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
-        )
+        self.events.append(Event.of(result))
         names = ("problem", "instance", "method", "seconds", "objective", "bound", "gap")
         ended = {"status": result.status.value, "stop": result.stop.value}
         self._write({**{name: getattr(result, name) for name in names}, **ended})

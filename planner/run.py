@@ -20,7 +20,7 @@ from planner.backends import examined, fitted
 from planner.checking import agree, exceeds
 from planner.dispatch import candidates, named
 from planner.errors import CrosscheckError, UsageError
-from planner.events import Event, Listen
+from planner.events import Event, Listen, Told
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import declared, expect_types, method_options
 from planner.portfolio import portfolio
@@ -66,7 +66,8 @@ def solve(
     options
         The method's own options by name (``planner list PROBLEM``), as text or values.
     listen
-        Called with an `planner.events.Event` after every improvement, from another thread.
+        Called with an `planner.events.Event` after every improvement, from another thread; the last event has the
+        objective and the bound of the result.
     notice
         Called with a line a person should read, such as that kernels are being compiled.
 
@@ -186,7 +187,8 @@ def run(
     """
     limits = fitted(method, limits)
     examined([method], limits)
-    watch = Watch(limits, _teller(family, method, instance, listen, before))
+    told = Told(listen)
+    watch = Watch(limits, _teller(family, method, instance, None if listen is None else told.tell, before))
     for each in before:
         if each.plan is not None and each.objective is not None:
             watch.plan(family.plan_from_json(instance, each.plan), each.objective)
@@ -212,7 +214,7 @@ def run(
         bound, by = _carried(family, method, instance, before, plan, objective, bound, by)
     gap = relative_gap(objective, bound)
     status = _status(answer, objective, gap)
-    return Result(
+    result = Result(
         problem=family.name,
         instance=instance.name,
         method=method.name,
@@ -236,6 +238,8 @@ def run(
         signal=received.signal,
         of=instance,
     )
+    told.end(result, sum(each.seconds for each in before))
+    return result
 
 
 def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) -> tuple[bool, Answer[Any]]:

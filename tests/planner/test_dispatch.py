@@ -210,10 +210,11 @@ def test_events_are_those_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
         return solve
 
     methods = (method("first", solve=reporting(0.75)), method("second", solve=reporting(0.5)), method("third"))
-    solved(monkeypatch, *methods, listen=events.append)
+    found = solved(monkeypatch, *methods, listen=events.append)
     assert events[0].method == "first" and events[-1].method != "first"
     assert all(before.seconds <= after.seconds for before, after in itertools.pairwise(events))
-    assert {each.bound for each in events if each.method != "first"} == {0.75}
+    assert {each.bound for each in events[:-1] if each.method != "first"} == {0.75}
+    assert (events[-1].objective, events[-1].bound) == (found.objective, found.bound) == (1.0, 1.0)
 
 
 def test_options_of_the_first_are_not_demanded_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

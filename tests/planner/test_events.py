@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_instances import random_case
 
 import planner
+from formulations import FAMILIES
 from planner.cli.app import main
 from planner.errors import UsageError
 from planner.events import Event, EventFile, read_events
@@ -63,3 +65,21 @@ def test_a_file_that_cannot_be_written_or_read(tmp_path: Path, capsys: Any) -> N
     broken.write_text('{"seconds": 1}\n')
     with pytest.raises(UsageError, match="line 1"):
         read_events(str(broken))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_what_is_heard_last_is_the_result(family: Any) -> None:
+    """Of every method of every problem, feasible or not: the bound that an answer brings is heard, too."""
+    heard: dict[str, Event] = {}
+    for number in range(9):
+        instance = random_case(family.name, 5, number)
+        report = planner.crosscheck(
+            instance, limits=planner.Limits(time_s=5), listen=lambda event: heard.update({event.method: event})
+        )
+        for result in report.results:
+            nothing = Event("", "", "", 0.0, None, None)
+            last = heard.pop(result.method, nothing)
+            assert (last.objective, last.bound) == (result.objective, result.bound), result.method
+        if any(result.verified for result in report.results):
+            return
+    raise AssertionError("no instance has a plan")
