@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from formulations.family import Family, Method
 from planner.backends import chosen, examined, fitted
 from planner.bench.suites import EVERY, RELEASED, Case
+from planner.brought.registry import texts, texts_of
 from planner.certificates import certified_into, why_uncertified
 from planner.comparison import entered, is_proved, sane
 from planner.dispatch import named, pick
@@ -164,7 +165,8 @@ def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int
         for seed in seeds:
             own = replace(fitted(method, limits), seed=seed)
             source = None if method in family_of(_loaded(case, inputs)).methods else method.source
-            yield _Planned(case, method.name, source, own, inputs)
+            files = texts_of([method.name] if method.name not in case.plans else [])
+            yield _Planned(case, method.name, source, own, inputs, files)
 
 
 #: The instance of the case that was loaded last, in this process.
@@ -185,7 +187,8 @@ def _loaded(case: Case, inputs: str | None) -> Any:
 class _Planned:
     """A case with the name of one method and one seed, not measured yet: all that whoever measures it has to know.
 
-    ``source`` is where a method or plan that a user brought comes from; ``None``: it is one of the family's.
+    ``source`` is where a method or plan that a user brought comes from; ``None``: it is one of the family's. ``texts``
+    has the method's file as it was read, by path.
     """
 
     case: Case
@@ -193,6 +196,7 @@ class _Planned:
     source: str | None
     limits: Limits
     inputs: str | None
+    texts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def key(self) -> str:
@@ -207,7 +211,8 @@ class _Planned:
         results = []
         instance = _loaded(self.case, self.inputs)
         family = family_of(instance)
-        method = self._method(family)
+        with texts(self.texts):
+            method = self._method(family)
         given = method_options([method], split(self.case.settings)[1])[method.name]
         for _ in range(repeats):
             results.append(run(family, method, instance, self.limits, given))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from formulations.family import Claim
@@ -18,6 +20,9 @@ from planner.reserved import AUTO, PORTFOLIO
 #: Installed packages name their functions in this group of entry points.
 GROUP = "dnn_planner.methods"
 _SUFFIX = ".py:"
+
+#: Texts of files, by path, that stand for the files (`texts`).
+_TEXTS: ContextVar[Mapping[str, bytes]] = ContextVar("_TEXTS", default=MappingProxyType({}))
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: By problem, then by name.
@@ -123,12 +128,28 @@ def target_of(name: str) -> Target | None:
     where, is_other, fault = os.path.abspath(file), False, ""
     try:
         is_other = os.path.exists(where) and not os.path.isfile(where)  # a folder, a device, or a pipe to wait for
-        source = b"" if is_other else Path(where).read_bytes()
+        source = b"" if is_other else _TEXTS.get().get(where) or Path(where).read_bytes()
     except (OSError, ValueError) as error:
         fault = f" ({getattr(error, 'strerror', None) or error})"
     if is_other or fault:
         raise UsageError.at("method", name, f"FILE.py:FUNCTION with a file that can be read{fault}")
     return Target(name, file=where, source=source, function=function)
+
+
+@contextmanager
+def texts(known: Mapping[str, bytes]) -> Iterator[None]:
+    """Inside, files with these paths have these texts, whatever became of them since they were read (`texts_of`)."""
+    before = _TEXTS.set(known)
+    try:
+        yield
+    finally:
+        _TEXTS.reset(before)
+
+
+def texts_of(names: Iterable[str]) -> dict[str, bytes]:
+    """The texts of the files among methods' names, by path; `UsageError` as of `target_of`."""
+    found = (target_of(name) for name in names if _SUFFIX in name)
+    return {target.file: target.source for target in found if target is not None and target.file}
 
 
 def functions_in(file: str) -> list[str]:

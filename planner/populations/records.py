@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.family import Family
+from planner.brought.registry import texts, texts_of
 from planner.checking import exceeds
 from planner.comparison import Report, crosscheck
 from planner.inputs.files import plain
@@ -49,13 +50,15 @@ class Work:
     plans: Mapping[str, Any]
     limits: Limits
     options: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
         cls, problem: str, names: Sequence[str], plans: Mapping[str, Any], limits: Limits, options: Mapping[str, Any]
     ) -> Work:
         """With functions in files by their full path: a worker may be at home elsewhere."""
-        return cls(problem, tuple(names), tuple(map(_anywhere, names)), dict(plans), limits, dict(options))
+        methods = tuple(map(_anywhere, names))
+        return cls(problem, tuple(names), methods, dict(plans), limits, dict(options), texts_of(methods))
 
 
 def _anywhere(name: str) -> str:
@@ -67,7 +70,7 @@ def solve_all(work: Work, handed: Sequence[Handed]) -> tuple[list[dict[str, Any]
     """The records of some instances; fewer, and the signal, if one came."""
     found: list[dict[str, Any]] = []
     family = family_named(work.problem)
-    with held():
+    with held(), texts(work.texts):
         for number, origin, text in handed:
             stopped = noted()
             if stopped is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -11,16 +12,21 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from counting import Counting
+from counting import FAMILY, Counting
 from processes import living
 
 import planner
+from formulations.family import Claim
 from planner import Limits, Status, Stop, UsageError
+from planner.bench.measure import measure
+from planner.bench.suites import Case
 from planner.brought import methods, registry
+from planner.brought.replies import Bound, Failed, Plan, ReplyError, parsed
 from planner.brought.target import Target
 from planner.cli.app import main
 
@@ -298,6 +304,123 @@ def test_an_import_that_hangs_is_ended(bring: Bring, monkeypatch: pytest.MonkeyP
     (tmp_path / "mine.py").write_text("while True: pass")
     with pytest.raises(UsageError, match=r"mine\.py:solve: import takes more than 0\.5 s"):
         planner.solve(FOUR, method=f"{tmp_path}/mine.py:solve")
+
+
+GOOD = """{'stages': [{'nodes': list(range(8)), 'dp_degree': 1, 'tp_degree': 1,
+                       'tmpcs': {str(n): 'keep' for n in range(8)}}]}"""
+
+
+@pytest.mark.parametrize(
+    ("how", "then"),
+    [
+        ("crosscheck", "os.unlink(__file__)"),
+        ("validate", "open(__file__, 'w').write('1 / 0')"),
+        ("bench", "os.unlink(__file__); os.mkfifo(__file__)"),
+    ],
+)
+def test_all_runs_are_of_the_text_that_a_file_had_at_first(bring: Bring, tmp_path: Path, how: str, then: str) -> None:
+    """Whatever becomes of it: no row is lost, and none is of another text."""
+    method = bring(f"import contextlib, os\nwith contextlib.suppress(OSError): {then}\nreturn {GOOD}")
+    sha256 = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+    names = [method, "exact"]
+    if how == "crosscheck":
+        report = planner.crosscheck(planner.load("chain8", memory="1GB"), methods=names, reproducers=None)
+        assert [each.verified for each in report.results] == [True, True]
+        assert report.results[0].stats["sha256"] == sha256
+    elif how == "validate":
+        instances = [planner.load("chain8", memory=memory) for memory in ("1GB", "2GB")]
+        done = planner.validate(instances, methods=names, out=tmp_path / "out")
+        assert None not in [row["objective"] for each in done.records for row in each["rows"].values()]
+        assert len(done.records) == 2 and sha256[:12] in (tmp_path / "out" / "validate.json").read_text()
+    else:
+        case = Case("chain8", {"memory": "1GB"}, tuple(names))
+        rows = list(measure([case], Limits(), 2, None))
+        assert [row.method for row in rows] == names and None not in [row.objective for row in rows]
+        assert sha256[:12] in str(rows[0].source)
+
+
+def test_a_file_that_is_gone_is_still_known_to_this_process(bring: Bring, tmp_path: Path) -> None:
+    method = bring("return {'picked': [1, 2]}")
+    assert planner.solve(FOUR, method=method).objective == 2.0
+    (tmp_path / "mine.py").unlink()
+    assert planner.solve(FOUR, method=method).objective == 2.0
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_is_no_file_to_wait_for(run: Run, problem: Any, tmp_path: Path, make: Callable[[str], None]) -> None:
+    make(f"{tmp_path}/mine.py")
+    code, out, err = run("solve", problem(), "--method", f"{tmp_path}/mine.py:solve")
+    assert (code, out) == (2, "") and "expected FILE.py:FUNCTION with a file that can be read" in err
+
+
+def test_a_plan_that_the_definition_cannot_judge_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(instance: Any, plan: Any) -> Any:
+        raise TypeError("nobody\nhas thought of it")
+
+    judge = methods.Judge(replace(FAMILY, violations=fails), FOUR, "mine", Claim.HEURISTIC, None)
+    reason = "returned what the definition of counting cannot judge: TypeError: nobody has thought of it"
+    assert judge.returned({"picked": [1]}) == ("invalid_plan", reason)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"", "Invalid JSON: EOF"),
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"null", "Input should be an object"),
+        (b"[]", "Input should be an object"),
+        (b"{}", "Unable to extract tag using discriminator 'kind'"),
+        (b'{"kind": ["plan"]}', "Input tag '['plan']' found"),
+        (b'{"kind": "plan"}', "plan.plan: Field required"),
+        (b'{"kind": "plan", "plan": [1]}', "plan.plan: Input should be an object"),
+        (b'{"kind": "plan", "plan": {}, "more": 1}', "plan.more: Extra inputs are not permitted"),
+        (b'{"kind": "plan", "plan": {"a": NaN}}', "nan, which is no number of JSON"),
+        (b'{"kind": "plan", "plan": {"a": [-1e400]}}', "-inf, which is no number of JSON"),
+        (b'{"kind": "plan", "plan": {"a": 9223372036854775808}}', "a whole number of more than 63 bits"),
+        (b'{"kind": "plan", "plan": {"a": ' + 5000 * b"9" + b"}}", "Invalid JSON: number out of range"),
+        (b'{"kind": "plan", "plan": {"a": ' + 64 * b"[" + 64 * b"]" + b"}}", "a plan of more than 64 lists in"),
+        (b'{"kind": "plan", "plan": {"a": ' + 10**6 * b"[", "Invalid JSON: recursion limit exceeded"),
+        (b'{"kind": "plan", "plan": {"a": [' + 5 * 10**6 * b"0,", "a line of more than 4194304 values"),
+        (b'{"kind": "plan", "plan": {"a": "\\ud800"}}', "Invalid JSON"),
+        (b'{"kind": "bound", "value": true}', "bound.value: Input should be a valid number"),
+        (b'{"kind": "bound", "value": "3"}', "bound.value: Input should be a valid number"),
+        (b'{"kind": "bound", "value": Infinity}', "bound.value: Input should be a finite number"),
+        (b'{"kind": "bound", "value": ' + 400 * b"9" + b"}", "bound.value: Input should be a finite number"),
+        (b'{"kind": "returned", "plan": {}, "late": 1}', "returned.late: Input should be a valid boolean"),
+        (b'{"kind": "loaded", "declared": {"claim": "sure"}, "takes": []}', "loaded.declared.claim: Input should be"),
+        (b'{"kind": "loaded", "declared": {}, "takes": ["watch", 3]}', "loaded.takes.1: Input should be 'limits'"),
+        (b'{"kind": "failed", "words": ' + b'"' + 2000 * b"x" + b'"}', "failed.words: String should have at most"),
+    ],
+)
+def test_what_is_no_reply(line: bytes, words: str) -> None:
+    with pytest.raises(ReplyError) as raised:
+        parsed(line)
+    assert words in str(raised.value) and str(raised.value).isprintable() and len(str(raised.value)) <= 200
+
+
+def test_words_of_replies_are_one_line_without_control_characters() -> None:
+    assert parsed(b'{"kind": "failed", "words": "\\u001b[2J a\\n\\tb"}') == Failed(kind="failed", words="[2J a b")
+    assert parsed(b'{"kind": "bound", "value": 3}') == Bound(kind="bound", value=3.0)
+    form = {"a": [2**62, 1.5, "x", None, {"b": True}]}
+    line = json.dumps({"kind": "plan", "plan": form}).encode()
+    assert parsed(line) == Plan(kind="plan", plan=form)
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"claim": "sure"}, "loaded.declared.claim: Input should be 'heuristic' or 'exact'"),
+        ({"problem": 3}, "loaded.declared.problem: Input should be a valid string"),
+        ({"more": "x"}, "loaded.declared.more: Extra inputs are not permitted"),
+        (7, "expected what planner.method declares of a function"),
+    ],
+)
+def test_a_declaration_that_is_none_is_an_error_of_the_file(
+    run: Run, problem: Any, tmp_path: Path, declared: Any, words: str
+) -> None:
+    (tmp_path / "mine.py").write_text(f"def solve(instance): pass\nsolve.__planner_method__ = {declared!r}")
+    code, out, err = run("solve", problem(), "--method", f"{tmp_path}/mine.py:solve")
+    assert (code, out, err.count("\n")) == (2, "", 1) and words in err
 
 
 def test_a_changed_file_is_read_again_and_imports_what_lies_beside_it(bring: Bring, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -15,14 +16,21 @@ import planner
 from planner import Limits, Status
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-own-heuristic.md"
-#: Runs a command, with all orphans of it as children; its exit code, and how many processes it left.
+#: Runs a command, and sends it a signal when a file is there; all orphans become children of this. Its exit code, and
+#: how many processes it left, when they had a moment to end if it could not wait for that.
 ORPHANS = """
-import ctypes, os, subprocess, sys
+import ctypes, os, subprocess, sys, time
 from planner.supervisor import end_descendants
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-code = subprocess.run(sys.argv[1:]).returncode
-print(f"{code} {end_descendants(os.getpid())}", file=sys.stderr)
+number, awaited = int(sys.argv[1]), sys.argv[2]
+with subprocess.Popen(sys.argv[3:]) as process:
+    while number and not os.path.exists(awaited):
+        time.sleep(0.05)
+    process.send_signal(number)
+time.sleep(3.0 if number == 9 else 0.0)
+print(f"{process.returncode} {end_descendants(os.getpid())}", file=sys.stderr)
 """
+_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers and lists processes")
 FAILURES = {PLAN: None, ERROR: "error", STOPPED: "stopped", INVALID: "invalid_plan"}
 
 
@@ -34,7 +42,7 @@ def judge(tried: Hostile, status: str, failure: str | None, reason: str, seconds
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers and lists processes")
+@_LINUX
 @pytest.mark.parametrize("tried", TABLE, ids=lambda tried: tried.tries)
 def test_whatever_a_method_tries_the_other_rows_are_there_and_no_process_is_left(
     tried: Hostile, tmp_path: Path
@@ -44,7 +52,8 @@ def test_whatever_a_method_tries_the_other_rows_are_there_and_no_process_is_left
     command += ["--events", f"{tmp_path}/events", "--time-limit", str(tried.time_s)]
     command += ["--methods", f"{tmp_path}/mine.py:solve,exact"]
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", ORPHANS, *command], capture_output=True, text=True, timeout=120)
+    wrapped = [sys.executable, "-c", ORPHANS, "0", "", *command]
+    done = subprocess.run(wrapped, capture_output=True, text=True, timeout=120)
     assert time.perf_counter() - began < tried.time_s + 30.0
     *said, last = done.stderr.splitlines()
     assert (last, said) == ("0 0", [])
@@ -53,6 +62,22 @@ def test_whatever_a_method_tries_the_other_rows_are_there_and_no_process_is_left
     judge(tried, mine["status"], mine["stats"].get("failure"), mine["reason"], mine["seconds"])
     if tried.comes == PLAN:
         assert mine["verified"] and mine["objective"] >= exact["objective"]
+
+
+@pytest.mark.slow
+@_LINUX
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_no_process_is_left_when_the_planner_is_ended(number: int, code: int, tmp_path: Path) -> None:
+    tried = Hostile("", STOPPED, f"away(); open({str(tmp_path / 'begun')!r}, 'w'); time.sleep(600)")
+    (tmp_path / "mine.py").write_text(tried.text)
+    command = [sys.executable, "-m", "planner", "solve", "chain8", "--method", f"{tmp_path}/mine.py:solve", "--json"]
+    wrapped = [sys.executable, "-c", ORPHANS, str(int(number)), str(tmp_path / "begun"), *command]
+    done = subprocess.run(wrapped, capture_output=True, text=True, timeout=120)
+    assert done.stderr.splitlines() == [f"{code} 0"]
+    if number != signal.SIGKILL:
+        assert json.loads(done.stdout)["stop"] == "interrupted"
 
 
 def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
