@@ -50,6 +50,13 @@ _ODD_SECONDS = ("0", "1e-9", "-1", "nan", "-inf", "1e-400", "1,5", "0x1")
 #: Options that make a line take as long as its limit says, and which are therefore nearly always given.
 _LIMITS = ("--time-limit", "--count", "--samples", "--repeats")
 
+#: Options that are drawn less often: a scheduler that does not answer is waited for.
+_SELDOM = ("--dask",)
+#: How often an option is given whatever else is drawn.
+_SHARES = {
+    "--json": 0.4, "--quiet": 0.2, "--method": 0.4, "--methods": 0.4, "--threads": 0.15, "--require": 0.15,
+    "--read": 0.2, "--root": 0.2, "--exact": 0.2, "--scenarios": 0.2, "--plan": 0.1,
+}  # fmt: skip
 #: The problems of commands that do not take all of them.
 _TAKES: dict[str, Callable[[Family[Any, Any]], Any]] = {
     "frontier": lambda family: family.name == "stage_partitioning",
@@ -125,7 +132,8 @@ class Maker:
         known = [each for each in params if each.param_type_name == "option"]
         own = [each for each in known if not each.hidden or each.rich_help_panel is not None]
         chosen = [each for each in own if rng.random() < self._share(name, each)]
-        rest = [each for each in own if each not in chosen and (not each.hidden or rng.random() < 0.1)]
+        rest = [each for each in own if each not in chosen and (each.opts[0] not in _SELDOM or rng.random() < 0.1)]
+        rest = [each for each in rest if not each.hidden or rng.random() < 0.1]
         chosen += rng.sample(rest, min(len(rest), rng.choice([0, 0, 1, 1, 2])))
         settings = {each.opts[0]: each for each in known if each not in own}
         wanted = {f"--{each.name}" for each in self.family.overrides}
@@ -145,7 +153,7 @@ class Maker:
             return 0.98 if param.required else 0.6
         if flag in _LIMITS:
             return 0.98
-        return {"--json": 0.4, "--quiet": 0.2, "--method": 0.4, "--methods": 0.4, "--dask": -1.0}.get(flag, 0.0)
+        return _SHARES.get(flag, 0.0)
 
     def _given(self, name: str, param: Any) -> list[str]:
         flag = param.opts[0]
@@ -333,6 +341,8 @@ class Maker:
             return self._entry()
         if kind < 0.16:
             return self._json(rng.choice([*documented().values(), *FOREIGN.values()]), 0.6)
+        if kind < 0.17:
+            return self._table()
         if kind < 0.18:
             return self._written(".txt", mutated_text(PROFILE, rng) if rng.random() < 0.5 else PROFILE)
         if kind < 0.18 + 0.05 * self._care:
@@ -343,6 +353,18 @@ class Maker:
         if kind < 0.26:
             return f"{self._rows()}#{rng.choice(['0'] if self._care < 1 else ['1', '-1', '99', 'x', ''])}"
         return self._json(self._content())
+
+    def _table(self) -> str:
+        """A chain of layers as CSV."""
+        rng, columns = self.rng, ["time", "weight_bytes", "activation_bytes", "static_bytes", "output_bytes", "name"]
+        heading = ["time", *rng.sample(columns[1:], rng.randint(0, 5))]
+        values = ["1", "2ms", "0", "1e-3", "5us", "1MB", "3"] + ["", "x", "-1", "5e-324", "1e31"] * (self._care == 1)
+        rows = [",".join(rng.choice(values) for _ in heading) for _ in range(rng.randint(1, 5))]
+        self.family = family_named("stage_partitioning")
+        machine = {"--devices": "2", "--memory": "1GB", "--bandwidth": "1GB/s", "--microbatches": "4"}
+        given = [name for name in machine if rng.random() < 1 - 0.1 * self._care]
+        self._beside += [word for name in given for word in (name, machine[name])]
+        return self._written(".csv", "\n".join([",".join(heading), *rows]))
 
     def _content(self) -> Any:
         self._instance = random_case(self.family.name, 0, self.rng.randrange(10**9))
@@ -427,11 +449,14 @@ class Maker:
     def _suite(self) -> str:
         rng = self.rng
         case = {"instance": self._instance_name(), "methods": [self._method()]}
-        return rng.choice([self._written(".jsonl", json.dumps(mutated(case, rng))), "models", "piper", "none"])
+        text = json.dumps(mutated(case, rng) if rng.random() < 0.3 * self._care else case)
+        return rng.choice([self._written(".jsonl", text), self._written(".jsonl", text), "piper", "none"])
 
     def _scenarios(self) -> str:
         rng = self.rng
-        return self._json(rng.choice([[self._instance_name()], [{"memory": "1GB"}, {"devices": 2}], [{}], []]), 0.4)
+        return self._json(
+            rng.choice([[self._any_instance()], [{"memory": "1GB"}, {"devices": 2}], [self._content()], [{}], []]), 0.4
+        )
 
     def _measurements(self) -> str:
         rng = self.rng
@@ -443,7 +468,11 @@ class Maker:
         return self._written(".csv", mutated_text(text, rng) if rng.random() < 0.3 else text)
 
     def _run(self) -> str:
-        run = {"problem": self.family.name, "instance": "x", "passes": [[0, 0, "forward", 0.0, 1.0]], "stages": 1}
+        passes = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
+        run = {
+            "instance": "two", "processes": 2, "bytes_sent": [8, 8], "bytes_planned": [8.0, 8.0], "held_bytes": [5, 7],
+            "held_planned": [5.0, 7.0], "measured": passes, "simulated": passes, "resimulated_s": 6.0,
+        }  # fmt: skip
         return self.rng.choice([self._json(run, 0.5), self._plan()])
 
     def _model(self) -> str:
