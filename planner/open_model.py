@@ -237,8 +237,14 @@ class OpenModel:
         changed = replace(self._method, solve=solve, claim=Claim.HEURISTIC)
         return run(family, changed, self.instance, limits, {})
 
-    def write(self, path: str) -> None:
+    def write(self, path: str) -> str:
         """Write the model as a file for other solvers, and beside it ``PATH.json``: what its solutions mean.
+
+        Returns
+        -------
+        str
+            What solvers may be wrong about, as the model's numbers are too far apart; empty if nothing. It is the first
+            line of a ``.lp`` or ``.mps`` file, too.
 
         Raises
         ------
@@ -246,8 +252,10 @@ class OpenModel:
             If the model has no such format, or the file cannot be written.
         """
         content = self._text(path)
+        beside = self.sidecar(_suffix(path))
         write_atomically(path, content)
-        write_atomically(f"{path}.json", json.dumps(self.sidecar(_suffix(path)), indent=1) + "\n")
+        write_atomically(f"{path}.json", json.dumps(beside, indent=1) + "\n")
+        return str(beside["warning"])
 
     def _text(self, path: str) -> str:
         try:
@@ -272,6 +280,7 @@ class OpenModel:
             "offset": offset,
             "instance": self._family.to_json(self.instance),
             "variables": self._built.file_order(suffix),
+            "warning": self._built.file_warning(suffix),
         }
 
     def read_solution(self, path: str) -> Result:

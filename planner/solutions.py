@@ -110,7 +110,7 @@ def _values(path: str, known: Mapping[str, Any]) -> tuple[dict[str, float], floa
         if _is_whole(known[name]) and abs(value - round(value)) > _FRACTION:
             raise InstanceError.at(path, name, value, "a whole number")
         found[plain(name)] = value
-    if not found:
+    if not found and known:
         raise InstanceError.at(path, "content", "no value of a variable of this model", _rule(known))
     if content.missing:
         rule = "as many as it states: it is cut off, or of another model"

@@ -204,6 +204,12 @@ class Runnable(Hinted):
 
         return cpsat_inspection.text(self.model, suffix)
 
+    def file_warning(self, suffix: str) -> str:
+        """What solvers may be wrong about in a file with this suffix; empty if nothing: CP-SAT's own are exact."""
+        from solvers.linearisation import linear
+
+        return linear(self.model).warning if suffix in (".lp", ".mps") else ""
+
     def file_order(self, suffix: str) -> list[str]:
         """The names of the variables in the order of a file with this suffix."""
         from solvers import cpsat_inspection

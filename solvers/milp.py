@@ -281,6 +281,12 @@ class Runnable(Hinted):
 
         return milp_inspection.text(self.model, suffix)
 
+    def file_warning(self, suffix: str) -> str:  # noqa: ARG002 - of every format
+        """What solvers may be wrong about in a file with this suffix; empty if nothing."""
+        from solvers import milp_inspection
+
+        return milp_inspection.linear(self.model).warning
+
     def file_order(self, suffix: str) -> list[str]:
         """The names of the variables in the order of a file with this suffix."""
         from solvers import milp_inspection

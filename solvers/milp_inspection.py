@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import highspy
@@ -103,14 +101,10 @@ def text(model: pyo.ConcreteModel, suffix: str) -> str:
     """The model as files of this suffix (`FORMATS`) hold it, with `plain` names; ``ValueError`` for any other."""
     if suffix not in FORMATS:
         raise ValueError(" or ".join(FORMATS))
-    if suffix == ".json":
-        return linear(model).to_json()
     if suffix == ".nl":
         return _nl(model)[0]
-    with tempfile.TemporaryDirectory() as folder:  # Pyomo writes files alone
-        path = Path(folder, f"model{suffix}")
-        model.write(str(path), io_options={"labeler": lambda part: plain(part.name)})
-        return path.read_text()
+    rows = linear(model)
+    return {".json": rows.to_json, ".lp": rows.to_lp, ".mps": rows.to_mps}[suffix]()
 
 
 def file_order(model: pyo.ConcreteModel, suffix: str) -> list[str]:

@@ -102,7 +102,8 @@ def load_bound(instance: OperatorInstance) -> float:
     compute = math.fsum(operator.compute_s for operator in instance.operators)
     smallest = 0.0
     if stages > 1 and not instance.at_most and connected(instance):
-        smallest = min(tensor.volume_bytes for tensor in instance.tensors) / instance.bandwidth_bytes_per_s
+        sent = (tensor.volume_bytes for tensor in instance.tensors)  # of one operator there are none
+        smallest = min(sent, default=0.0) / instance.bandwidth_bytes_per_s
     if instance.num_devices is None:
         devices, most = stages * instance.replicas, instance.replicas
     else:

@@ -52,7 +52,7 @@ def model_command(
     from planner.open_model import declarative
     from planner.open_model import model as opened
     from planner.show.models import show_model
-    from planner.show.progress import doing
+    from planner.show.progress import doing, note
     from planner.show.tables import print_json
     from planner.signals import held, noted
     from planner.studies.looking import look
@@ -77,7 +77,9 @@ def model_command(
             seen = look(found, limits, watch, root=root, doing=listen)
         shown = seen.to_json(found)
         if write is not None and seen.sizes is not None and noted() is None:
-            found.write(write)
+            wide = found.write(write)
+            if wide:
+                note(quiet, f"warning: {write}: {wide}")
             shown["files"] = [write, f"{write}.json"]
         print_json(shown) if json else show_model(shown)
     signal = seen.signal or noted()

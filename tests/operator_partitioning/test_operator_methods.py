@@ -343,3 +343,10 @@ def test_graphs_that_memory_is_short_for_are_an_answer(monkeypatch: pytest.Monke
     for stages in (2, None):
         with pytest.raises(SizeError, match="downsets"):
             exact.solve(replace(random_instance(random.Random(3)), num_stages=stages), Limits(), Watch())
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_one_operator_and_two_stages_have_a_model_without_a_plan(method: str) -> None:
+    lone = OperatorInstance("lone", (Operator("v0", 1.0, 1.0, 1.0, 1.0),), (), 2, 1, 1.0)
+    assert planner.model(lone, method).sizes().variables > 0
+    assert planner.solve(lone, method=method).status == "infeasible"

@@ -17,6 +17,7 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
+from planner.cli.app import main
 from planner.errors import UsageError
 from planner.open_model import OpenModel, declarative
 from solvers.outcome import Status
@@ -98,6 +99,60 @@ def test_scip_and_highs_agree_on_the_file_of_a_milp(family: str, method: str, tm
         beside = json.loads(Path(f"{path}.json").read_text())
         if beside["scale"] is not None:
             assert objective * beside["scale"] + beside["offset"] == pytest.approx(optimum, rel=1e-5), (solved, suffix)
+
+
+def told_by_highs(model: OpenModel, path: Path) -> float | None:
+    """The objective of the plan that HiGHS calls optimal with both gaps 0, on the file."""
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    for name in ("mip_rel_gap", "mip_abs_gap"):
+        highs.setOptionValue(name, 0.0)
+    assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
+    highs.run()
+    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    highs.writeSolution(str(path.with_suffix(".sol")), 0)
+    return model.read_solution(str(path.with_suffix(".sol"))).objective
+
+
+@pytest.mark.parametrize(("suffix", "comment"), [(".lp", "\\"), (".mps", "*")])
+def test_a_file_about_which_highs_is_wrong_warns(suffix: str, comment: str, tmp_path: Path) -> None:
+    instance = random_case("hierarchical_partitioning", 21, 0)
+    model, path = planner.model(instance, "cpsat"), tmp_path / f"m{suffix}"
+    warning = model.write(str(path))
+    assert warning.startswith("coefficients range from 1 to 4.") and "may be wrong about this model" in warning
+    assert path.read_text().splitlines()[0] == f"{comment} warning: {warning}"
+    assert json.loads(Path(f"{path}.json").read_text())["warning"] == warning
+    told, best = told_by_highs(model, path), planner.solve(instance, exact=True).objective
+    assert told is not None and best is not None and told > 1.4 * best  # once it is right, this file shows nothing
+
+
+def test_the_warning_of_a_file_is_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["model", "layers", "--layers", "8", "--stages", "3", "--json", "--write", str(tmp_path / "m.lp")]
+    assert main([*given, "--method", "milp"]) == 0
+    assert capsys.readouterr().err == "" and "warning" not in (tmp_path / "m.lp").read_text()
+    assert json.loads((tmp_path / "m.lp.json").read_text())["warning"] == ""
+    assert main([*given, "--method", "cpsat"]) == 0
+    said = f"warning: {tmp_path / 'm.lp'}: coefficients range from "
+    assert capsys.readouterr().err.startswith(said)
+    assert main([*given[:-1], str(tmp_path / "m.pb.txt"), "--method", "cpsat"]) == 0  # CP-SAT works in whole numbers
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "method"), MODELS)
+def test_highs_is_wrong_about_no_file_without_a_warning(family: str, method: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.mps"
+    for number in range(8):
+        instance = random_case(family, 21, number)
+        try:
+            model = planner.model(instance, method)
+            if model.write(str(path)) or model.sizes().variables > 2_000:
+                continue
+        except UsageError:
+            continue
+        best = planner.solve(instance, exact=True, limits=planner.Limits(time_s=20))
+        if best.status is Status.OPTIMAL and best.objective:
+            assert told_by_highs(model, path) == pytest.approx(best.objective, rel=1e-5)
 
 
 @pytest.mark.parametrize(("family", "method"), MODELS)
