@@ -57,8 +57,17 @@ def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
             backend = backend_of(method)
             if backend is not None:
                 exam.demand_passed(backend, taken[method.name])
+                BACKENDS[backend].start()
     except BackendError as refused:
         raise UsageError(str(refused)) from None
+
+
+def prepared(method: Method[Any, Any]) -> None:
+    """Load a method and wait for its solver's process, which `examined` has started: before a clock starts."""
+    method.load()
+    backend = backend_of(method)
+    if backend is not None:
+        BACKENDS[backend].prepare()
 
 
 def chosen(limits: Limits) -> dict[str, Any]:

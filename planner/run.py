@@ -16,7 +16,7 @@ from formulations.compilation import compiling
 from formulations.family import Answer, Claim, Family, Method, resolve
 from formulations.size import SizeError
 from planner.backends import chosen as choice
-from planner.backends import examined, fitted
+from planner.backends import examined, fitted, prepared
 from planner.checking import agree, exceeds
 from planner.dispatch import candidates, named
 from planner.errors import CrosscheckError, UsageError
@@ -193,7 +193,7 @@ def run(
         if each.plan is not None and each.objective is not None:
             watch.plan(family.plan_from_json(instance, each.plan), each.objective)
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
-    worker = Worker(method.load, lambda: method.solve(instance, limits, watch, **arguments), watch)
+    worker = Worker(lambda: prepared(method), lambda: method.solve(instance, limits, watch, **arguments), watch)
     with signals_stop(watch) as received, compiling() as compiled:
         returned, answer = _attended(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
@@ -201,11 +201,13 @@ def run(
         answer, doubts = _believed(answer, objective, limits, watch)
         plan, objective, bound = _judge(family, method, instance, answer, watch, plan, objective)
         stats = {**answer.stats, "compile_seconds": worker.prepare_s}
-        reasons = [reason, answer.reason, doubts]
+        reasons = [reason, answer.reason, doubts, *watch.aborts]
         if compiled.kernels:
             stats["kernels_compiled"] = compiled.kernels
         if not returned:
             stats["left_behind"] = True
+        if watch.aborts:
+            stats["solver_aborts"] = len(watch.aborts)
         if answer.infeasible and received.signal is None:
             sentence, figures = _explain(family, instance, limits, watch, received)
             reasons, stats = [*reasons, sentence], {**stats, **figures}

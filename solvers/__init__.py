@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from solvers.canary import Canary
+from solvers.external import process
+from solvers.external.messages import OWN_CPSAT, OWN_HIGHS
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Backend:
         What kind of model it takes.
     integer_only
         Whether coefficients must be integers (`solvers.scaling`).
+    process
+        The name of its process (`solvers.external.process`).
     """
 
     name: str
@@ -36,6 +40,15 @@ class Backend:
     distribution: str
     models: str
     integer_only: bool
+    process: str
+
+    def start(self) -> None:
+        """Let its process begin to start, if none waits for a model."""
+        process.start(self.process)
+
+    def prepare(self) -> None:
+        """Wait until its process takes models: before a clock starts."""
+        process.prepare(self.process)
 
     def load(self) -> Any:
         """The module, imported."""
@@ -54,7 +67,7 @@ class Backend:
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cpsat", "solvers.cpsat", "ortools", "ortools CpModel", integer_only=True),
-        Backend("highs", "solvers.milp", "highspy", "Pyomo ConcreteModel", integer_only=False),
+        Backend("cpsat", "solvers.cpsat", "ortools", "ortools CpModel", integer_only=True, process=OWN_CPSAT),
+        Backend("highs", "solvers.milp", "highspy", "Pyomo ConcreteModel", integer_only=False, process=OWN_HIGHS),
     )
 }

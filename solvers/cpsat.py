@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version as distribution_version
 from typing import Any
 
 from google.protobuf import text_format
 from ortools.sat import sat_parameters_pb2
-from ortools.sat.python import cp_model
+from ortools.sat.python import cp_model, cp_model_helper
 
-from solvers import exam, logs
+from solvers import exam
+from solvers.external import process
+from solvers.external.messages import FAILURES, OWN_CPSAT, CpTask, Ended, Outcome
 from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import BackendError, demand
 from solvers.relay import Relay
 
-#: How often a run checks whether it was stopped, in seconds.
-POLL_S = 0.05
-
-#: A limit too small for CP-SAT's clock still has to be a limit.
-SHORTEST_S = 1e-3
-
+#: With so little of its limit left, in seconds, a run has ended because of that.
+_NEAR_S = 0.1
 
 #: Parameters that limits and logs set.
 _OURS = (
@@ -51,6 +48,15 @@ INTEGRAL: Mapping[str, Any] = {
     "add_lp_constraints_lazily": False,
     "root_lp_iterations": 1_000_000,
     "cp_model_probing_level": 0,
+}
+
+#: Parameters of the short run of one worker that completes a hint: little is done before the search (`_completed`).
+_COMPLETING: Mapping[str, Any] = {
+    "linearization_level": 0,
+    "cp_model_probing_level": 0,
+    "symmetry_level": 0,
+    "stop_after_first_solution": True,
+    "max_number_of_conflicts": 10,
 }
 
 #: The relations between an expression and an amount.
@@ -114,7 +120,7 @@ def run(
     -------
     Run
         ``values[variable]`` of the best solution (``None``: none was found). Without an objective ``objective`` and
-        ``bound`` are ``None``. Where CP-SAT gives up, twice, ``reason`` says so.
+        ``bound`` are ``None``. Where CP-SAT gives up, twice, or aborts, ``reason`` says so.
 
     Raises
     ------
@@ -126,22 +132,19 @@ def run(
     demand("ortools")
     if not examined:
         exam.demand_passed("cpsat", replace(limits, solver=DEFAULT_SOLVER))
-    watch = watch or Watch(limits)
+    if watch is None:
+        process.prepare(OWN_CPSAT)
+        watch = Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
-    solver = cp_model.CpSolver()
-    _configure(solver, limits, watch, parameters or {})
-    relay = Relay(on_solution, on_bound, solver.stop_search)
-    solver.best_bound_callback = relay.bound
-    with _stopping(solver, watch):
-        status = solver.solve(model, _Incumbents(relay))
-        if not relay.failed and _gave_up(status, watch):
-            _configure(solver, replace(limits, seed=(limits.seed + 1) % 2**31), watch, parameters or {})
-            status = solver.solve(model, _Incumbents(relay))
+    relay = Relay(on_solution, on_bound, stop=lambda: None)  # `process.ended` checks `relay.failed`
+    end = _searched(model, limits, parameters or {}, watch, relay)
+    if not relay.failed and _gave_up(end, watch):
+        end = _searched(model, replace(limits, seed=(limits.seed + 1) % 2**31), parameters or {}, watch, relay)
     relay.finish()
-    if status == cp_model.MODEL_INVALID:
+    if end.outcome is Outcome.INVALID:
         raise ValueError(f"invalid CP-SAT model: {model.validate()}")
-    return _read(model, solver, status, relay.best_bound, limits, watch)
+    return _read(model, end, relay.best_bound, limits, watch)
 
 
 class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped here
@@ -257,12 +260,57 @@ class Runnable(Hinted):
         return found
 
 
-def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch, own: Mapping[str, Any]) -> None:
-    parameters = solver.parameters
+def _searched(model: cp_model.CpModel, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
+    """How CP-SAT's search ended, in its process."""
+    proto = cp_model_helper.CpModelProto()
+    proto.copy_from(model.proto)
+    if limits.threads > 1 and proto.has_solution_hint():
+        found = _completed(proto, limits, own, watch, relay)
+        if found is not None:
+            return found
+    return _ended(proto, limits, own, watch, relay)
+
+
+def _completed(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended | None:
+    """Make the hint a whole solution, or drop it; the end of the search, if that has decided the model.
+
+    9.15 aborts where several workers are interleaved, there is a hint, and the first look at the model refutes it
+    (``heuristics.fixed_search != nullptr``, google/or-tools issue 5025): the worker follows the hint all the same, as
+    what it has found is told to nobody before the others have had their turn. What one worker completes refutes that.
+    """
+    end = _ended(proto, replace(limits, threads=1), {**own, **_COMPLETING}, watch, relay)
+    if end.outcome is not Outcome.LIMIT or relay.failed or watch.stopped():
+        return end
+    proto.clear_solution_hint()
+    if end.values is not None:
+        proto.solution_hint.vars.extend(range(len(end.values)))
+        proto.solution_hint.values.extend(end.values)
+    return None
+
+
+def _ended(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
+    """How CP-SAT ended with these parameters; what it finds goes to the relay."""
+    task = CpTask(
+        str(proto),
+        str(_configured(limits, own)),
+        is_minimum=not proto.has_objective() or proto.objective.scaling_factor >= 0,
+        log=limits.solver_log,
+    )
+    return process.ended(OWN_CPSAT, task, watch, relay, _values)[0]
+
+
+def _values(solution: Iterable[int]) -> Values:
+    response = cp_model_helper.CpSolverResponse()
+    response.solution.extend(solution)
+    return Values(partial(cp_model_helper.ResponseHelper.value, response))
+
+
+def _configured(limits: Limits, own: Mapping[str, Any]) -> Any:
+    parameters = cp_model_helper.SatParameters()
     parameters.num_workers = limits.threads
     parameters.interleave_search = limits.threads > 1
     parameters.random_seed = limits.seed
-    # Signals belong to the runner; OR-Tools' own handler aborts the process when a search runs outside the main thread.
+    # Its own handler would end the process before what it has found is told.
     parameters.catch_sigint_signal = False
     # 9.15's presolve loses solutions of small linear models with sums beyond 2^31 and then proves false optima: its
     # search for included constraints does (google/or-tools issue 5293; tests/contracts/test_presolve.py).
@@ -271,17 +319,13 @@ def _configure(solver: cp_model.CpSolver, limits: Limits, watch: Watch, own: Map
     # models infeasible (tests/hierarchical_partitioning/test_cpsat.py).
     parameters.auto_detect_greater_than_at_least_one_of = False
     parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
-    remaining = watch.remaining_s()
-    if remaining is not None:
-        parameters.max_time_in_seconds = max(remaining, SHORTEST_S)
     for name, value in own.items():
         setattr(parameters, name, value)
     for name, text in limits.solver_options:
         parameters.merge_text_format(_parameter(name, text))
     if limits.solver_log is not None:
-        log = limits.solver_log
         parameters.log_search_progress, parameters.log_to_stdout = True, False
-        solver.log_callback = lambda line: logs.append(log, line)
+    return parameters
 
 
 def knows(name: str) -> bool:
@@ -300,78 +344,44 @@ def _parameter(name: str, text: str) -> str:
     raise BackendError(f"parameter {name} of CP-SAT is {text!r}; expected {rule}")
 
 
-def _gave_up(status: Any, watch: Watch) -> bool:
+def _gave_up(end: Ended, watch: Watch) -> bool:
     """Whether CP-SAT ended without an answer though no limit was near and nobody stopped it."""
-    if status != cp_model.UNKNOWN or watch.stopped():
+    if end.outcome is not Outcome.LIMIT or end.values is not None or watch.stopped():
         return False
     remaining = watch.remaining_s()
-    return remaining is None or remaining > 2 * POLL_S
+    return remaining is None or remaining > _NEAR_S
 
 
-class _Incumbents(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # ortools is untyped here
-    """Hands every improving solution to the relay."""
-
-    def __init__(self, relay: Relay) -> None:
-        super().__init__()
-        self._relay = relay
-
-    def on_solution_callback(self) -> None:
-        """Called by CP-SAT."""
-        self._relay.solution(Values(self.value))
-
-
-@contextmanager
-def _stopping(solver: cp_model.CpSolver, watch: Watch) -> Iterator[None]:
-    """Stop the search within `POLL_S` of ``watch.stopped()``: a search that finds nothing makes no callback."""
-    done = threading.Event()
-
-    def poll() -> None:
-        while not done.wait(POLL_S):
-            if watch.stopped():
-                solver.stop_search()
-
-    poller = threading.Thread(target=poll, name="cpsat-stop", daemon=True)
-    poller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        poller.join()
-
-
-def _read(
-    model: cp_model.CpModel,
-    solver: cp_model.CpSolver,
-    status: Any,
-    heard_bound: float | None,
-    limits: Limits,
-    watch: Watch,
-) -> Run:
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    scored = found and model.has_objective()
-    objective = solver.objective_value if scored else None
-    bound = solver.best_objective_bound if scored else heard_bound
+def _read(model: cp_model.CpModel, end: Ended, heard_bound: float | None, limits: Limits, watch: Watch) -> Run:
+    scored = end.values is not None and model.has_objective()
+    objective = end.objective if scored else None
+    bound = end.bound if scored else heard_bound
+    infeasible = end.outcome is Outcome.INFEASIBLE
+    reason = "CP-SAT failed: it gave up without an answer" if _gave_up(end, watch) else ""
+    if end.outcome in FAILURES:
+        reason = f"solver aborted: CP-SAT, {end.words}"
+        watch.aborted(reason)
     return Run(
-        stop=_why(status, objective, bound, limits, watch),
-        values=Values(solver.value) if found else None,
+        stop=_why(end, objective, bound, limits, watch),
+        values=None if end.values is None else _values(end.values),
         objective=objective,
-        bound=None if status == cp_model.INFEASIBLE else bound,
-        infeasible=status == cp_model.INFEASIBLE,
+        bound=None if infeasible else bound,
+        infeasible=infeasible,
         solver=version(),
-        reason="CP-SAT failed: it gave up without an answer" if _gave_up(status, watch) else "",
+        reason=reason,
         stats={
             "variables": len(model.proto.variables),
             "constraints": len(model.proto.constraints),
-            "branches": solver.num_branches,
-            "conflicts": solver.num_conflicts,
+            **{"branches": 0, "conflicts": 0, **end.stats},
         },
     )
 
 
-def _why(status: Any, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
-    if status == cp_model.INFEASIBLE:
+def _why(end: Ended, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
+    if end.outcome is Outcome.INFEASIBLE:
         return Stop.PROVED
-    if status == cp_model.OPTIMAL:  # also said where the caller's gap was reached
+    if end.outcome is Outcome.SOLVED:  # also said where the caller's gap was reached
         gap = relative_gap(objective, bound)
         return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-    return watch.why(Stop.COMPLETED if limits.time_s is None or _gave_up(status, watch) else Stop.TIME_LIMIT)
+    is_limited = limits.time_s is not None and end.outcome is Outcome.LIMIT and not _gave_up(end, watch)
+    return watch.why(Stop.TIME_LIMIT if is_limited else Stop.COMPLETED)

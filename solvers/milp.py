@@ -11,8 +11,8 @@ a known plan makes feasible models infeasible, so such bounds have `ROOM`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import highspy
@@ -21,14 +21,16 @@ import pyomo.environ as pyo
 from pyomo.core.expr import LinearExpression
 
 from solvers import exam
+from solvers.external import process
 from solvers.external import run as external
-from solvers.highs_settings import configure, hinted
+from solvers.external.messages import FAILURES, OWN_HIGHS, Ended, LpTask, Outcome
+from solvers.external.own_highs import packed
+from solvers.highs_settings import configure
 from solvers.highs_settings import knows as knows
 from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.pinned import demand
 from solvers.relay import Relay
-from solvers.silence import silent
 from solvers.translation import translate
 from solvers.twice import agreed, alone, reordered, weaker
 from solvers.values import Values as Values
@@ -51,14 +53,6 @@ _RELATIVE, _ABSOLUTE = 5e-7, 1e-6
 
 #: An objective below this part of `NATURAL` is far below it.
 _FAR = 0.05
-
-_Status = highspy.HighsModelStatus
-
-#: HiGHS has solved the model to the requested gap; without rows or columns it says "empty".
-_SOLVED = (_Status.kOptimal, _Status.kModelEmpty)
-
-#: HiGHS has failed: neither a limit nor the model is the reason.
-_FAILED = (_Status.kSolveError, _Status.kPresolveError, _Status.kPostsolveError, _Status.kUnknown, _Status.kMemoryLimit)
 
 
 def version() -> str:
@@ -139,7 +133,7 @@ def run(
     -------
     Run
         ``values[variable]`` of the best solution (``None``: none was found); the model is not changed. Without an
-        objective ``objective`` and ``bound`` are ``None``. Where HiGHS fails, twice, ``reason`` says how.
+        objective ``objective`` and ``bound`` are ``None``. Where HiGHS fails, twice, or aborts, ``reason`` says how.
 
     Raises
     ------
@@ -154,7 +148,9 @@ def run(
     demand("highspy")
     if not examined:
         exam.demand_passed("highs", limits)
-    watch = watch or Watch(limits)
+    if watch is None:
+        process.prepare(OWN_HIGHS)
+        watch = Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
     highs, columns, has_objective, rows = translate(model, watch)
@@ -165,21 +161,21 @@ def run(
     known = {columns[id(variable)]: value for variable, value in hint}
     if limits.solver != DEFAULT_SOLVER:
         return external.run(highs.getLp(), columns, has_objective, limits, watch, on_solution, on_bound, known)
-    configure(highs, limits, options or {})
-    hinted(highs, known)
+    configure(highs, limits, options or {})  # refuses what HiGHS does not know
+    call = _Call(has_objective, limits, watch, options or {}, on_solution)
     if not _has_integers(highs):
-        return _once(highs, columns, has_objective, limits, watch, on_solution, on_bound)
+        return call.once(highs.getLp(), columns, known, on_bound)
     is_minimum = highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize
     # Bounds of the first run wait for the second one: a watch does not take back what was reported.
-    first = _once(highs, columns, has_objective, limits, watch, on_solution, None)
+    first = call.once(highs.getLp(), columns, known, None)
     if first.stop is not Stop.PROVED:
         return _reported(alone(first, is_minimum=is_minimum), on_bound)
-    again, moved = _reordered(highs, limits, options or {})
-    found = dict(enumerate(highs.getSolution().col_value)) if first.values is not None else known
-    hinted(again, {moved[column]: value for column, value in found.items()})
+    again, moved = reordered(highs.getLp(), limits.seed)
+    found = known if first.values is None else dict(enumerate(first.values.numbers))
+    moved_hint = {moved[column]: float(value) for column, value in found.items()}
     place = {variable: moved[column] for variable, column in columns.items()}
     report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
-    second = _once(again, place, has_objective, limits, watch, on_solution, report, presolve="off")
+    second = call.once(again, place, moved_hint, report, presolve="off")
     return _reported(agreed(first, second, is_minimum=is_minimum), on_bound)
 
 
@@ -189,32 +185,35 @@ def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
     return run
 
 
-def _once(
-    highs: highspy.Highs,
-    columns: Mapping[int, int],
-    has_objective: bool,
-    limits: Limits,
-    watch: Watch,
-    on_solution: Callable[[Values], None] | None,
-    on_bound: Callable[[float], None] | None,
-    presolve: str = "choose",
-) -> Run:
-    relay = _listen(highs, columns, watch, on_solution, on_bound)
-    status = _run(highs, watch, limits.seed, presolve)
-    relay.finish()
-    return _read(highs, columns, has_objective, status, limits, watch)
+@dataclass(frozen=True)
+class _Call:
+    """What both runs have in common."""
 
+    has_objective: bool
+    limits: Limits
+    watch: Watch
+    options: Mapping[str, float | int | str | bool]
+    on_solution: Callable[[Values], None] | None
 
-def _reordered(
-    highs: highspy.Highs, limits: Limits, options: Mapping[str, float | int | str | bool]
-) -> tuple[highspy.Highs, list[int]]:
-    """The same model for a second run, and where each of its columns has gone."""
-    again = highspy.Highs()
-    again.setOptionValue("output_flag", False)
-    lp, moved = reordered(highs.getLp(), limits.seed)
-    again.passModel(lp)
-    configure(again, limits, options)
-    return again, moved
+    def once(
+        self,
+        lp: highspy.HighsLp,
+        columns: Mapping[int, int],
+        hint: Mapping[int, float],
+        on_bound: Callable[[float], None] | None,
+        presolve: str = "choose",
+    ) -> Run:
+        """One run, in HiGHS's process."""
+        relay = Relay(self.on_solution, on_bound, stop=lambda: None)  # `process.ended` checks `relay.failed`
+        is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
+        task = LpTask(packed(lp), self.limits, self.options, presolve, is_minimum, tuple(hint.items()))
+        end, _ = process.ended(OWN_HIGHS, task, self.watch, relay, lambda values: Values(columns, values))
+        relay.finish()
+        if end.outcome is Outcome.UNBOUNDED:
+            raise ValueError("the model is unbounded; expected a bounded objective")
+        if end.outcome is Outcome.INVALID:
+            raise RuntimeError(f"HiGHS rejects the model: {end.words}")
+        return _read(end, columns, self.has_objective, (lp.num_col_, lp.num_row_), self.limits, self.watch)
 
 
 def _has_integers(highs: highspy.Highs) -> bool:
@@ -329,100 +328,38 @@ class Runnable(Hinted):
         self.model.component(component)[int(index)] = pyo.inequality(lower, expression, upper)
 
 
-def _listen(
-    highs: highspy.Highs,
-    columns: Mapping[int, int],
-    watch: Watch,
-    on_solution: Callable[[Values], None] | None,
-    on_bound: Callable[[float], None] | None,
-) -> Relay:
-    """Wire HiGHS's callbacks: they report what is found, and interrupt it once ``watch.stopped()``."""
-    relay = Relay(on_solution, on_bound, stop=lambda: None)  # `poll` checks `relay.failed`
-
-    def poll(event: Any) -> None:
-        event.data_in.user_interrupt = relay.failed or watch.stopped()
-
-    def poll_search(event: Any) -> None:
-        if math.isfinite(event.data_out.mip_dual_bound):
-            relay.bound(event.data_out.mip_dual_bound)
-        poll(event)
-
-    def improve(event: Any) -> None:
-        relay.solution(Values(columns, event.data_out.mip_solution))
-
-    highs.cbSimplexInterrupt.subscribe(poll)
-    highs.cbIpmInterrupt.subscribe(poll)
-    highs.cbMipInterrupt.subscribe(poll_search)
-    if on_solution is not None:
-        highs.cbMipImprovingSolution.subscribe(improve)
-    return relay
-
-
-def _run(highs: highspy.Highs, watch: Watch, seed: int, presolve: str) -> Any:
-    """Run HiGHS; where it fails, or presolve decides nothing, once more without presolve and with another seed.
-
-    It does so in two ways: with "unbounded or infeasible", and, where a hint is optimal and presolve refutes anything
-    better, with "optimal" and no bound. It fails where its own check finds its solution a rounding error outside its
-    tolerances ("Solve error").
-    """
-    is_integer = _has_integers(highs)
-    for reductions, own_seed in ((presolve, seed), ("off", (seed + 1) % 2**31)):
-        highs.setOptionValue("presolve", reductions)
-        highs.setOptionValue("random_seed", own_seed)
-        remaining = watch.remaining_s()
-        if remaining is not None:
-            highs.setOptionValue("time_limit", highs.getRunTime() + remaining)
-        with silent():
-            outcome = highs.run()
-        status = highs.getModelStatus()
-        unproved = status == _Status.kOptimal and is_integer and math.isinf(highs.getInfo().mip_dual_bound)
-        if not unproved and status not in (_Status.kUnboundedOrInfeasible, *_FAILED):
-            break
-        if watch.stopped():
-            break
-    if status == _Status.kUnbounded:
-        raise ValueError("the model is unbounded; expected a bounded objective")
-    if outcome == highspy.HighsStatus.kError and status not in _FAILED:
-        raise RuntimeError(f"HiGHS rejects the model: {highs.modelStatusToString(status)}")
-    return status
-
-
 def _read(
-    highs: highspy.Highs, columns: Mapping[int, int], has_objective: bool, status: Any, limits: Limits, watch: Watch
+    end: Ended, columns: Mapping[int, int], has_objective: bool, size: tuple[int, int], limits: Limits, watch: Watch
 ) -> Run:
-    info = highs.getInfo()
-    found = (
-        status == _Status.kModelEmpty or info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    )
-    objective = info.objective_function_value if found and has_objective else None
-    if info.mip_node_count >= 0:
-        bound = info.mip_dual_bound if has_objective and math.isfinite(info.mip_dual_bound) else None
-    else:  # an LP has no dual bound but its optimum
-        bound = objective if status in _SOLVED else None
-    infeasible = status == _Status.kInfeasible
+    infeasible = end.outcome is Outcome.INFEASIBLE
+    objective = end.objective if has_objective else None
+    bound = end.bound if has_objective and not infeasible else None
+    reason = f"HiGHS failed: {end.words}" if end.outcome is Outcome.FAILED else ""
+    if end.outcome is Outcome.ABORTED:
+        reason = f"solver aborted: HiGHS, {end.words}"
+        watch.aborted(reason)
     return Run(
-        stop=_why(status, objective, bound, limits, watch),
-        values=Values(columns, highs.getSolution().col_value) if found else None,
+        stop=_why(end.outcome, objective, bound, limits, watch),
+        values=None if end.values is None else Values(columns, end.values),
         objective=objective,
-        bound=None if infeasible else bound,
+        bound=bound,
         infeasible=infeasible,
         solver=version(),
-        reason=f"HiGHS failed: {highs.modelStatusToString(status)}" if status in _FAILED else "",
+        reason=reason,
         stats={
-            "variables": highs.getNumCol(),
-            "constraints": highs.getNumRow(),
-            "search_nodes": max(0, info.mip_node_count),
-            "simplex_iterations": max(0, info.simplex_iteration_count),
+            "variables": size[0],
+            "constraints": size[1],
+            **{"search_nodes": 0, "simplex_iterations": 0, **end.stats},
         },
     )
 
 
-def _why(status: Any, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
-    if status == _Status.kInfeasible:
+def _why(outcome: Outcome, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
+    if outcome is Outcome.INFEASIBLE:
         return Stop.PROVED
-    if status in _SOLVED:  # also said where the caller's gap was reached
+    if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached
         gap = relative_gap(objective, bound)
         return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-    if status in _FAILED:
+    if outcome in FAILURES:
         return watch.why()
     return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)

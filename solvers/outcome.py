@@ -186,6 +186,8 @@ class Watch:
         #: The greatest bound by each `Prover` (or method) that reported one.
         self.bounds: dict[str, float] = {}
         self._doubt = ""
+        #: How solvers' processes ended by themselves, in words.
+        self.aborts: list[str] = []
         self._limits = limits or Limits()
         self._listen = listen
         self._lock = threading.Lock()
@@ -255,6 +257,10 @@ class Watch:
         self._doubt = self._doubt or claim
         self.bounds = {by: value for by, value in self.bounds.items() if by == Prover.BOUNDS}
         self.best_bound = max(self.bounds.values(), default=None)
+
+    def aborted(self, words: str) -> None:
+        """Note that a solver's process has ended by itself: the run goes on without what it would have proved."""
+        self.aborts.append(words)
 
     def stop(self, reason: Stop) -> None:
         """Ask the method to stop, with all parts of its run; the first reason stands."""
@@ -365,6 +371,11 @@ class Part(Watch):
     def receive(self, plan: Any, objective: float) -> None:
         """Learn of a plan that another part of the run found."""
         super().plan(plan, objective)
+
+    def aborted(self, words: str) -> None:
+        """Note it for the run as well."""
+        super().aborted(words)
+        self._whole.aborted(words)
 
     def bound(self, value: float, by: str = Prover.SEARCH) -> None:
         """Report a bound, to the run as well if it holds there."""

@@ -1,9 +1,10 @@
 """All exact methods of every family on many small random instances: their claims, brute force's, and a table of both.
 
 ``python tests/random_instances.py --jobs 2 --count 100000 --seed 0`` prints a row for each family and leaves an
-instance for every contradiction in the folder of ``--out``. A run that was killed goes on where it was: give the same
-``--seed`` and ``--out``, and another folder after a change of the code. The exit code is 5 if there are contradictions,
-and 128 + signal after Ctrl-C or SIGTERM, which print the table so far.
+instance for every contradiction in the folder of ``--out``. ``--threads 2`` gives each method two threads,
+and ``--backend cpsat`` runs only those whose models CP-SAT runs. A run that was killed goes on where it was: give the
+same ``--seed`` and ``--out``, and another folder after a change of the code. The exit code is 5 if there are
+contradictions, and 128 + signal after Ctrl-C or SIGTERM, which print the table so far.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from small_instances import family_named, known_optimum, random_case
 
 from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
+from planner.backends import backend_of
 from planner.checking import agree, exceeds
 from planner.comparison import contradictions, write_reproducer
 from planner.errors import CrosscheckError
@@ -34,11 +36,22 @@ from planner.executors import Opened, completed, place
 from planner.result import Result
 from planner.run import run
 from planner.signals import held, listen, noted
+from solvers import BACKENDS
 from solvers.outcome import Limits, Status, Stop
 
 NAMES = tuple(family.name for family in FAMILIES)
 #: Enough for any method on instances this small, on a machine that others use as well.
 LIMITS = Limits(time_s=5.0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What runs on an instance, and how: all exact methods, or those of a backend, each with so many threads."""
+
+    threads: int = 1
+    backend: str | None = None
+
+
 #: Instances between two rows of the file that a run goes on from.
 CHUNK = 20
 
@@ -81,14 +94,14 @@ def warmed(name: str) -> Family[Any, Any]:
     return replace(family, why_infeasible=None)
 
 
-def examine(name: str, seed: int, number: int, reproducers: str | None = None) -> Tally:
+def examine(name: str, seed: int, number: int, reproducers: str | None = None, choice: Choice = Choice()) -> Tally:
     """Run all exact methods, and one heuristic for its plan, on the instance of that number.
 
     ``reproducers`` is the folder for an instance on which something is wrong.
     """
     family, instance = warmed(name), random_case(name, seed, number)
     began = time.process_time()
-    results, wrong = _results(family, instance, f"{seed} {number}")
+    results, wrong = _results(family, instance, f"{seed} {number}", choice)
     wrong += contradictions(results)
     is_known, optimum = known_optimum(name, instance)
     if is_known:
@@ -130,31 +143,36 @@ def against(optimum: float | None, results: Sequence[Result]) -> list[str]:
     return wrong
 
 
-def _results(family: Family[Any, Any], instance: Any, seed: str) -> tuple[list[Result], list[str]]:
+def _results(family: Family[Any, Any], instance: Any, seed: str, choice: Choice) -> tuple[list[Result], list[str]]:
     """What the methods say, and the errors of those that fail."""
     results, wrong = [], []
-    for method in _chosen(family, instance, seed):
+    for method in _chosen(family, instance, seed, choice.backend):
         try:
-            results.append(run(family, method, instance, LIMITS, {}))
+            results.append(run(family, method, instance, replace(LIMITS, threads=choice.threads), {}))
         except CrosscheckError as error:
             wrong.append(str(error))
         except Exception as error:  # a method that fails is a finding as well, and the others run all the same
             wrong.append(f"{method.name} fails: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    wrong += [f"{each.method}: {each.reason}" for each in results if "solver_aborts" in each.stats]
     return results, wrong
 
 
-def _chosen(family: Family[Any, Any], instance: Any, seed: str) -> list[Method[Any, Any]]:
+def _chosen(family: Family[Any, Any], instance: Any, seed: str, backend: str | None) -> list[Method[Any, Any]]:
     fitting = [method for method in family.methods if method.supports(instance) is None]
+    if backend is not None:
+        return [method for method in fitting if backend_of(method) == backend]
     exact = [method for method in fitting if method.claim is Claim.EXACT]
     others = [method for method in fitting if method.claim is Claim.HEURISTIC]
     return exact + ([random.Random(seed).choice(others)] if others else [])
 
 
-def examine_chunk(name: str, seed: int, first: int, count: int, reproducers: str | None) -> Tally:
+def examine_chunk(
+    name: str, seed: int, first: int, count: int, reproducers: str | None, choice: Choice = Choice()
+) -> Tally:
     """`examine` for the numbers from ``first`` on."""
     total = Tally()
     for number in range(first, first + count):
-        total.add(examine(name, seed, number, reproducers))
+        total.add(examine(name, seed, number, reproducers, choice))
     return total
 
 
@@ -167,17 +185,20 @@ def chunks(families: Sequence[str], count: int) -> list[Chunk]:
     return [(name, first, min(CHUNK, each - first)) for first in range(0, each, CHUNK) for name in families]
 
 
-def run_all(families: Sequence[str], count: int, seed: int, jobs: int, out: Path) -> dict[str, Tally]:
+def run_all(
+    families: Sequence[str], count: int, seed: int, jobs: int, out: Path, choice: Choice = Choice()
+) -> dict[str, Tally]:
     """All chunks, until a signal is noted; those that the folder ``out`` holds already are read from there."""
     out.mkdir(parents=True, exist_ok=True)
-    file = out / f"seed-{seed}.jsonl"
+    own = "" if choice == Choice() else f"-{choice.backend or 'all'}-{choice.threads}"
+    file = out / f"seed-{seed}{own}.jsonl"
     known = dict(_read(file))
     totals = {name: Tally() for name in families}
     every = chunks(families, count)
     for chunk in every:
         totals[chunk[0]].add(known.get(chunk, Tally()))
     waiting = [chunk for chunk in every if chunk not in known]
-    tasks = [(name, seed, first, size, str(out)) for name, first, size in waiting]
+    tasks = [(name, seed, first, size, str(out), choice) for name, first, size in waiting]
     began = time.perf_counter()
     with file.open("a") as rows:
         rows.write("\n")  # what a killed run left of its last row stays a row of its own
@@ -255,12 +276,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", default=",".join(NAMES), help="some of them, with commas in between")
     parser.add_argument("--out", default="random-instances", help="folder for progress and reproducers")
+    parser.add_argument("--threads", type=int, default=1, help="of each method")
+    parser.add_argument("--backend", choices=tuple(BACKENDS), help="only methods whose models it runs")
     given = parser.parse_args(arguments)
     families = given.families.split(",")
     if unknown := set(families) - set(NAMES):
         parser.error(f"no families: {', '.join(sorted(unknown))}; expected some of {', '.join(NAMES)}")
     with held():
-        totals = run_all(families, given.count, given.seed, given.jobs, Path(given.out))
+        totals = run_all(
+            families, given.count, given.seed, given.jobs, Path(given.out), Choice(given.threads, given.backend)
+        )
     print(table(totals))
     wrong = [sentence for tally in totals.values() for sentence in tally.wrong]
     print("\n".join(["", *wrong]) if wrong else "\nno contradictions")

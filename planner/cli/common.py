@@ -62,7 +62,8 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
     if result.status is Status.INFEASIBLE:
         return INFEASIBLE
     close_enough = result.status is Status.OPTIMAL or (result.gap is not None and result.gap <= limits.gap)
-    if result.status is Status.UNKNOWN or (exact and not close_enough):
+    proof_wanted = exact or "solver_aborts" in result.stats
+    if result.status is Status.UNKNOWN or (proof_wanted and not close_enough):
         return NO_PROOF
     return 0
 

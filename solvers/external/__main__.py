@@ -15,7 +15,7 @@ from typing import Any
 
 from solvers.external.engine import RefusedError
 from solvers.external.engines import engine_of
-from solvers.external.messages import Ended, Outcome, Ready, Refused
+from solvers.external.messages import Ended, Outcome, Ready, Refused, Stop, Task
 
 
 def main(name: str) -> None:
@@ -24,10 +24,10 @@ def main(name: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this decides
     send = _sender()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    busy = threading.Event()
-    threading.Thread(target=_receive, args=(tasks, busy), daemon=True).start()
+    busy, stopped = threading.Event(), threading.Event()
+    threading.Thread(target=_receive, args=(tasks, busy, stopped), daemon=True).start()
     try:
-        engine = engine_of(name)
+        engine = engine_of(name, stopped)
         send(Ready(engine.version()))
     except RefusedError as refused:
         send(Refused(str(refused)))
@@ -37,7 +37,7 @@ def main(name: str) -> None:
         return
     while (task := tasks.get()) is not None:
         busy.set()
-        with _printing_to(task.log):
+        with _printing_to(task.log if isinstance(task, Task) else None):
             try:
                 send(engine.solve(task, send))
             except RefusedError as refused:
@@ -48,23 +48,31 @@ def main(name: str) -> None:
 
 
 def _sender() -> Callable[[Any], None]:
-    answers = os.fdopen(os.dup(1), "wb")
+    answers, one = os.fdopen(os.dup(1), "wb"), threading.Lock()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
 
     def send(message: Any) -> None:
-        pickle.dump(message, answers)
-        answers.flush()
+        with one:  # solvers call from threads of their own
+            pickle.dump(message, answers)
+            answers.flush()
 
     return send
 
 
-def _receive(tasks: queue.SimpleQueue[Any], busy: threading.Event) -> None:
-    """Hand on what comes in; when whoever started this has gone, end it with all that it started."""
+def _receive(tasks: queue.SimpleQueue[Any], busy: threading.Event, stopped: threading.Event) -> None:
+    """Hand on what comes in; when whoever started this has gone, end it with all that it started.
+
+    A request to stop is for the task before it: it may come when that one has ended.
+    """
     with suppress(EOFError, OSError):
         while True:
-            tasks.put(pickle.load(sys.stdin.buffer))
+            message = pickle.load(sys.stdin.buffer)
+            if isinstance(message, Stop):
+                stopped.set()
+                continue
+            stopped.clear()
+            tasks.put(message)
     if busy.is_set() and hasattr(os, "killpg"):
         os.killpg(os.getpgrp(), signal.SIGKILL)
     tasks.put(None)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from solvers.external.messages import Bound, Ended, Solution, Task
+from solvers.external.messages import Bound, Ended, Solution
 
 #: Tells the caller of a solution or a bound.
 Tell = Callable[[Solution | Bound], None]
@@ -22,8 +22,8 @@ class Engine(Protocol):
     def version(self) -> str:
         """Name and version, for results."""
 
-    def solve(self, task: Task, tell: Tell) -> Ended:
-        """Solve a model; `RefusedError` for an option that the solver does not know."""
+    def solve(self, task: Any, tell: Tell) -> Ended:
+        """Solve the model of a `Task`, or of ours; `RefusedError` for an option that the solver does not know."""
 
 
 def finite(value: Any) -> float | None:

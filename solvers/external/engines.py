@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from importlib.util import find_spec
 
 from solvers.external.engine import Engine
+from solvers.external.messages import OWN_CPSAT, OWN_HIGHS
 
 
-def engine_of(name: str) -> Engine:
-    """The engine of a solver's name; `RefusedError` if it is not installed."""
+def engine_of(name: str, stopped: threading.Event) -> Engine:
+    """The engine of a solver's name; `RefusedError` if it is not installed.
+
+    Ours listen to ``stopped``: the task at work is to end.
+    """
+    if name == OWN_CPSAT:
+        from solvers.external.own_cpsat import CpSat
+
+        return CpSat(stopped)
+    if name == OWN_HIGHS:
+        from solvers.external.own_highs import Highs
+
+        return Highs(stopped)
     kind, _, within = name.partition(":")
     if kind == "mathopt":
         from solvers.external.mathopt import MathOpt

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from solvers.external.matrix import Matrix
+from solvers.outcome import Limits
+
+if TYPE_CHECKING:  # numpy is no part of what CP-SAT's process imports
+    from solvers.external.matrix import Matrix
+
+
+#: The names of the solvers that the program itself runs; none that ``--solver`` takes.
+OWN_CPSAT, OWN_HIGHS = "own/cpsat", "own/highs"
+OWN = (OWN_CPSAT, OWN_HIGHS)
 
 
 class Outcome(StrEnum):
@@ -17,6 +26,13 @@ class Outcome(StrEnum):
     UNBOUNDED = "unbounded"
     LIMIT = "limit"
     FAILED = "failed"
+    INVALID = "invalid"
+    #: The process has ended, by a signal or by itself.
+    ABORTED = "aborted"
+
+
+#: The solver has neither decided the model nor reached a limit.
+FAILURES = (Outcome.FAILED, Outcome.ABORTED)
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,43 @@ class Task:
     options: tuple[tuple[str, str], ...] = ()
     hint: tuple[tuple[int, float], ...] = ()
     log: str | None = None
+
+    @property
+    def is_minimum(self) -> bool:
+        """Whether the objective is minimised."""
+        return self.matrix.is_minimum
+
+
+@dataclass(frozen=True)
+class CpTask:
+    """A model of CP-SAT and its parameters, as text of protocol buffers; ``seconds`` and ``log`` as of `Task`."""
+
+    model: str
+    parameters: str
+    is_minimum: bool
+    seconds: float | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True)
+class LpTask:
+    """A model of HiGHS in parts (`solvers.external.own_highs.packed`); ``seconds`` and ``hint`` as of `Task`.
+
+    ``limits`` and ``options`` are those of `solvers.highs_settings.configure`.
+    """
+
+    model: dict[str, Any]
+    limits: Limits
+    options: Mapping[str, float | int | str | bool]
+    presolve: str
+    is_minimum: bool
+    hint: tuple[tuple[int, float], ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The task is to end soon, with what is found; only `OWN` engines listen."""
 
 
 @dataclass(frozen=True)

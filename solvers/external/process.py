@@ -11,14 +11,18 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from solvers.external.messages import Bound, Ended, Outcome, Ready, Refused, Solution, Task
-from solvers.outcome import Stop, Watch
+from solvers.external.messages import OWN, Bound, CpTask, Ended, LpTask, Outcome, Ready, Refused, Solution, Stop, Task
+from solvers.outcome import Stop as Why
+from solvers.outcome import Watch
 from solvers.pinned import BackendError
 from solvers.relay import Relay
 
@@ -26,6 +30,15 @@ from solvers.relay import Relay
 POLL_S = 0.05
 #: A solver that knows its time limit may take this much longer before it is killed: it reports at the end.
 GRACE_S = 0.5
+#: One of ours is requested to stop, and killed after this; a method that does not return within 0.4 s is left behind.
+OWN_GRACE_S = 0.25
+#: Messages that wait until they are read: a solver that finds more waits as well.
+_WAITING = 2
+#: So much of what a solver printed last is read for the words with which it aborted.
+_LAST_BYTES = 1 << 16
+
+#: Everything that is imported here can be imported there, and nothing else.
+_COMMAND = "import sys; sys.path[:] = {path}; from solvers.external.__main__ import main; main({name!r})"
 
 #: All that were started and may still run.
 _running: set[subprocess.Popen[bytes]] = set()
@@ -34,39 +47,74 @@ _idle: dict[str, list[Process]] = {}
 _lock = threading.Lock()
 
 
+class StartError(BackendError):
+    """No process of a solver takes tasks: why, in words that follow its name."""
+
+
 class Process:
     """The process of a solver. Its messages come through `next`, ``None`` stands for its end."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.version = name, name
-        self._running = subprocess.Popen(
-            [sys.executable, "-P", "-m", "solvers.external", name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self.name, self.version, self.is_ready = name, name, False
+        self._printed = tempfile.TemporaryFile() if name in OWN else None  # noqa: SIM115 - closed by `kill`
+        command = _COMMAND.format(path=[str(Path(each or ".").absolute()) for each in sys.path], name=name)
+        try:
+            self._running = subprocess.Popen(
+                [sys.executable, "-P", "-c", command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._printed or subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(f"its process cannot be started: {error}") from None
         _running.add(self._running)
-        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._messages: queue.Queue[Any] = queue.Queue(_WAITING)
+        self._is_over = False
         threading.Thread(target=self._read, name=f"{name}-answers", daemon=True).start()
 
     def _read(self) -> None:
         assert self._running.stdout is not None
         with suppress(Exception):  # whatever is cut off, the process has ended
             while True:
-                self._messages.put(pickle.load(self._running.stdout))
-        self._messages.put(None)
+                self._put(pickle.load(self._running.stdout))
+        self._put(None)
 
-    def send(self, task: Task) -> None:
+    def _put(self, message: Any) -> None:
+        """Hand a message on; while nobody reads, the solver waits."""
+        while not self._is_over:
+            with suppress(queue.Full):
+                self._messages.put(message, timeout=1.0)
+                return
+
+    def send(self, message: Task | CpTask | LpTask | Stop) -> None:
         """Hand a task over; one that cannot be is answered by the end of the process."""
         assert self._running.stdin is not None
         with suppress(OSError):
-            pickle.dump(task, self._running.stdin)
+            pickle.dump(message, self._running.stdin)
             self._running.stdin.flush()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._running.poll() is None
 
     def next(self, seconds: float) -> Any:
         """The next message; ``queue.Empty`` if none comes in time."""
         return self._messages.get(timeout=seconds)
+
+    def ending(self) -> str:
+        """How it has ended, in words, with its own last ones."""
+        with suppress(OSError):
+            self._running.kill()  # it may have sent what cannot be read, and go on
+        code = self._running.wait()
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        printed = b""
+        if self._printed is not None:
+            self._printed.seek(max(0, self._printed.seek(0, os.SEEK_END) - _LAST_BYTES))
+            printed = self._printed.read()
+        said = next((line for line in printed.decode(errors="replace").splitlines() if line.strip()), "")
+        return f"its process {how}" + f" ({said.strip()})" * bool(said)
 
     def kill(self) -> None:
         """End the process, and what it has started."""
@@ -77,19 +125,22 @@ class Process:
                 self._running.kill()
         self._running.wait()
         _running.discard(self._running)
-        for pipe in (self._running.stdin, self._running.stdout):
+        self._is_over = True
+        for pipe in (self._running.stdin, self._running.stdout, self._printed):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
 
 
-def ended(name: str, task: Task, watch: Watch, relay: Relay, seen: Callable[[Any], Any]) -> tuple[Ended, str]:
+def ended(
+    name: str, task: Task | CpTask | LpTask, watch: Watch, relay: Relay, seen: Callable[[Any], Any]
+) -> tuple[Ended, str]:
     """How a solver's run on a task ended, and its name and version; stopped where the watch or the relay asks for it.
 
     Parameters
     ----------
     name
-        As ``--solver`` takes it.
+        As ``--solver`` takes it, or of one of ours.
     task
         Its ``seconds`` are replaced by what the watch leaves.
     relay
@@ -100,20 +151,23 @@ def ended(name: str, task: Task, watch: Watch, relay: Relay, seen: Callable[[Any
     BackendError
         If there is no such solver, or it does not know an option.
     """
-    process = _ready(name, watch)
+    try:
+        process = _ready(name, watch)
+    except StartError as failed:
+        return Ended(Outcome.ABORTED, words=str(failed)), name
     if process is None:
         return Ended(Outcome.LIMIT), ""
     best, is_free = Ended(Outcome.LIMIT), False
     try:
         process.send(replace(task, seconds=watch.remaining_s()))
-        grace = GRACE_S
-        while True:
+        grace = None
+        while not relay.failed:
+            if watch.stopped() and grace is None:
+                grace = time.perf_counter() + _grace_s(process, watch)
             try:
                 message = process.next(POLL_S)
             except queue.Empty:
-                stopped = watch.stopped()
-                grace -= POLL_S if stopped else 0.0
-                if relay.failed or (stopped and (grace <= 0 or watch.why() is not Stop.TIME_LIMIT)):
+                if grace is not None and time.perf_counter() >= grace:
                     return best, process.version
                 continue
             match message:
@@ -128,11 +182,12 @@ def ended(name: str, task: Task, watch: Watch, relay: Relay, seen: Callable[[Any
                     raise BackendError(f"solver {name}: expected {rule}")
                 case Ended():
                     is_free = True
-                    if message.values is not None and best.values is None:  # it says nothing before its end
-                        relay.solution(seen(message.values))
+                    if message.values is not None and best.values is None and name not in OWN:
+                        relay.solution(seen(message.values))  # it says nothing before its end
                     return _better(message, best, task), process.version
                 case None:
-                    return replace(best, outcome=Outcome.FAILED, words="its process ended"), process.version
+                    return replace(best, outcome=Outcome.ABORTED, words=process.ending()), process.version
+        return best, process.version
     finally:
         if is_free:
             with _lock:
@@ -141,13 +196,21 @@ def ended(name: str, task: Task, watch: Watch, relay: Relay, seen: Callable[[Any
             process.kill()
 
 
-def _better(message: Ended, best: Ended, task: Task) -> Ended:
+def _grace_s(process: Process, watch: Watch) -> float:
+    """What a solver gets to end by itself; one of ours is requested to."""
+    if process.name in OWN:
+        process.send(Stop())
+        return OWN_GRACE_S
+    return GRACE_S if watch.why() is Why.TIME_LIMIT else 0.0
+
+
+def _better(message: Ended, best: Ended, task: Task | CpTask | LpTask) -> Ended:
     """What a solver states at its end, with the best solution that it reported before: that may be a better one."""
-    if best.objective is None:
+    if best.objective is None or (message.values is not None and not isinstance(task, Task)):
         return message
     if message.objective is not None:
         improved = best.objective < message.objective
-        if improved is not task.matrix.is_minimum or best.objective == message.objective:
+        if improved is not task.is_minimum or best.objective == message.objective:
             return message
     return replace(message, values=best.values, objective=best.objective)
 
@@ -161,14 +224,35 @@ def prepared_version(name: str) -> str:
     return process.version
 
 
+def start(name: str) -> None:
+    """Let a process begin to start, if none waits: whoever calls this before a clock starts does not pay for it."""
+    with _lock, suppress(StartError):  # whoever needs it says so
+        waiting = _idle.setdefault(name, [])
+        if not waiting:
+            waiting.append(Process(name))
+
+
+def prepare(name: str) -> None:
+    """Wait until a process takes tasks, if one can: as `start`."""
+    with suppress(BackendError):
+        prepared_version(name)
+
+
+def _started(name: str) -> Process:
+    """A process that waits, or a new one."""
+    while True:
+        with _lock:
+            waiting = _idle.get(name)
+            process = waiting.pop() if waiting else Process(name)
+        if process.is_alive:
+            return process
+        process.kill()
+
+
 def _ready(name: str, watch: Watch) -> Process | None:
     """A process that takes a task; ``None`` if the watch was stopped first."""
-    with _lock:
-        waiting = _idle.get(name)
-        if waiting:
-            return waiting.pop()
-    process = Process(name)
-    while True:
+    process = _started(name)
+    while not process.is_ready:
         try:
             message = process.next(POLL_S)
         except queue.Empty:
@@ -179,12 +263,16 @@ def _ready(name: str, watch: Watch) -> Process | None:
             process.kill()
             raise
         if isinstance(message, Ready):
-            process.version = message.version
-            return process
+            process.version, process.is_ready = message.version, True
+            break
+        words = process.ending() if message is None and process.name in OWN else ""
         process.kill()
         if watch.stopped():
             return None
+        if name in OWN:
+            raise StartError(words or f"its process needs {message.rule}")
         raise BackendError(_missing(name, message))
+    return process
 
 
 def _missing(name: str, message: Any) -> str:

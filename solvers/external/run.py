@@ -16,7 +16,7 @@ import numpy as np
 
 from solvers.external import process
 from solvers.external.matrix import Matrix
-from solvers.external.messages import Ended, Outcome, Task
+from solvers.external.messages import FAILURES, Ended, Outcome, Task
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.relay import Relay
 from solvers.twice import agreed, alone, reordered, weaker
@@ -104,7 +104,7 @@ class _Call:
             task = self._task(matrix, hint, seed)
             end, version = self._ended(matrix, task, columns, relay)
             relay.finish()
-            if end.outcome is not Outcome.FAILED or self.watch.stopped():
+            if end.outcome not in FAILURES or self.watch.stopped():
                 break
         if end.outcome is Outcome.UNBOUNDED:
             raise ValueError("the model is unbounded; expected a bounded objective")
@@ -136,7 +136,9 @@ class _Call:
             infeasible = False
         objective = end.objective if found and self.has_objective else None
         bound = end.bound if self.has_objective and not infeasible else None
-        failed = end.outcome is Outcome.FAILED
+        failed = end.outcome in FAILURES
+        if end.outcome is Outcome.ABORTED:
+            self.watch.aborted(f"{version} failed: {end.words}")
         return Run(
             stop=Stop.PROVED if infeasible else self._why(matrix, end.outcome, objective, bound),
             values=Values(columns, end.values) if found else None,
@@ -158,7 +160,7 @@ class _Call:
                 return Stop.COMPLETED
             gap = relative_gap(*((objective, bound) if matrix.is_minimum else (-objective, -bound)))
             return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-        if outcome is Outcome.FAILED:
+        if outcome in FAILURES:
             return self.watch.why()
         return self.watch.why(Stop.COMPLETED if self.limits.time_s is None else Stop.TIME_LIMIT)
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from backend_models import ITEMS, WRITTEN, Bench
 
 from solvers import BACKENDS, pinned
+from solvers.external import process
+from solvers.external.engines import engine_of
+from solvers.external.messages import Bound, Ended, Outcome, Solution
 from solvers.outcome import Limits, Stop, Watch
+from solvers.relay import Relay
 
 
 class Failing:
@@ -19,45 +27,57 @@ class Failing:
     def __init__(self, times: int) -> None:
         self.times = times
         self.seeds: list[int] = []
+        #: What happens before each call.
+        self.before: Callable[[], None] = lambda: None
+
+    def failed(self, seed: int) -> bool:
+        """Whether this call fails."""
+        self.before()
+        self.seeds.append(seed)
+        return len(self.seeds) <= self.times
+
+
+def here(name: str, task: Any, watch: Watch, relay: Relay, seen: Callable[[Any], Any]) -> tuple[Ended, str]:
+    """`process.ended`, in this process."""
+
+    def tell(message: Solution | Bound) -> None:
+        if isinstance(message, Bound):
+            relay.bound(message.value)
+        else:
+            relay.solution(seen(message.values))
+
+    stopped: Any = SimpleNamespace(is_set=watch.stopped)
+    return engine_of(name, stopped).solve(replace(task, seconds=watch.remaining_s()), tell), name
 
 
 def failing_highs(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
     import highspy
 
-    from solvers import milp
-
     failing = Failing(times)
 
     class Highs(highspy.Highs):  # type: ignore[misc]
         def run(self) -> Any:
-            failing.seeds.append(self.getOptionValue("random_seed")[1])
-            self.failed = len(failing.seeds) <= failing.times
+            self.failed = failing.failed(self.getOptionValue("random_seed")[1])
             return highspy.HighsStatus.kError if self.failed else super().run()
 
         def getModelStatus(self) -> Any:  # noqa: N802 - HiGHS's name
             return highspy.HighsModelStatus.kSolveError if self.failed else super().getModelStatus()
 
-    monkeypatch.setattr(milp.highspy, "Highs", Highs)
-    monkeypatch.setattr(milp, "version", lambda: "HiGHS")
+    monkeypatch.setattr(highspy, "Highs", Highs)
+    monkeypatch.setattr("solvers.milp.version", lambda: "HiGHS")
+    monkeypatch.setattr(process, "ended", here)
     return failing
 
 
 def failing_cpsat(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
-    from ortools.sat.python import cp_model
-
-    from solvers import cpsat
-
     failing = Failing(times)
+    own = process.ended
 
-    class CpSolver(cp_model.CpSolver):  # type: ignore[misc]
-        def solve(self, *arguments: Any) -> Any:
-            failing.seeds.append(self.parameters.random_seed)
-            if len(failing.seeds) <= failing.times:
-                super().solve(cp_model.CpModel())
-                return cp_model.UNKNOWN
-            return super().solve(*arguments)
+    def ended(name: str, task: Any, *given: Any) -> tuple[Ended, str]:
+        seed = re.search(r"random_seed: (\d+)", task.parameters)
+        return (Ended(Outcome.LIMIT), name) if failing.failed(int(seed[1]) if seed else 0) else own(name, task, *given)
 
-    monkeypatch.setattr(cpsat.cp_model, "CpSolver", CpSolver)
+    monkeypatch.setattr(process, "ended", ended)
     return failing
 
 
@@ -87,16 +107,8 @@ def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.Mon
     failing = FAILING[bench.name](monkeypatch, 9)
     watch = Watch()
     model, _ = WRITTEN[bench.name](ITEMS)
-    backend = BACKENDS[bench.name].load()
-    name = "_run" if bench.name == "highs" else "_stopping"
-    own = getattr(backend, name)
-
-    def stopping(*arguments: Any) -> Any:
-        watch.stop(Stop.INTERRUPTED)
-        return own(*arguments)
-
-    monkeypatch.setattr(backend, name, stopping)
-    assert backend.run(model, Limits(), watch).stop is Stop.INTERRUPTED
+    failing.before = lambda: watch.stop(Stop.INTERRUPTED)
+    assert BACKENDS[bench.name].load().run(model, Limits(), watch).stop is Stop.INTERRUPTED
     assert len(failing.seeds) == 1
 
 

@@ -138,7 +138,8 @@ def test_stopping_kills_the_process_and_keeps_what_it_found() -> None:
     run = GSCIP.run(market_split(6, 50, slack=True), Limits(), watch, on_solution=found.append)
     assert run.stop is Stop.INTERRUPTED and len(found) > 1 and run.objective is not None
     deadline = time.perf_counter() + 2
-    while any(each.poll() is None for each in process._running - {p._running for p in process._idle.get(NAME, ())}):
+    idle = {each._running for waiting in process._idle.values() for each in waiting}
+    while any(each.poll() is None for each in process._running - idle):
         assert time.perf_counter() < deadline
         time.sleep(0.02)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import highspy
 import pyomo.environ as pyo
 import pytest
 
 from solvers import milp
+from solvers.external.own_highs import packed, unpacked
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
 from solvers.translation import translate
 from solvers.twice import agreed, alone, reordered
@@ -26,7 +28,10 @@ def items() -> pyo.ConcreteModel:
 def test_another_order_is_the_same_model() -> None:
     highs, _, _, _ = translate(items())
     for seed in range(20):
-        again, moved = milp._reordered(highs, Limits(seed=seed), {})
+        lp, moved = reordered(highs.getLp(), seed)
+        again = highspy.Highs()
+        again.setOptionValue("output_flag", False)
+        again.passModel(unpacked(packed(lp)))
         assert sorted(moved) == list(range(4))
         costs, moved_costs = list(highs.getLp().col_cost_), list(again.getLp().col_cost_)
         assert [moved_costs[place] for place in moved] == costs
@@ -102,14 +107,14 @@ def test_a_false_first_proof_is_none(monkeypatch: pytest.MonkeyPatch, sense: Any
 
 def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run ends without a word: what the first one proved is a plan and a bound apart from it."""
-    once = milp._once
+    once = milp._Call.once
     runs: list[Run] = []
 
     def first_alone(*given: Any, **options: Any) -> Run:
         runs.append(Run(Stop.TIME_LIMIT) if runs else once(*given, **options))
         return runs[-1]
 
-    monkeypatch.setattr(milp, "_once", first_alone)
+    monkeypatch.setattr(milp._Call, "once", first_alone)
     reported: list[float] = []
     run = milp.run(items(), Limits(), Watch(), on_bound=reported.append)
     assert runs[0].bound == pytest.approx(17) and not reported
