@@ -46,12 +46,12 @@ class Kind(StrEnum):
 
 
 class Recompute(StrEnum):
-    """Which layers a trainer can recompute: any, the first n of every stage, all or none; or it does not say."""
+    """Which layers a trainer can recompute: any, the first n of every stage, all or none; none where none trains."""
 
     EACH = "each"
     FIRST = "first"
     ALL = "all"
-    UNSAID = "unsaid"
+    NONE = "none"
 
 
 class Degrees(StrEnum):
@@ -92,9 +92,9 @@ TRAINERS = {
         Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False),
         Trainer("torch", Degrees.ONE, Recompute.EACH, counts=False),
         Trainer("galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True),
-        Trainer("vllm", Degrees.ONE, Recompute.UNSAID, counts=True),
-        Trainer("sglang", Degrees.ONE, Recompute.UNSAID, counts=True),
-        Trainer("accelerate", Degrees.NONE, Recompute.UNSAID, counts=False),
+        Trainer("vllm", Degrees.ONE, Recompute.NONE, counts=True),
+        Trainer("sglang", Degrees.ONE, Recompute.NONE, counts=True),
+        Trainer("accelerate", Degrees.NONE, Recompute.NONE, counts=False),
     )
 }
 
@@ -240,6 +240,11 @@ def is_said(tmpc: str) -> bool:
     return not any(word in tmpc.lower() for word in _UNSAID)
 
 
+def is_possible(tmpc: str, trainer: Trainer) -> bool:
+    """Whether a trainer can run a TMPC of this name somewhere: what has no backward pass recomputes nothing."""
+    return is_said(tmpc) and not (trainer.recompute is Recompute.NONE and recomputes(tmpc))
+
+
 def recomputes(tmpc: str) -> bool:
     """Whether a TMPC of this name recomputes activations."""
     return _RECOMPUTES in tmpc.lower()
@@ -344,7 +349,12 @@ def misshapen(instance: StageInstance, found: Sequence[Piece], trainer: Trainer)
 def _recompute_obstacles(
     instance: StageInstance, plan: StagePlan, trainer: Trainer, found: Sequence[Piece], stage_of: dict[int, int]
 ) -> Iterator[str]:
-    if trainer.recompute is Recompute.UNSAID:
+    if trainer.recompute is Recompute.NONE:
+        chosen = ((node, tmpc) for stage in plan.stages for node, tmpc in stage.tmpcs.items())
+        for node, tmpc in chosen:
+            if recomputes(tmpc):
+                yield f"node {node} has the TMPC {tmpc!r}; {trainer.name} has no backward pass to recompute for"
+                return
         return
     flags: list[list[bool]] = [[] for _ in plan.stages]  # of the layers that count
     for piece in found:

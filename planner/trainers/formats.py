@@ -131,7 +131,7 @@ _RECOMPUTED = {
     Recompute.EACH: "any layer",
     Recompute.FIRST: "the first n layers of every stage",
     Recompute.ALL: "all layers or none",
-    Recompute.UNSAID: "none (inference)",
+    Recompute.NONE: "none (inference)",
 }
 _HEAD = ("format", "what is written", "degrees (dp, tp)", "recomputation", "cut", "version read", "on", "held to")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.trainers import Kind, Piece, Recompute, obstacles, pieces, recomputed
+from formulations.stage_partitioning.trainers import Kind, Piece, obstacles, pieces, recomputed
 from instances.stage_partitioning import StageInstance
 from planner.errors import UsageError
 from planner.inputs.loading import family_of
@@ -80,7 +80,7 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
     notes += said if found[0].modules else []
     for piece, modules in zip(found, called, strict=True):
         place = stage_of[piece.nodes[0]]
-        flag = _recomputed(flat, plan, piece, place, wanted)
+        flag = bool(recomputed(flat, plan.stages[place], piece, wanted.trainer))
         rows[place].append(Layer(str(piece.kind), modules, flag))
     if not any(layer.role for layer in flat.layers):
         count = sum(piece.kind is Kind.DECODER for piece in found)
@@ -90,13 +90,6 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     return _checked(Layout(stages, num_microbatches=flat.num_microbatches), wanted, notes)
-
-
-def _recomputed(flat: StageInstance, plan: StagePlan, piece: Piece, place: int, wanted: Format) -> bool:
-    if wanted.trainer.recompute is Recompute.UNSAID:  # all that matters is whether something is lost
-        chosen = (plan.stages[place].tmpcs[flat.layers[v].id] for v in piece.nodes)
-        return any("recomp" in tmpc.lower() for tmpc in chosen)
-    return bool(recomputed(flat, plan.stages[place], piece, wanted.trainer))
 
 
 def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:

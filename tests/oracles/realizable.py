@@ -11,8 +11,8 @@ from oracles.stage_partitioning import BruteForce
 
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 
-#: Trainers that take what is in front of the layers, and what is behind them, whole; those silent on recomputing.
-WHOLE_ENDS, SILENT = ("megatron", "galvatron", "vllm", "sglang"), ("vllm", "sglang", "accelerate")
+#: Trainers that take what is in front of the layers, and what is behind them, whole; those for inference, which recompute nothing.
+WHOLE_ENDS, SERVING = ("megatron", "galvatron", "vllm", "sglang"), ("vllm", "sglang", "accelerate")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def plans(planted: Planted, trainer: str) -> Iterator[tuple[float, list[tuple[tu
             continue
         if any(not walk.tmpcs[node].get(t) for unit in planted.units for node in unit):
             continue
-        if trainer not in SILENT and any(
+        if trainer not in SERVING and any(
             _indistinct(walk.tmpcs[node].get(t, ())) for unit in planted.units for node in unit
         ):
             continue
@@ -115,7 +115,7 @@ def plans(planted: Planted, trainer: str) -> Iterator[tuple[float, list[tuple[tu
             cut = [units[a:b] for a, b in pairwise(bounds)]
             if trainer == "galvatron" and not all(any(layer for _, layer in stage) for stage in cut):
                 continue
-            choices = _any(walk, cut, t) if trainer in SILENT else _ruled(walk, cut, trainer, t)
+            choices = _any(walk, cut, t) if trainer in SERVING else _ruled(walk, cut, trainer, t)
             yield from (found for found in (_priced(walk, cut, chosen, d, t) for chosen in choices) if found)
 
 
@@ -131,9 +131,9 @@ def _with_whole_ends(units: list) -> list:
 
 
 def _any(walk: BruteForce, cut: list, t: int) -> Iterator[dict]:
-    """All choices of TMPCs."""
+    """All choices of TMPCs that do not recompute."""
     nodes = [node for stage in cut for unit, _ in stage for node in unit]
-    for chosen in product(*(walk.tmpcs[node][t] for node in nodes)):
+    for chosen in product(*([x for x in walk.tmpcs[node][t] if "recomp" not in x.id] for node in nodes)):
         yield dict(zip(nodes, chosen, strict=True))
 
 

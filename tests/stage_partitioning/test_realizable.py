@@ -12,13 +12,13 @@ from oracles import realizable as oracle
 import planner
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.problem import Stage, StagePlan
-from formulations.stage_partitioning.trainers import TRAINERS, Kind, obstacles, pieces, realizable
+from formulations.stage_partitioning.trainers import TRAINERS, Kind, Recompute, obstacles, pieces, realizable
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.run import run
 from solvers.outcome import Limits, Status
 
 #: What the second can run, the first cannot do better.
-ORDER = (("torchtitan", "deepspeed"), ("megatron", "deepspeed"), ("galvatron", "deepspeed"), ("galvatron", "vllm"))
+ORDER = (("torchtitan", "deepspeed"), ("megatron", "deepspeed"), ("galvatron", "deepspeed"))
 
 
 def found(instance: StageInstance, trainer: str):
@@ -61,6 +61,29 @@ def test_search_agrees_with_brute_force_on_thousands(cases: int) -> None:
     counts: Counter = Counter()
     for case in range(10_000, 10_000 + cases):
         compared(case, counts)
+
+
+SERVING = [name for name, trainer in TRAINERS.items() if trainer.recompute is Recompute.NONE]
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_what_serves_recomputes_nothing(name: str) -> None:
+    """Neither where it would be the quicker choice, nor where memory holds nothing else."""
+    keep = Tmpc("keep", 2.0, 0.0, 4.0, 0.0)
+    tmpcs = (keep, replace(keep, id="Recompute all", time=1.0, activation_bytes=1.0))
+    layers = tuple(Layer(f"d{n}", {1: tmpcs}, role="decoder") for n in range(2))
+    instance = replace(chain(*layers, K=2), bandwidth=1e9)
+    result = found(instance, name)
+    assert result.status is Status.OPTIMAL and result.objective == pytest.approx(2.0)
+    assert {tmpc for stage in result.plan["stages"] for tmpc in stage["tmpcs"].values()} == {"keep"}
+    assert found(instance, "deepspeed").objective == pytest.approx(1.0)
+    small = replace(instance, memory_bytes=3.0)
+    assert (found(small, name).status, found(small, "deepspeed").status) == (Status.INFEASIBLE, Status.OPTIMAL)
+    recomputing = StagePlan(tuple(Stage((f"d{n}",), 1, 1, {f"d{n}": "Recompute all"}) for n in range(2)))
+    assert realizable(instance, recomputing, name) == 0
+    assert list(obstacles(instance, recomputing, TRAINERS[name])) == [
+        f"node d0 has the TMPC 'Recompute all'; {name} has no backward pass to recompute for"
+    ]
 
 
 def test_definition_admits_the_plans_of_brute_force(cases: int) -> None:

@@ -187,13 +187,15 @@ def test_plans_of_other_problems() -> None:
         planner.export(mapping, planner.solve(mapping).to_json(), "torch")
 
 
-def test_recomputation_that_a_server_does_not_have_is_not_lossless() -> None:
+def test_recomputation_that_a_server_does_not_have_is_refused() -> None:
     instance = planner.load("chain8")
     plan = unequal()
     for stage in plan["stages"]:
         stage |= {"dp_degree": 1, "tmpcs": dict.fromkeys(stage["tmpcs"], "recompute")}
-    lossless = {name: planner.export(instance, plan, name).lossless for name in FORMATS}
-    assert lossless == {name: name not in ("vllm", "sglang", "accelerate") for name in FORMATS}
+    for name in FORMATS:
+        exported = planner.export(instance, plan, name)
+        assert exported.lossless is (name not in ("vllm", "sglang", "accelerate"))
+        assert (exported.text is None) is (f"'recompute'; {name} has no backward pass" in (exported.refused or ""))
 
 
 def test_modules_and_roles_of_the_instance_are_used() -> None:

@@ -1,7 +1,6 @@
 """An instance as the chain of pieces that a trainer runs: one node for each piece, and its plans as plans of all nodes.
 
-Where a trainer says nothing of recomputation, the chain keeps its nodes and their choices, and is cut between pieces
-alone. All costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
+Where nothing is recomputed, the chain keeps its nodes and their other choices, and is cut between pieces alone. All costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import cached_property
 from formulations.stage_partitioning.downsets import chain_downsets
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.tables import Words, pack
-from formulations.stage_partitioning.trainers import Option, Piece, Recompute, Trainer, is_said, options, pieces
+from formulations.stage_partitioning.trainers import Option, Piece, Recompute, Trainer, is_possible, options, pieces
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 #: The ids of a piece's TMPCs without and with recomputation.
@@ -39,8 +38,8 @@ class Chain:
 
     @property
     def whole(self) -> bool:
-        """Whether its nodes are those of the instance, with all TMPCs, as the trainer says nothing of recomputation."""
-        return self.trainer.recompute is Recompute.UNSAID
+        """Whether its nodes are those of the instance, with all TMPCs that do not recompute, as the trainer does not."""
+        return self.trainer.recompute is Recompute.NONE
 
     @property
     def downsets(self) -> Words:
@@ -56,7 +55,7 @@ class Chain:
         """The chain with what its pieces may choose at degree t; ``None`` if one of them cannot run at t."""
         if self.whole:
             layers = tuple(
-                replace(layer, tmpcs={t: tuple(x for x in layer.tmpcs.get(t, ()) if is_said(x.id))})
+                replace(layer, tmpcs={t: tuple(x for x in layer.tmpcs.get(t, ()) if is_possible(x.id, self.trainer))})
                 for layer in self.instance.layers
             )
             complete = all(layer.tmpcs[t] for layer in layers)

@@ -2,7 +2,7 @@
 
 Degrees (t, d) with t d dividing K are enumerated; p = K / (t d) stages then cut the chain of pieces (`pieces.Chain`),
 and the stage with r stages from itself to the output holds r micro-batches. Where a layer's recomputation is a choice
-of its own, the threshold search runs on all pairs of degrees at once, with its knapsacks; where a number n of leading
+of its own, or nothing is recomputed, the threshold search runs on all pairs of degrees at once, with its knapsacks; where a number n of leading
 layers, or all or none, decide it, nothing is left to choose within a stage, and a dynamic program over (stages left,
 first piece) runs for each n.
 
@@ -54,7 +54,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         return Answer(infeasible=True, reason=reason)
     pairs = list(_degrees(free, trainer, len(chain.pieces)))
     watch.bound(work_bound(free), Prover.BOUNDS)
-    if trainer.recompute in (Recompute.EACH, Recompute.UNSAID):
+    if trainer.recompute in (Recompute.EACH, Recompute.NONE):
         answer = _by_threshold(chain, pairs, limits, watch)
     else:
         answer = _by_cuts(chain, pairs, watch)
