@@ -47,6 +47,11 @@ class Change(Generic[Instance]):
         Whether the objective of the changed instance means what that of the instance does.
     in_turn
         A step need not allow the plans of those before it: each is tried, the first that helps is named.
+    within
+        ``within(amount)``, where a step need not allow the plans of those before it: an instance that has a plan where,
+        and only where, one of the steps up to this amount has one; ``None``: ``changed`` is such an instance.
+    untried
+        What is not tried though it might help, in words; empty: it is proved that nothing beyond the steps does.
     """
 
     name: str
@@ -59,6 +64,8 @@ class Change(Generic[Instance]):
     declared: float = 0.0
     same_times: bool = True
     in_turn: bool = False
+    within: Callable[[float], Instance] | None = None
+    untried: str = ""
 
 
 @dataclass(frozen=True)

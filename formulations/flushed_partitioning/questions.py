@@ -96,7 +96,9 @@ def _lifted(instance: FlushedInstance, change: Change[Any]) -> Change[FlushedIns
     K1, K = instance.devices_per_machine, instance.flat.num_devices
     if K1 is None or change.name != _DEVICES:
         return lifted
-    return replace(lifted, steps=range(K + K1, _unlimited(instance, K1) + 1, K1))
+    most = _unlimited(instance, K1)
+    untried = f"more than {most} devices" if most < K1 * instance.flat.num_microbatches else ""
+    return replace(lifted, steps=range(K + K1, most + 1, K1), untried=untried)
 
 
 def _with(instance: FlushedInstance, flat: StageInstance) -> FlushedInstance:

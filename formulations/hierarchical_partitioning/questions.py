@@ -23,7 +23,7 @@ from formulations.questions import (
     unrequired,
 )
 from formulations.stage_partitioning import questions as flat_questions
-from formulations.stage_partitioning.infeasible import counted, unlimited_devices
+from formulations.stage_partitioning.infeasible import counted, most_devices, unlimited_devices
 from formulations.stage_partitioning.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.settings import PER_SECOND
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
@@ -117,22 +117,26 @@ def _memory(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
 
 
 def _machines(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
-    most = min(instance.flat.num_microbatches, MAX_COUNT // instance.devices_per_machine)
+    usable = instance.flat.num_microbatches
+    most = min(usable, MAX_COUNT // instance.devices_per_machine)
     return Change(
         "machines",
         lambda amount: counted(int(amount), "machine"),
         lambda amount: _placed(instance, instance.flat, instance.devices_per_machine, int(amount)),
         range(instance.num_machines + 1, most + 1),
+        untried=f"more than {most} machines" if most < usable else "",
     )
 
 
 def _devices(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
-    most = min(unlimited_devices(instance.flat), MAX_COUNT // instance.num_machines)
+    usable = most_devices(instance.flat)
+    most = min(usable, MAX_COUNT // instance.num_machines)
     return Change(
         "devices",
         lambda amount: f"{counted(int(amount), 'device')} in each machine",
         lambda amount: _placed(instance, instance.flat, int(amount), instance.num_machines),
         range(instance.devices_per_machine + 1, most + 1),
+        untried=f"more than {most} devices in each machine" if most < usable else "",
     )
 
 

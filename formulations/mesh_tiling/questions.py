@@ -77,11 +77,12 @@ def _degree(instance: MeshInstance, name: str, field: str, text: str, most: int)
 def _larger(
     instance: MeshInstance, name: str, text: str, declared: int, grown: Callable[[MeshInstance, int], MeshInstance]
 ) -> Change[MeshInstance]:
-    """More of what a mesh has, up to one more tile's worth."""
+    """More of what a mesh has, up to one more tile's worth: among so many numbers one is a multiple of a tile."""
     most = declared + instance.tp_degree * instance.dp_degree
     other = instance.rows * instance.columns // declared
     made = {count: grown(instance, count) for count in range(declared + 1, most + 1) if count * other <= MAX_DEVICES}
-    return _in_turn(name, text, made, same_times=True)
+    untried = f"more than {text.format(most)}" if instance.requirements or len(made) < most - declared else ""
+    return replace(_in_turn(name, text, made, same_times=True), untried=untried)
 
 
 def _in_turn(

@@ -31,9 +31,9 @@ from formulations.questions import (
 )
 from instances.operator_partitioning import Operator, OperatorInstance, TrainingMemory
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.requirements import requirements_of
 
-#: Replicas of a stage where these are no limit.
-MOST_REPLICAS = 64
+_REPLICAS = "replicas_of"
 _HALVINGS = tuple(2.0**power for power in range(1, 11))
 
 
@@ -80,7 +80,7 @@ def _said(instance: OperatorInstance, node: int | str, needed: float) -> str:
 
 
 def relaxed(instance: OperatorInstance, dropped: frozenset[Member]) -> list[OperatorInstance]:
-    """The instance with any number of stages, or `MOST_REPLICAS` for each, and with operators that need nothing.
+    """The instance with any number of stages, or of replicas for each, and with operators that need nothing.
 
     Convex stages in the order of their tensors stay, and that each has an operator.
     """
@@ -95,13 +95,10 @@ def relaxed(instance: OperatorInstance, dropped: frozenset[Member]) -> list[Oper
         kept = replace(kept, num_stages=count, at_most=True, step_microbatches=None)
     if names & {"devices", "shape"}:
         assert kept.num_stages is not None
-        most = max(_most_replicas(instance) * min(kept.num_stages, count), instance.num_devices or 0)
+        each = max(_replicas_at_most(kept), instance.replicas)
+        most = max(each * min(kept.num_stages, count), instance.num_devices or 0)
         kept = replace(kept, num_devices=min(most, MAX_COUNT))
     return [kept]
-
-
-def _most_replicas(instance: OperatorInstance) -> int:
-    return max(MOST_REPLICAS, instance.replicas)
 
 
 def _freed(operator: Operator) -> Operator:
@@ -146,22 +143,42 @@ def _stages(instance: OperatorInstance) -> Change[OperatorInstance]:
 
 
 def _devices(instance: OperatorInstance) -> Change[OperatorInstance]:
-    """More replicas of every stage, or devices for all of them; steps up to `MOST_REPLICAS` for each stage."""
+    """More replicas of every stage, or devices for all of them; as many as `_replicas_at_most` says."""
     assert instance.num_stages is not None
-    stages = min(instance.num_stages, len(instance.operators))
+    stages, most = min(instance.num_stages, len(instance.operators)), _replicas_at_most(instance)
     if instance.num_devices is None:
-        return Change(
-            "replicas",
-            lambda amount: f"{amount:.0f} replicas of every stage",
-            lambda amount: replace(instance, replicas=int(amount)),
-            range(instance.replicas + 1, MOST_REPLICAS + 1),
-        )
+        limits = [each for each in requirements_of(instance) if each.quantity == _REPLICAS]
+        first = max([instance.replicas + 1, *(each.amount for each in limits if each.relation != "<=")])
+        last = min([max(first, most), *(each.amount for each in limits if each.relation != ">=")])
+        name, text = "replicas", "{:.0f} replicas of every stage"
+    else:
+        first, last, name, text = instance.num_devices + 1, most * stages, "devices", "{:.0f} devices"
+    field = "replicas" if instance.num_devices is None else "num_devices"
     return Change(
-        "devices",
-        lambda amount: f"{amount:.0f} devices",
-        lambda amount: replace(instance, num_devices=int(amount)),
-        range(instance.num_devices + 1, min(MOST_REPLICAS * stages, MAX_COUNT) + 1),
+        name,
+        text.format,
+        lambda amount: replace(instance, **{field: int(amount)}),  # type: ignore[arg-type]
+        range(first, min(last, MAX_COUNT) + 1),
+        untried=f"more than {MAX_COUNT} {name}" if last > MAX_COUNT else "",
     )
+
+
+def _replicas_at_most(instance: OperatorInstance) -> int:
+    """Replicas of a stage beyond which more of them allow no other plan.
+
+    Replicas only share memory, where it is pooled; where any stage fits into what so many share, more are no use but to
+    a requirement. A stage holds its operators, copies of their weights, and of each operator in it or before it at most
+    twice the activations of every micro-batch.
+    """
+    needed = [each.amount for each in requirements_of(instance) if each.quantity == _REPLICAS]
+    most, room, training = max([1, *needed]), instance.memory_bytes, instance.training
+    if room and instance.pooled_memory:
+        held = [each.memory_bytes for each in instance.operators]
+        if training is not None:
+            held += [training.weight_copies * each.parameter_bytes for each in instance.operators]
+            held += [3 * training.microbatches * each.activation_bytes for each in instance.operators]
+        most = max(most, math.ceil(min(math.fsum(held) / room, 2.0 * MAX_COUNT)))
+    return most
 
 
 def _training(instance: OperatorInstance, training: TrainingMemory) -> list[Change[OperatorInstance]]:
@@ -195,6 +212,7 @@ def _smaller(instance: OperatorInstance, training: TrainingMemory) -> Change[Ope
         changed,
         tuple(times for times in _HALVINGS if training.microbatches * times <= MAX_COUNT),
         same_times=False,
+        untried=f"micro-batches smaller than 1/{_HALVINGS[-1]:.0f}",
     )
 
 
@@ -204,10 +222,10 @@ def resources(instance: OperatorInstance) -> list[More[OperatorInstance]]:
     if instance.memory_bytes is not None:
         found.append(More(_memory(instance), "one more GiB on each device", instance.memory_bytes + 2.0**30))
     if instance.num_stages is not None:
-        change = _devices(instance)
         unit = "one more replica of every stage" if instance.num_devices is None else "one more device"
-        if change.steps:
-            found.append(More(replace(change, steps=()), unit, change.steps[0]))
+        more = (instance.replicas if instance.num_devices is None else instance.num_devices) + 1
+        if more <= MAX_COUNT:
+            found.append(More(replace(_devices(instance), steps=()), unit, more))
         stages = instance.num_stages + 1
         found.append(More(replace(_stages(instance), steps=()), f"at most {stages} stages", stages))
     bandwidth = instance.bandwidth_bytes_per_s

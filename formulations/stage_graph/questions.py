@@ -23,7 +23,10 @@ from formulations.questions import (
 from formulations.stage_graph.nearby import memory
 from formulations.stage_graph.problem import StagePlan, memory_bytes, tps
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.requirements import requirements_of
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph, TableTime
+
+_IDLE = "idle_devices"
 
 
 def questions() -> Questions[StageGraph]:
@@ -58,7 +61,7 @@ def relaxed(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph
     """The instance without some rules, and with operators that need nothing and take in nothing.
 
     Without the number of devices there are as many as every operator's replicas can be, each with the largest memory
-    and with links; without sizes a micro-batch may be any divisor of the mini-batch.
+    and with links, and idle ones as required; without sizes a micro-batch may be any divisor of the mini-batch.
     """
     names, free = rules_among(dropped), {instance.index[node] for node in layers_among(dropped)}
     kept = unrequired(instance, dropped)
@@ -71,17 +74,15 @@ def relaxed(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph
     if "devices" in names:
         if graph is not None:
             kept, graph = replace(kept, memory_bytes=max(graph.memory_bytes)), None
-        kept = replace(kept, num_devices=_unlimited(instance))
+        least, most = _idle(kept)
+        kept = _any_idle(kept) if most is None or least <= most else kept
+        kept = replace(kept, num_devices=max(instance.num_devices, min(_usable(instance), MAX_COUNT)))
     if "links" in names and graph is not None:
         rows = tuple(tuple(link or 1.0 for link in row) for row in graph.bandwidth_bytes_per_s)
         graph = replace(graph, bandwidth_bytes_per_s=rows)
     operators = tuple(_freed(each) if node in free else each for node, each in enumerate(kept.operators))
     edges = tuple(replace(each, bytes_per_sample=0.0) if each.target in free else each for each in kept.edges)
     return [replace(kept, device_graph=graph, operators=operators, edges=edges)]
-
-
-def _unlimited(instance: StageGraph) -> int:
-    return max(instance.num_devices, min(instance.num_operators * instance.minibatch, MAX_COUNT))
 
 
 def _freed(operator: Operator) -> Operator:
@@ -123,12 +124,49 @@ def _at_least(graph: DeviceGraph, amount: float) -> DeviceGraph:
 
 
 def _devices(instance: StageGraph) -> Change[StageGraph]:
+    """More devices, as many as plans can use and requirements want idle; with more of them there are no other plans.
+
+    A plan that uses u devices, from ``least`` to ``most`` of them idle, is one of K devices where u + ``least`` <= K <=
+    u + ``most``. So some number from one more than declared up to K has a plan if one uses at least ``used`` and at
+    most K - ``least``; and the first such number is the first for which there is such a plan.
+    """
+    K, (least, most) = instance.num_devices, _idle(instance)
+    used = 1 if most is None else max(1, K + 1 - most)
+    first = max(K + 1, used + least)
+    is_possible = most is None or (least <= most and used <= _usable(instance))
+    last = max(first, _usable(instance) + least) if is_possible else 0
+
+    def within(amount: float) -> StageGraph:
+        devices = int(amount) - least
+        more = () if most is None else (f"idle_devices <= {devices - used}",)
+        return replace(_any_idle(instance, *more), num_devices=devices)
+
     return Change(
         "devices",
         lambda amount: f"{amount:.0f} devices",
         lambda amount: replace(instance, num_devices=int(amount)),
-        range(instance.num_devices + 1, _unlimited(instance) + 1),
+        range(first, min(last, MAX_COUNT) + 1),
+        within=within,
+        untried=f"more than {MAX_COUNT} devices" if last > MAX_COUNT else "",
     )
+
+
+def _usable(instance: StageGraph) -> int:
+    """No plan uses more devices: every operator a stage of its own, with a replica for each sample."""
+    return instance.num_operators * instance.minibatch
+
+
+def _idle(instance: StageGraph) -> tuple[int, int | None]:
+    """How many idle devices are required at least and at most (``None``: any number)."""
+    wanted = [each for each in requirements_of(instance) if each.quantity == _IDLE]
+    least = max([0, *(each.amount for each in wanted if each.relation != "<=")])
+    return least, min((each.amount for each in wanted if each.relation != ">="), default=None)
+
+
+def _any_idle(instance: StageGraph, *more: str) -> StageGraph:
+    """The instance with these requirements in place of those on idle devices."""
+    kept = (str(each) for each in requirements_of(instance) if each.quantity != _IDLE)
+    return replace(instance, requirements=(*kept, *more))
 
 
 def resources(instance: StageGraph) -> list[More[StageGraph]]:

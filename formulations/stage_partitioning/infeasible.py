@@ -57,7 +57,7 @@ def explained(instance: StageInstance, memory: Least, devices: Least) -> tuple[s
         if devices.amount < math.inf:
             figures["fewest_devices"] = int(devices.amount)
             parts.append(f"{counted(int(devices.amount), 'device')} of {declared} would suffice")
-        elif _most_devices(instance) <= MAX_COUNT:
+        elif most_devices(instance) <= MAX_COUNT:
             parts.append(f"no number of devices of {declared} would suffice")
         else:
             parts.append(f"no number of devices up to {MAX_COUNT}, of {declared}, would suffice")
@@ -150,9 +150,10 @@ def _whole(instance: StageInstance, watch: Watch) -> Search:
 
 def unlimited_devices(instance: StageInstance) -> int:
     """A K that no plan can exceed, every degree at its largest; or the largest that an instance may declare."""
-    return min(_most_devices(instance), MAX_COUNT)
+    return min(most_devices(instance), MAX_COUNT)
 
 
-def _most_devices(instance: StageInstance) -> int:
+def most_devices(instance: StageInstance) -> int:
+    """A K that no plan can exceed, every degree at its largest."""
     largest_t = max((t for layer in instance.layers for t, found in layer.tmpcs.items() if found), default=1)
     return instance.num_microbatches * largest_t

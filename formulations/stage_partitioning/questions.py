@@ -20,16 +20,19 @@ from formulations.questions import (
     unrequired,
 )
 from formulations.stage_partitioning.breakdown import memory_rows
-from formulations.stage_partitioning.infeasible import counted, unlimited_devices
+from formulations.stage_partitioning.infeasible import counted, most_devices, unlimited_devices
 from formulations.stage_partitioning.perturbed import factors, noisy
 from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.settings import PER_SECOND
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.requirements import requirements_of
 from instances.rules import NodeId
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 
 #: A TMPC that keeps less takes a third more time: the forward pass runs once more.
 RECOMPUTED = 4 / 3
+#: Numbers of devices that are tried one by one.
+_TRIES = 256
 _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.0)
 _HALVINGS = tuple(2.0**power for power in range(1, 11))
 
@@ -158,11 +161,17 @@ def _memory(instance: StageInstance) -> Change[StageInstance]:
 
 
 def _devices(instance: StageInstance) -> Change[StageInstance]:
+    """As many as plans can use; each number in turn where a trainer has to use all of them."""
+    K, most = instance.num_devices, unlimited_devices(instance)
+    in_turn = any(each.quantity == "realizable" and each.holds(1) for each in requirements_of(instance))
+    tried = min(most, K + _TRIES) if in_turn else most
     return Change(
         "devices",
         lambda amount: counted(int(amount), "device"),
         lambda amount: replace(instance, num_devices=int(amount)),
-        range(instance.num_devices + 1, unlimited_devices(instance) + 1),
+        range(K + 1, tried + 1),
+        in_turn=in_turn,
+        untried=f"more than {tried} devices" if tried < most_devices(instance) else "",
     )
 
 
@@ -170,13 +179,16 @@ def _microbatches(instance: StageInstance) -> Change[StageInstance]:
     """Under the released cost model doubled again and again: more divisors, and those that there were."""
     N, most = instance.num_microbatches, _multiple(instance.num_microbatches, instance.num_devices)
     steps: Sequence[float] = range(N + 1, most + 1)
+    untried = "" if most >= instance.num_devices else f"more than {most} micro-batches in a batch"
     if instance.cost_model is not CostModel.PAPER:
-        steps = tuple(N * 2**power for power in range(1, 11) if N * 2 ** (power - 1) < most)
+        steps = tuple(N * 2**power for power in range(1, 11) if N * 2**power <= MAX_COUNT)
+        untried = f"micro-batches other than twice as many, up to {max([N, *steps]):.0f} in a batch"
     return Change(
         "microbatches",
         lambda amount: f"{amount:.0f} micro-batches in a batch",
         lambda amount: replace(instance, num_microbatches=int(amount)),
         steps,
+        untried=untried,
     )
 
 
@@ -253,6 +265,7 @@ def _smaller(instance: StageInstance) -> Change[StageInstance]:
         changed,
         tuple(times for times in _HALVINGS if times <= most),
         same_times=False,
+        untried=f"micro-batches smaller than 1/{max((times for times in _HALVINGS if times <= most), default=1):.0f}",
     )
 
 

@@ -54,11 +54,18 @@ def _repairs(repairs: tuple[Repair, ...], found: Explanation) -> Iterator[str]:
     if not repairs:
         if found.stop is Stop.PROVED:
             yield "No single change of those that are tried repairs it."
+            yield from _untried(found)
         return
-    yield "Any one of these repairs it, each the smallest of its kind (solved again):"
+    yield "Any one of these repairs it, each the smallest of its kind that is tried (solved again):"
     for each in repairs:
         worth = "" if each.objective is None else f": {number(each.objective)} {found.unit}"
         yield f"  {each.says}{worth}"
+    yield from _untried(found)
+
+
+def _untried(found: Explanation) -> Iterator[str]:
+    if found.untried:
+        yield f"Not tried: {'; '.join(found.untried)}."
 
 
 def _binding(found: Explanation) -> Iterator[str]:

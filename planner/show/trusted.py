@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-from formulations.amounts import printed
+from formulations.amounts import exactly, printed
 from planner.show.tables import number
 from planner.show.terminal import say
 from planner.studies.intervals import LEAST, MOST, Interval
@@ -44,16 +45,26 @@ def _intervals(found: tuple[Interval, ...]) -> Iterator[str]:
 
 
 def _range(found: Interval) -> str:
+    low, high = inner(found.low, ROUND_CEILING), inner(found.high, ROUND_FLOOR)
     if found.low_amount is not None:
-        high = "any" if found.high_amount is None else printed(found.high_amount)
-        return f"{_factor(found.low)} to {_factor(found.high)}: {printed(found.low_amount)} to {high} bytes"
-    low = f"{LEAST:g} or less" if found.low is None else _factor(found.low)
-    high = f"{MOST:g} or more" if found.high is None else _factor(found.high)
-    return f"{low} to {high}"
+        most = "any" if found.high_amount is None else _amount(found.high_amount)
+        return f"{low or 'any'} to {high or 'any'}: {_amount(found.low_amount)} to {most} bytes"
+    return f"{low or f'{LEAST:g} or less'} to {high or f'{MOST:g} or more'}"
 
 
-def _factor(factor: float | None) -> str:
-    return "any" if factor is None else f"{factor:.6g}"
+def inner(factor: float | None, rounding: str) -> str:
+    """An end of an interval in six digits, which lie inside it; empty if it has none.
+
+    >>> inner(0.50335649, ROUND_CEILING), inner(2.0333299, ROUND_FLOOR), inner(1.0, ROUND_FLOOR)
+    ('0.503357', '2.03332', '1')
+    """
+    return "" if factor is None else f"{Context(prec=6, rounding=rounding).create_decimal_from_float(factor):g}"
+
+
+def _amount(amount: float) -> str:
+    """An amount that may be the declared one, which need not be rounded."""
+    text = printed(amount)
+    return text if float(text) == amount else exactly(amount)
 
 
 def _noise(found: Noise) -> Iterator[str]:

@@ -20,7 +20,7 @@ def least(
     Parameters
     ----------
     change
-        Of which more helps no less, or each step of which is to be tried.
+        Of which more helps no less (or `Change.within`), or each step of which is to be tried.
     helps
         Whether what was proved of the changed instance is enough.
     solve
@@ -30,7 +30,8 @@ def least(
     if change.in_turn:
         return next((step for step in change.steps if helps(solve(change.changed(step)))), None)
     if needed is None:
-        first = _first(len(change.steps), lambda index: helps(solve(change.changed(change.steps[index]))))
+        within = change.within or change.changed
+        first = _first(len(change.steps), lambda index: helps(solve(within(change.steps[index]))))
         return None if first is None else change.steps[first]
 
     def fits(amount: float) -> float | None:

@@ -66,6 +66,8 @@ class Explanation:
         Rules and layers that no plan can keep together; without any one of them one can, if ``irreducible``.
     repairs
         Changes with which there is a plan.
+    untried
+        What was not tried though it might repair it, in words; more of anything else is proved not to.
     result
         The optimum, where there is a plan; ``rows`` say what each stage takes, ``bottleneck`` which are slowest,
         ``tight`` which fill their memory.
@@ -84,6 +86,7 @@ class Explanation:
     conflict: tuple[Member, ...] = ()
     irreducible: bool = False
     repairs: tuple[Repair, ...] = ()
+    untried: tuple[str, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()
     gains: tuple[Gain, ...] = ()
     proofs: int = 0
@@ -115,6 +118,7 @@ class Explanation:
                 {"change": each.change, "amount": each.amount, "says": each.says, "objective": each.objective}
                 for each in self.repairs
             ],
+            "untried": list(self.untried),
             "bottleneck": self.bottleneck,
             "tight": self.tight,
             "stages": list(self.rows),
@@ -182,6 +186,7 @@ class _Asked:
         self._result: Result | None = None
         self._conflict: tuple[Member, ...] = ()
         self._repairs: list[Repair] = []
+        self._untried: list[str] = []
         self._gains: list[Gain] = []
         self._rows: tuple[dict[str, Any], ...] = ()
 
@@ -208,6 +213,7 @@ class _Asked:
             self._conflict,
             self._irreducible,
             tuple(self._repairs),
+            tuple(self._untried),
             self._rows,
             tuple(self._gains),
             proofs.count,
@@ -250,6 +256,8 @@ class _Asked:
             found = [each for change in group if (each := self._smallest(change)) is not None]
             if found:
                 self._repairs.append(max(found, key=lambda each: each.amount) if len(found) > 1 else found[0])
+            else:
+                self._untried += dict.fromkeys(change.untried for change in group if change.untried)
 
     def _smallest(self, change: Change[Any]) -> Repair | None:
         amount = least(self._proofs, change, lambda result: result.plan is not None, self._proofs.plan)
@@ -257,6 +265,8 @@ class _Asked:
             return None
         repaired = change.changed(amount)
         solved = self._proofs.optimum(repaired)
+        if solved.plan is None:
+            raise AssertionError(f"{change.says(amount)} was to repair {self._instance.name}")
         objective = solved.objective if change.same_times else None
         return Repair(change.name, amount, change.says(amount), objective, repaired)
 

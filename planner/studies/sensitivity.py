@@ -229,7 +229,7 @@ class _Study:
         low = min(declared, rounded_up(change.needed(plan), change.slack))
         beyond = least(self._proofs, change, better, self._proofs.optimum)
         high = None if beyond is None else max(declared, step_below(beyond))
-        ends = [None if end is None or not declared else end / declared for end in (low, high)]
+        ends = [None if end is None else times(declared, end, up) for end, up in ((low, True), (high, False))]
         return Interval(change.name, ends[0], ends[1], True, 0, low, high)
 
     def _sample(self, plan: Any, share: float, samples: int, seed: int) -> None:
@@ -267,6 +267,22 @@ class _Study:
             None if best < 0 else best,
             None if best < 0 else plans[best],
         )
+
+
+def times(declared: float, amount: float, up: bool) -> float | None:
+    """The factor that makes ``amount`` of what is declared, or the nearest that makes more (``up``) or less than it.
+
+    ``None`` if 0 is declared.
+
+    >>> times(10.0, 3.0, True) * 10.0, times(0.0, 3.0, True)
+    (3.0, None)
+    """
+    if not declared:
+        return None
+    factor = amount / declared
+    while (factor * declared < amount) if up else (factor * declared > amount):
+        factor = math.nextafter(factor, math.inf if up else 0.0)
+    return factor
 
 
 def _in(scenario: Any, plan: Any, optimum: Result) -> float:

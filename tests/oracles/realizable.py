@@ -11,7 +11,8 @@ from oracles.stage_partitioning import BruteForce
 
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 
-#: Trainers that take what is in front of the layers, and what is behind them, whole; those for inference, which recompute nothing.
+#: Trainers that take what is in front of the layers, and what is behind them, whole; those for inference, which
+#: recompute nothing.
 WHOLE_ENDS, SERVING = ("megatron", "galvatron", "vllm", "sglang"), ("vllm", "sglang", "accelerate")
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import math
 import random
 from collections import Counter
+from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from itertools import islice
 from typing import Any
 
@@ -15,7 +18,9 @@ from small_instances import known_optimum, random_case
 import planner
 from planner.cli.app import main
 from planner.inputs.loading import family_of
+from planner.show.trusted import inner
 from planner.studies.intervals import EDGE_GAP, LEAST, MOST
+from planner.studies.sensitivity import times
 from solvers.outcome import OPTIMAL_GAP, Stop
 
 NAMES = ("layer_assignment", "operator_partitioning", "stage_graph")
@@ -33,6 +38,50 @@ def loss(name: str, instance: Any, plan: Any) -> float:
     known, best = known_optimum(name, instance)
     assert known and best
     return family_of(instance).evaluate(instance, plan) / best - 1
+
+
+@pytest.mark.parametrize("name", ["stage_partitioning", "operator_partitioning", "stage_graph"])
+def test_a_plan_keeps_all_rules_at_both_ends_of_memory_and_is_optimal_there(name: str, cases: int) -> None:
+    """In bytes and as a factor of those that are declared, to the last bit, as JSON has them and as they are shown."""
+    rng, seen = random.Random(f"memory {name}"), Counter[str]()
+    for number in range(max(16, cases // 4)):
+        instance = drawn(name, number)
+        if not getattr(instance, "memory_bytes", None) or getattr(instance, "device_graph", None) is not None:
+            continue
+        instance = replace(instance, memory_bytes=instance.memory_bytes * rng.uniform(0.3, 1.5))
+        known, best = known_optimum(name, instance)
+        if not known or not best or not 1e-6 < best < 1e6:
+            continue
+        found = planner.sensitivity(instance, samples=1)
+        assert found.result is not None
+        [memory] = [each for each in found.intervals if each.parameter == "memory"]
+        low, high, declared = memory.low, memory.high, instance.memory_bytes
+        assert low is not None and memory.low_amount is not None and low <= 1.0
+        shown = [float(inner(low, ROUND_CEILING)), float(inner(high or 1.0, ROUND_FLOOR))]
+        for amount in (memory.low_amount, low * declared, *(each * declared for each in shown)):
+            at = replace(instance, memory_bytes=amount)
+            assert planner.check(at, found.result.plan).feasible, (number, amount)
+            seen["low"] += amount < declared
+        if high is not None and memory.high_amount is not None:
+            for amount in (memory.high_amount, high * declared, shown[1] * declared):
+                at = replace(instance, memory_bytes=amount)
+                plan = family_of(at).plan_from_json(at, found.result.plan)
+                assert amount >= declared * (1 - 1e-5) and loss(name, at, plan) <= OPTIMAL_GAP
+                seen["high"] += amount > declared
+    assert seen["low"] and (seen["high"] or name == "operator_partitioning"), seen
+
+
+def test_a_factor_of_what_is_declared_makes_no_less_and_no_more() -> None:
+    """The quotient of the two does, in one case of nine."""
+    rng, wrong = random.Random("factors"), 0
+    for _ in range(2000):
+        declared, amount = 10 ** rng.uniform(-29, 29), 10 ** rng.uniform(-29, 29)
+        up, down = times(declared, amount, True), times(declared, amount, False)
+        assert up is not None and down is not None
+        assert math.nextafter(up, 0.0) * declared <= amount <= up * declared
+        assert down * declared <= amount <= math.nextafter(down, math.inf) * declared
+        wrong += up != down
+    assert wrong > 200
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,7 @@
 """An instance as the chain of pieces that a trainer runs: one node for each piece, and its plans as plans of all nodes.
 
-Where nothing is recomputed, the chain keeps its nodes and their other choices, and is cut between pieces alone. All costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
+Where nothing is recomputed, the chain keeps its nodes and their other choices, and is cut between pieces alone. All
+costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Chain:
 
     @property
     def whole(self) -> bool:
-        """Whether its nodes are those of the instance, with all TMPCs that do not recompute, as the trainer does not."""
+        """Whether its nodes are those of the instance, with all TMPCs but those that recompute."""
         return self.trainer.recompute is Recompute.NONE
 
     @property

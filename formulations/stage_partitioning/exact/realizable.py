@@ -2,9 +2,9 @@
 
 Degrees (t, d) with t d dividing K are enumerated; p = K / (t d) stages then cut the chain of pieces (`pieces.Chain`),
 and the stage with r stages from itself to the output holds r micro-batches. Where a layer's recomputation is a choice
-of its own, or nothing is recomputed, the threshold search runs on all pairs of degrees at once, with its knapsacks; where a number n of leading
-layers, or all or none, decide it, nothing is left to choose within a stage, and a dynamic program over (stages left,
-first piece) runs for each n.
+of its own, or nothing is recomputed, the threshold search runs on all pairs of degrees at once, with its knapsacks;
+where a number n of leading layers, or all or none, decide it, nothing is left to choose within a stage, and a dynamic
+program over (stages left, first piece) runs for each n.
 
 Source: reconstructed; the restriction is the trainers' (`trainers`).
 """
