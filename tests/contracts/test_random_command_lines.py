@@ -26,6 +26,7 @@ def ran(*words: str, code: int = 0, out: str = "", err: str = "", cpu_s: float =
     [
         ran("solve", "x", code=70, err="Traceback (most recent call last):\nKeyError: 3\n"),
         ran("solve", "x", err="Traceback (most recent call last):\nKeyError: 3\n"),
+        ran("solve", "x", code=70),
         ran("solve", "x", code=1),
         ran("solve", "x", code=5),
         ran("solve", "x", code=-6),
