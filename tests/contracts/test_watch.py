@@ -104,3 +104,5 @@ def test_a_contradiction_of_our_own_stands_and_rounding_is_none() -> None:
     restricted.plan("plan", 2.5)
     restricted.bound(2.6, Prover.SOLVER)
     assert not other.doubted
+    restricted.part().doubt("claims what is false")
+    assert other.doubted == "claims what is false" and other.best_bound is None

@@ -215,6 +215,12 @@ def test_a_name_behind_those_that_highs_counts_is_refused(tmp_path: Path) -> Non
             judged(own.replace(place, f"nosuch 1\n{place}", 1), tmp_path)
 
 
+def test_a_comment_of_another_solver_ends_no_file(tmp_path: Path) -> None:
+    values, objective, _ = solved()
+    with pytest.raises(InstanceError, match="a variable is 'nosuch'"):
+        judged(gurobi(values, objective) + "# Rows\nnosuch 1\n", tmp_path)
+
+
 def test_one_variable_in_two_spellings_is_named_twice(tmp_path: Path) -> None:
     model = planner.model(planner.load("layers", layers=8, stages=3), "cpsat", complete=True)
     path = tmp_path / "a.sol"
