@@ -164,6 +164,13 @@ def test_a_bound_stays_that_of_its_method(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found.method, found.objective, found.bound, found.proved_by) == ("second", 1.0, 0.75, "first")
     closing = solved(monkeypatch, method("first", solve=picks(0, 1, bound=1.0)), method("second", solve=best))
     assert (closing.status, closing.method, closing.proved_by) == ("optimal", "second", "first")
+    three = (
+        method("first", solve=halfway),
+        method("second", solve=picks(0, 1, bound=0.5)),
+        method("third", solve=picks(1)),
+    )
+    last = solved(monkeypatch, *three)
+    assert (last.method, last.bound, last.proved_by) == ("third", 0.75, "first")
     shared = solved(monkeypatch, method("first", solve=picks(0, 1, bound=1.0, by="bounds")), method("second"))
     assert shared.proved_by == "search"  # its own proof is enough
 

@@ -53,6 +53,12 @@ def test_idle_devices_that_are_required(requirements: tuple[str, ...], devices: 
         assert solved == [Status.INFEASIBLE, Status.OPTIMAL]
 
 
+def test_a_number_between_two_that_do_not_do() -> None:
+    """Three devices are used and one is idle: four, though plans may use up to six."""
+    own = (f"devices_of({node}) == 1" for node in range(3))
+    assert repairs(three(1, "num_stages >= 3", "idle_devices == 1", *own, minibatch=2))["devices"] == 4
+
+
 def has_plan(instance: StageGraph) -> bool:
     """By the definition, of every plan that there is."""
     return any(not FAMILY.violations(instance, FAMILY.plan_from_json(instance, each)) for each in plans(instance))
