@@ -21,6 +21,7 @@ from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_r
 from planner.backends import examined
 from planner.dispatch import named
 from planner.errors import UsageError
+from planner.inputs.destinations import writable
 from planner.inputs.files import write_atomically
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import expect_types
@@ -251,17 +252,18 @@ class OpenModel:
         UsageError
             If the model has no such format, or the file cannot be written.
         """
-        content = self._text(path)
+        with writable(path, "--write"):  # some writers make a file of their own first
+            content = self._text(path)
         beside = self.sidecar(_suffix(path))
-        write_atomically(path, content)
-        write_atomically(f"{path}.json", json.dumps(beside, indent=1) + "\n")
+        write_atomically(path, content, "--write")
+        write_atomically(f"{path}.json", json.dumps(beside, indent=1) + "\n", "--write")
         return str(beside["warning"])
 
     def _text(self, path: str) -> str:
         try:
             return str(self._built.text(_suffix(path)))
         except ValueError as rule:
-            raise UsageError.at("FILE", path, f"a name that ends in {rule}, which this model has") from None
+            raise UsageError.at("--write", path, f"a name that ends in {rule}, which this model has") from None
 
     def sidecar(self, suffix: str = ".lp") -> dict[str, Any]:
         """What a file of the model does not say: the instance, the names of its variables in their order, units.

@@ -21,6 +21,11 @@ def save(instance_or_result: Instance | Result, path: str | os.PathLike[str]) ->
     UsageError
         If it is neither, or the file cannot be written.
     """
+    write_atomically(Path(path), text_of(instance_or_result), "path")
+
+
+def text_of(instance_or_result: Instance | Result) -> str:
+    """The text of the file that `save` writes; the same errors."""
     from planner.show.tables import as_json
 
     if isinstance(instance_or_result, Result):
@@ -28,4 +33,4 @@ def save(instance_or_result: Instance | Result, path: str | os.PathLike[str]) ->
     else:
         instance = admitted(instance_or_result)
         content = family_of(instance).to_json(instance)
-    write_atomically(Path(path), as_json(content) + "\n", "path")
+    return as_json(content) + "\n"

@@ -82,7 +82,7 @@ def _group(name: str | None) -> Any:
 
 
 @cache
-def _parameters(name: str) -> tuple[Any, ...]:
+def parameters(name: str) -> tuple[Any, ...]:
     """Of a command, with all settings."""
     return tuple(_group(name).commands[name].params)
 
@@ -110,7 +110,7 @@ class Maker:
         name = rng.choices(self._only, [_WEIGHTS.get(each, 4) for each in self._only])[0]
         if name in _TAKES and rng.random() < 0.85:
             self.family = rng.choice([family for family in FAMILIES if _TAKES[name](family)])
-        params = _parameters(name)
+        params = parameters(name)
         if rng.random() < 0.02:
             return [name, *(self._argument(each) for each in params[:1] if rng.random() < 0.5), "--help"]
         arguments = [each for each in params if each.param_type_name == "argument"]

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from command_lines import Maker, commands
+from command_lines import Maker, commands, parameters
 
 #: Exit codes by what may have them: a command's, beside those of all.
 CODES = {0, 2, 3, 4}
@@ -44,6 +44,11 @@ MEMORY_BYTES = 12 * 2**30
 KILLED = -signal.SIGKILL
 #: What Python, or a library, says about itself.
 _INSIDE = re.compile(r"Traceback \(most recent|\.py:\d+: |Exception ignored|Check failed|terminate called|\bWarning: ")
+
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+#: Another command with its options.
+_OTHER = re.compile(r"planner [a-z]+ [^;)\n]*")
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ def wrong(ran: Ran) -> list[str]:
         found.append("refused without a word")
     if ran.code == 2 and "--quiet" in ran.words and len(lines) > 1:
         found.append(f"refused in {len(lines)} lines")
+    if ran.code == 2 and ran.command != "none" and (strange := strangers(ran)):
+        found.append(f"names options that {ran.command} does not have: {', '.join(strange)}")
     if any(not line.isprintable() for line in (*lines, *ran.out.split("\n"))):
         found.append("what cannot be printed was printed")
     if ran.code >= 0 and "--json" in ran.words and "--help" not in ran.words and (ran.out or ran.code != 2):
@@ -89,6 +96,14 @@ def wrong(ran: Ran) -> list[str]:
     if ran.code != KILLED and _is_limited(ran) and ran.cpu_s > MOST_CPU_S:
         found.append(f"took {ran.cpu_s:.1f} s of CPU")
     return found
+
+
+def strangers(ran: Ran) -> list[str]:
+    """The options that a refusal names and the command does not have: neither given, nor another command's by name."""
+    own = {option for each in parameters(ran.command) for option in (*each.opts, *each.secondary_opts)}
+    given = " ".join(ran.words)
+    said = _OTHER.sub("", ran.err)
+    return [option for option in dict.fromkeys(_OPTION.findall(said)) if option not in own and option not in given]
 
 
 def _json(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from planner.certificates import certify, verify
 from planner.errors import CrosscheckError
 from planner.inputs.files import plain, write_atomically
 from planner.mining.mine import Mined
-from planner.saving import save
+from planner.saving import text_of
 from planner.show.tables import plan_file
 from solvers.outcome import Limits
 
@@ -58,7 +58,7 @@ def writes(found: Mined, files: Files) -> tuple[list[Callable[[], None]], Mappin
     """
     if found.instance is None or found.reference is None:
         return [], None
-    made: list[Callable[[], None]] = [partial(save, found.instance, files.out)]
+    made: list[Callable[[], None]] = [partial(write_atomically, files.out, text_of(found.instance))]
     for result, file in ((found.result, files.plan), (found.reference, files.optimal)):
         if result is not None and result.plan is not None:
             made.append(partial(write_atomically, file, plan_file(result)))

@@ -62,13 +62,18 @@ def given(name: str, path: Path | str) -> tuple[list[str], str]:
 
 @contextmanager
 def full_disk(room: int = 0) -> Iterator[None]:
-    """No file of this process may hold more bytes: writing fails as on a full disk, after the file was made."""
+    """No file of this process may hold more bytes: writing fails as on a full disk, after the file was made.
+
+    Python would keep modules that it compiles, cut off at that size, and fail to import them from then on.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = kept
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -169,12 +174,33 @@ def test_a_full_disk_loses_no_result(name: str, tmp_path: Path, capsys: Any) -> 
     with full_disk():
         assert main(command) == 2
     shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1].startswith(f"{command[-2]} is ")
     assert shown.err.splitlines()[-1].endswith("expected a file that can be written (File too large)")
     assert "Traceback" not in shown.err
     if name not in FILE_ONLY:
         assert "chain8" in shown.out or "schedule" in shown.out or "incumbent" in shown.out
     left = [path for path in tmp_path.iterdir() if "events" not in name]
     assert left == [] and (not Path(out).exists() or not Path(out).read_bytes())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["model", "layers", "--layers", "6", "--stages", "2", "--method", "milp", "--write", "OUT.lp"],
+        ["model", "layers", "--layers", "6", "--stages", "2", "--method", "cpsat", "--write", "OUT.pb.txt"],
+        ["mine", "equi", "--problem", "stage_partitioning", "--count", "40", "--out", "OUT.json"],
+        ["certify", "chain8", "--out", "OUT.json"],
+        ["solve", "chain8", "--certificate", "OUT.json"],
+        ["schema", "tmpc_knapsack", "--out", "OUT.json"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_file_that_cannot_be_written_is_named_by_its_option(command: list[str], tmp_path: Path, capsys: Any) -> None:
+    *words, option, out = command
+    with full_disk(100):  # room for the locks of libraries
+        assert main([*words, option, str(tmp_path / out)]) == 2
+    refused = capsys.readouterr().err.splitlines()[-1]
+    assert {part.partition(" is ")[0] for part in refused.split("; ") if " is " in part} == {option}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -40,6 +40,7 @@ def ran(*words: str, code: int = 0, out: str = "", err: str = "", cpu_s: float =
         ran("solve", "x", "--json", out="[]\n"),
         ran("solve", "x", out="\x1b[31m"),
         ran("solve", "x", left=1),
+        ran("model", "x", code=2, err="--out is 'x'; expected a file that can be written\n"),
         ran("solve", "x", "--time-limit", "0.1", code=-9),
         ran("solve", "x", "--time-limit=0.1", cpu_s=100.0),
     ],
@@ -56,6 +57,8 @@ def test_what_is_not_allowed_is_noticed(bad: Ran) -> None:
         ran("solve", "x", "--json", code=2, err="--json is missing\n"),
         ran("solve", "x", "--time-limit", "1e9", code=-9),
         ran("solve", "x", "--help", "--json", out="Usage\n"),
+        ran("solve", "x", "--colour=1", code=2, err="unknown option --colour for solve; expected one of --problem\n"),
+        ran("solve", "x", code=2, err="x is missing (planner make NAME --out x --no-such)\n"),
     ],
 )
 def test_what_is_allowed_is_not_wrong(good: Ran) -> None:
