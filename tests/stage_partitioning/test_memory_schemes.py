@@ -114,7 +114,7 @@ def test_what_is_declared_stays():
 
 def operators(**more: Any) -> dict[str, Any]:
     found = [{"id": "a", "compute_s": 1, "parameter_bytes": 10}]
-    return {"problem": "operator_partitioning", "num_stages": 1, "operators": found, **more}
+    return {"problem": "operator_partitioning", "num_stages": 1, "operators": found} | more
 
 
 def placement(**more: Any) -> dict[str, Any]:
@@ -129,6 +129,8 @@ def test_parameters_of_operators_take_memory(made: Any):
     with pytest.raises(InstanceError, match="training is missing"):
         planner.load(made(), memory=39)
     planner.load(made())  # memory is not limited
+    own = [{"id": "a", "compute_s": 1, "parameter_bytes": 10, "memory_bytes": 20}]  # what it holds is declared
+    planner.load(made(memory_bytes=39, operators=own))
     for memory, status in ((39, "infeasible"), (40, "optimal")):
         result = planner.solve(planner.load(made(memory_bytes=memory), weight_copies=4), exact=True)
         assert (result.status, result.options["weight-copies"]) == (status, 4)
