@@ -68,17 +68,7 @@ class Supervised:
         self._replies, answers = os.pipe()
         self._prints, output = os.pipe()
         try:
-            paths = json.dumps([str(Path(each or ".").absolute()) for each in sys.path])
-            self._process = subprocess.Popen(
-                # unbuffered; nothing of the working folder is imported; no bytecode, which may be older than the file
-                [sys.executable, "-u", "-P", "-B", supervisor.__file__, paths, module, str(theirs), str(answers)],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                pass_fds=(theirs, answers),
-                start_new_session=True,
-                env={**os.environ, self._mark: "1"},
-            )
+            self._process = self._start(module, theirs, answers, output)
         except BaseException:
             self._close()
             raise
@@ -90,6 +80,19 @@ class Supervised:
             self._poll.register(number, select.POLLIN)
         for number in (self._requests, self._replies, self._prints):
             os.set_blocking(number, False)
+
+    def _start(self, module: str, requests: int, replies: int, output: int) -> subprocess.Popen[bytes]:
+        paths = json.dumps([str(Path(each or ".").absolute()) for each in sys.path])
+        return subprocess.Popen(
+            # unbuffered; nothing of the working folder is imported; no bytecode, which may be older than the file
+            [sys.executable, "-u", "-P", "-B", supervisor.__file__, paths, module, str(requests), str(replies)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(requests, replies),
+            start_new_session=True,
+            env={**os.environ, self._mark: "1"},
+        )
 
     def send(self, request: Any) -> None:
         """Send an object, which `supervisor.received` takes. It leaves while `replies` waits: nothing blocks here."""

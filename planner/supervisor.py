@@ -20,7 +20,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -36,13 +36,19 @@ def main() -> None:
     """Run the code, and stay until all of it has ended."""
     paths, module = sys.argv[1:3]
     numbers = [int(each) for each in sys.argv[3:]]
+    stand_between(numbers, lambda: _run(json.loads(paths), module, numbers))
+
+
+def stand_between(numbers: Sequence[int], code_of: Callable[[], None]) -> None:
+    """Call the code in a process two forks below; only that one returns from here."""
     _adopt_orphans()
     parent = os.fork()
     if not parent:
         os.setsid()
         code = os.fork()
         if not code:
-            _run(json.loads(paths), module, numbers)
+            _shield(numbers)
+            code_of()
             return
         _close(numbers)
         _end_as(os.waitpid(code, 0)[1])
@@ -59,7 +65,15 @@ def _adopt_orphans() -> None:
 
 
 def _run(paths: Sequence[str], module: str, numbers: Sequence[int]) -> None:
-    """Call the code, without standard input; processes that it starts do not inherit its pipes."""
+    """Call the code."""
+    sys.path[:] = paths
+    from importlib import import_module
+
+    import_module(module).main(*numbers)
+
+
+def _shield(numbers: Sequence[int]) -> None:
+    """No standard input; processes that the code starts do not inherit its pipes, and it lacks memory first."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -67,10 +81,6 @@ def _run(paths: Sequence[str], module: str, numbers: Sequence[int]) -> None:
         os.set_inheritable(number, False)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")  # where memory runs out, this goes first, and not the planner
-    sys.path[:] = paths
-    from importlib import import_module
-
-    import_module(module).main(*numbers)
 
 
 def _close(numbers: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""From the name of a model to an instance: `bring`, what ``planner import`` calls."""
+"""From the name of a model to an instance: `bring`, which ``planner import`` calls in a process of its own."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def bring(
     dtype: str | None = None,
     choices: Choices | None = None,
 ) -> Brought:
-    """Capture a model and make an instance of it.
+    """Capture a model and make an instance of it; the user's function is called in this process.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def measure(
     repeats: int = 5,
     warmup: int = 1,
 ) -> Profiled:
-    """Measure the nodes of the model that ``FILE.py:FUNCTION`` makes, and make an instance of stage partitioning.
+    """Measure the nodes of the model that ``FILE.py:FUNCTION`` makes, in this process, and make an instance of them.
 
     ``memory`` and ``bandwidth`` are those of the devices that it is planned for, with units; other parameters are as of
     `bring` and `profile.profiled`.

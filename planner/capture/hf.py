@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from instances.errors import expect
 from planner.brought.target import words
 from planner.capture.catalogue import CATALOGUE
 from planner.capture.models import Example, quiet
@@ -16,6 +17,27 @@ from planner.inputs.reading import parse_json, read_text
 #: The longest sequence where none is given, and that of models without a largest one.
 LONGEST, UNBOUNDED = 4096, 512
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+#: What a configuration counts, by the names that transformers has for it, and the most that there may be of it.
+_MOST = {
+    **dict.fromkeys(
+        (
+            "n_layer", "n_layers", "num_layers", "num_hidden_layers", "encoder_layers", "decoder_layers",
+            "num_decoder_layers", "depths", "n_head", "n_heads", "num_heads", "num_attention_heads",
+            "num_key_value_heads", "encoder_attention_heads", "decoder_attention_heads", "num_experts",
+            "num_local_experts", "num_experts_per_tok",
+        ),
+        10_000,
+    ),
+    **dict.fromkeys(
+        (
+            "n_embd", "n_inner", "n_positions", "n_ctx", "d_model", "d_ff", "d_kv", "embed_dim", "hidden_size",
+            "hidden_sizes", "intermediate_size", "moe_intermediate_size", "head_dim", "encoder_ffn_dim",
+            "decoder_ffn_dim", "projection_dim", "vocab_size", "max_position_embeddings", "max_source_positions",
+            "max_target_positions", "image_size", "patch_size", "num_channels", "num_mel_bins", "num_labels",
+        ),
+        10**9,
+    ),
+}  # fmt: skip
 #: Where the class of a model type is looked for, if the configuration names none.
 _MAPPINGS = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -35,7 +57,7 @@ def configuration(name: str) -> dict[str, Any]:
     UsageError
         If there is no such name or file; nothing is looked for on a network.
     InstanceError
-        If the file holds no JSON object with a ``model_type``.
+        If the file holds no JSON object with a ``model_type``, or a number of layers, heads or such that is none.
     """
     if name in CATALOGUE:
         return CATALOGUE[name]
@@ -47,7 +69,19 @@ def configuration(name: str) -> dict[str, Any]:
     content = parse_json(read_text(path), str(path))
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise UsageError(f"{path}: model_type is missing; expected the configuration of a model of transformers")
+    _expect_counts(content, str(path))
     return content
+
+
+def _expect_counts(content: Mapping[str, Any], where: str) -> None:
+    """`InstanceError` for a number of layers, heads and such, or one in a list of them, that is none; null may stay."""
+    for field, value in content.items():
+        if isinstance(value, Mapping):
+            _expect_counts(value, f"{where}: {field}")
+        most = _MOST.get(field)
+        for each in value if isinstance(value, list) else [value]:
+            is_right = each is None or (type(each) is int and 1 <= each <= (most or 0))
+            expect(most is None or is_right, where, field, value, f"an integer from 1 to {most}")
 
 
 def example(name: str, *, sequence: int | None, microbatch: int, dtype: str) -> tuple[Example, int]:
@@ -69,13 +103,15 @@ def example(name: str, *, sequence: int | None, microbatch: int, dtype: str) -> 
             config = transformers.AutoConfig.for_model(given["model_type"], **{"use_cache": False, **settings})
             kind = _kind(transformers, given)
             model = kind(config).to(getattr(torch, _DTYPES[dtype])).train()
+            length = _length(config, sequence, name)
+            inputs = _inputs(model, config, microbatch, length)
+    except UsageError:
+        raise
     except Exception as error:  # whatever transformers raises for a configuration
         raise UsageError(
             f"{name}: configuration is {words(error)!r}; expected one that transformers makes a model of"
         ) from error
-    length = _length(config, sequence, name)
-    with torch.device("meta"):
-        return Example(label, model, (), _inputs(model, config, microbatch, length)), length
+    return Example(label, model, (), inputs), length
 
 
 def _kind(transformers: Any, given: Mapping[str, Any]) -> Any:

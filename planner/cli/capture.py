@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli.common import Json, Quiet
+
+if TYPE_CHECKING:
+    from planner.capture.separately import Found
+
+#: Seconds that a model may take where no limit is given.
+LONGEST_S = 3600.0
+TracingLimit = Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the model's process")]
 
 
 def import_command(
@@ -33,19 +40,20 @@ def import_command(
     efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
     memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,
     weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
+    time_limit: TracingLimit = LONGEST_S,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
-    from planner.capture.bring import KINDS, bring
+    from planner.capture.bring import KINDS
     from planner.capture.choices import Choices
+    from planner.capture.separately import bring_separately
     from planner.errors import UsageError
     from planner.inputs.destinations import refuse_overwriting
     from planner.inputs.files import write_atomically
     from planner.inputs.loading import family_of
     from planner.show.models import show_brought
-    from planner.show.progress import note
     from planner.show.tables import as_json, print_json
 
     if kind not in KINDS:
@@ -58,9 +66,10 @@ def import_command(
         refuse_overwriting(out, model.rpartition(":")[0] or model)
     elif json:
         raise UsageError("--json shows the figures of the model; expected --out FILE for the instance beside it")
-    found = bring(
+    found = bring_separately(
         kind,
         model,
+        time_limit=time_limit,
         problem=problem,
         granularity=granularity,
         hardware=hardware,
@@ -80,16 +89,13 @@ def import_command(
             weight_versions=weight_versions,
         ),
     )
-    for warning in found.captured.warnings:
-        note(quiet, f"warning: {warning}")
-    for sentence in found.computed_whole():
-        note(quiet, f"note: {sentence}")
+    _note(found, quiet)
     text = as_json(family_of(found.instance).to_json(found.instance))
     if out is None:
         print(text)
         return
     write_atomically(Path(out), text + "\n")
-    shown = {"problem": problem, **found.to_json(), "out": out}
+    shown = {"problem": problem, **found.figures, "out": out}
     print_json(shown) if json else show_brought(shown)
 
 
@@ -102,6 +108,7 @@ def profile_command(
     granularity: Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")] = "block",
     repeats: Annotated[int, typer.Option(metavar="R", help="measured runs of each node")] = 5,
     warmup: Annotated[int, typer.Option(metavar="W", help="runs before them")] = 1,
+    time_limit: TracingLimit = LONGEST_S,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="write the instance")] = None,
     table: Annotated[
         str | None, typer.Option("--csv", metavar="FILE", help="write forward passes, for planner calibrate")
@@ -110,13 +117,12 @@ def profile_command(
     quiet: Quiet = False,
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
-    from planner.capture.bring import measure
+    from planner.capture.separately import measure_separately
     from planner.errors import UsageError
     from planner.inputs.destinations import refuse_outputs
     from planner.inputs.files import write_atomically
     from planner.inputs.loading import family_of
     from planner.show.models import show_profile
-    from planner.show.progress import note
     from planner.show.tables import as_json, print_json
 
     for option, count in (("--devices", devices), ("--microbatches", microbatches), ("--repeats", repeats)):
@@ -125,8 +131,9 @@ def profile_command(
     if not 0 <= warmup <= 1000:
         raise UsageError.at("--warmup", warmup, "an integer from 0 to 1000")
     refuse_outputs({"--out": out, "--csv": table}, model.rpartition(":")[0])
-    found = measure(
+    found = measure_separately(
         model,
+        time_limit=time_limit,
         memory=memory,
         bandwidth=bandwidth,
         devices=devices,
@@ -135,13 +142,12 @@ def profile_command(
         repeats=repeats,
         warmup=warmup,
     )
-    for warning in found.captured.warnings:
-        note(quiet, f"warning: {warning}")
+    _note(found, quiet)
     if out is not None:
         write_atomically(Path(out), as_json(family_of(found.instance).to_json(found.instance)) + "\n")
     if table is not None:
-        write_atomically(Path(table), found.table(), "--csv")
-    shown = {**found.to_json(), "out": out}
+        write_atomically(Path(table), found.table, "--csv")
+    shown = {**found.figures, "out": out}
     print_json(shown) if json else show_profile(shown)
 
 
@@ -167,6 +173,16 @@ def calibrate_command(
     }
     shown |= {"worst": found.worst, **shares_of(found, hardware, dtype)}
     print_json(shown) if json else show_fit(shown)
+
+
+def _note(found: Found, quiet: bool) -> None:
+    """Show on standard error what the model printed, and what may be wrong with the instance."""
+    from planner.show.progress import note
+
+    lines = [*found.printed.splitlines()]
+    lines += [f"warning: {each}" for each in found.warnings] + [f"note: {each}" for each in found.notes]
+    for line in lines:
+        note(quiet, line)
 
 
 def _degrees(option: str, given: str) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ def run_command(
     out: Annotated[
         str | None, typer.Option(metavar="RUN.json", help="write the run with its passes, for planner fidelity")
     ] = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes", min=0)] = 600.0,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes")] = 600.0,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -53,7 +53,7 @@ def run_command(
     from planner.show.progress import note
     from planner.show.runs import show_run
     from planner.show.tables import as_json, print_json
-    from planner.signals import held, noted
+    from planner.signals import end_if_noted, held, noted
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
@@ -81,7 +81,10 @@ def run_command(
             note(False, str(error))
             raise typer.Exit(1) from None
         except InterruptedRunError:
+            end_if_noted()  # with --json there is one object
             raise typer.Exit(128 + (noted() or 0)) from None
+        for line in found.printed.splitlines():
+            note(quiet, line)
         print_json(found.to_json()) if json else show_run(found)
         files = {"--trace": (trace, chrome_trace(found)), "--out": (out, found.record(loaded.name))}
         for option, (file, content) in files.items():

@@ -9,26 +9,21 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
-import shutil
 import signal
-import stat
 import sys
-import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import connection
-from pathlib import Path
 from typing import Any
 
 from planner.errors import UsageError
+from planner.forked import Deadline
 from planner.signals import noted
 
 _POLL_S = 0.1
-_FOLDER, _YOUNG_S = "planner-run-", 60.0
 
 
 class RunError(Exception):
@@ -48,13 +43,13 @@ class _Child:
     is_done: bool = False
 
 
-def run_all(work: Callable[[int], Any], names: list[str], time_limit: float) -> list[Any]:
+def run_all(work: Callable[[int], Any], names: list[str], deadline: Deadline) -> list[Any]:
     """``work(rank)`` in a forked process for each name; their results, which torch must be able to save.
 
     Raises
     ------
     RunError
-        If one dies, raises, or is not done after ``time_limit`` seconds.
+        If one dies, raises, or is not done at the deadline.
     InterruptedRunError
         If a signal was noted.
     UsageError
@@ -66,7 +61,7 @@ def run_all(work: Callable[[int], Any], names: list[str], time_limit: float) -> 
     try:
         for rank, name in enumerate(names):
             children.append(_start(work, rank, name))
-        _collect(children, time_limit)
+        _collect(children, deadline)
     finally:
         for child in children:
             if child.process.is_alive():
@@ -75,54 +70,6 @@ def run_all(work: Callable[[int], Any], names: list[str], time_limit: float) -> 
             child.process.join()
             child.pipe.close()
     return [child.result for child in children]
-
-
-@contextmanager
-def rendezvous() -> Iterator[str]:
-    """The name of a file, not there yet, by which processes of this machine find each other.
-
-    Its folder is locked by this process and those that it forks. A run that is killed leaves a folder without a lock,
-    which the next run removes.
-    """
-    import fcntl
-
-    _remove_left()
-    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield os.path.join(folder, "store")
-        finally:
-            os.close(lock)
-
-
-def _remove_left() -> None:
-    """Remove the folders of runs that were killed: those of this user that no process has locked.
-
-    Between making a folder and locking it, a run may be slow: young folders stay.
-    """
-    import fcntl
-
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        try:
-            found = folder.lstat()
-            if (
-                not stat.S_ISDIR(found.st_mode)
-                or found.st_uid != os.getuid()
-                or time.time() - found.st_mtime < _YOUNG_S
-            ):
-                continue
-            lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
-        except OSError:  # another run has just removed it, or it cannot be read
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # its run is there
-            continue
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
 
 
 def _start(work: Callable[[int], Any], rank: int, name: str) -> _Child:
@@ -162,14 +109,12 @@ def _end_after(sentinel: int) -> None:
     os._exit(1)
 
 
-def _collect(children: list[_Child], time_limit: float) -> None:
-    until = time.monotonic() + time_limit
+def _collect(children: list[_Child], deadline: Deadline) -> None:
     while not all(child.is_done for child in children):
         if noted() is not None:
             raise InterruptedRunError
-        if time.monotonic() > until:
-            late = next(child.name for child in children if not child.is_done)
-            raise RunError(f"{late} is not done after {time_limit:g} s; expected an end within --time-limit")
+        if not deadline.left_s():
+            raise RunError(deadline.missed(next(child.name for child in children if not child.is_done)))
         failures = _receive(children)
         if failures:
             failures += _receive(children)  # those that were connected with one that died fail as well

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from planner import scratch
+from planner.capture.separately import file_of, prepared, refusal
 from planner.checking import check as judge
 from planner.checking import read_plan
 from planner.errors import UsageError
+from planner.forked import Begin, Deadline, End, Outcome, expect_limit, forked
 from planner.inputs.loading import family_of
-from planner.runtime.launch import rendezvous, run_all
+from planner.runtime.launch import InterruptedRunError, RunError, run_all
 from planner.runtime.layout import Duty, Layout, Timing, layout, orders_of, simulate
 from planner.runtime.member import run_process
 from planner.runtime.objective import objective_of
@@ -24,6 +28,8 @@ from planner.runtime.stages import split
 _BACKENDS, _RUNTIMES = ("gloo", "nccl"), ("own", "pipelining")
 #: Processes that a run may have at most.
 MOST_PROCESSES = 64
+#: Seconds that processes wait for each other beyond the deadline, at which they are ended.
+_WAIT_S = 10.0
 #: A parameter's gradient counts as at least this part of the largest one: below, it is what rounding left of zero.
 _SMALLEST = 1e-3
 #: Largest relative errors that --check accepts, by bytes of a number: float64 and others.
@@ -31,8 +37,8 @@ _TOLERANCES = {8: 1e-12, 4: 1e-6, 2: 2e-2}
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run found; lists have a number for each process, in the order of stages and replicas.
+class Numbers:
+    """What the processes of a run found; lists have a number for each, in the order of stages and replicas.
 
     Parameters
     ----------
@@ -72,10 +78,17 @@ class Run:
     gradient_planned: tuple[float, ...]
     seconds: float
     tolerance: float | None
-    layout: Layout
     measured: tuple[Timing, ...]
     simulated: tuple[Timing, ...]
     resimulated_s: float
+
+
+@dataclass(frozen=True)
+class Run(Numbers):
+    """What a run found, and the layout of its processes; ``printed`` is the end of what the user's function printed."""
+
+    layout: Layout
+    printed: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner run --json`` prints."""
@@ -133,14 +146,18 @@ def run_plan(
 ) -> Run:
     """Run one iteration of a plan in processes of this machine.
 
+    The function of the model is called in a fork of this process, which leaves nothing behind.
+
     Parameters
     ----------
     plan
         In its JSON form, or a result object that holds it; ``where`` names it in errors.
     model
         ``FILE.py:function``, which returns the model and the inputs of one call of it.
-    backend, check, time_limit, runtime
+    backend, check, runtime
         As of `run_program`.
+    time_limit
+        Seconds for all of it, from the call of the function on.
     orders
         As of `layout.layout`.
 
@@ -151,6 +168,7 @@ def run_plan(
     RunError
         If a process dies, fails or is late.
     """
+    expect_limit(time_limit)
     verdict = judge(instance, plan, where=where)
     if not verdict.feasible:
         broken = verdict.violations[0]
@@ -161,8 +179,44 @@ def run_plan(
     expect_places(len(made.duties), backend, runtime)
     degrees = {duty.stage: duty.degree for duty in made.duties}
     by_node = {node: degrees[stage] for node, stage in made.stage_of.items()}
-    found = program(model, getattr(instance, "flat", instance), made.num_samples, by_node)
-    return run_program(found, made, backend=backend, check=check, time_limit=time_limit, runtime=runtime)
+
+    def work(begin: Begin) -> dict[str, Any]:
+        import torch
+
+        torch.set_num_threads(1)  # a pool of threads does not survive a fork
+        found = program(model, getattr(instance, "flat", instance), made.num_samples, by_node)
+        try:
+            numbers = run_program(found, made, folder, begin, backend, check, deadline, runtime)
+        except RunError as error:
+            return {"failed": str(error)}
+        return {"found": asdict(numbers)}
+
+    with scratch.folder() as folder, prepared(folder):
+        deadline = Deadline.after(time_limit)
+        outcome = forked(work, model, deadline, file_of(model))
+    return _run(outcome, made, model)
+
+
+def _run(outcome: Outcome, made: Layout, model: str) -> Run:
+    """What a process that ran the user's code says, by its schema."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if outcome.end is End.INTERRUPTED:
+        raise InterruptedRunError
+    if outcome.end is not End.RETURNED:
+        raise RunError(outcome.words) if outcome.has_begun else refusal(outcome)
+    said = outcome.value
+    if isinstance(said, dict) and isinstance(said.get("failed"), str):
+        raise RunError(said["failed"])
+    wrong = f"{model}: reply of its process is no run of {len(made.duties)} processes; expected a function that returns"
+    try:
+        found = Run(**vars(TypeAdapter(Numbers).validate_python(said["found"])), layout=made, printed=outcome.printed)
+    except (ValidationError, TypeError, KeyError):
+        raise UsageError(wrong) from None
+    lists = (found.bytes_sent, found.held_bytes, found.collective_bytes, found.gradient_bytes)
+    if any(len(each) != len(made.duties) for each in lists):
+        raise UsageError(wrong)
+    return found
 
 
 def read_orders(file: str) -> list[str]:
@@ -190,16 +244,27 @@ def expect_places(processes: int, backend: str, runtime: str) -> None:
 
 
 def run_program(
-    program: Program, made: Layout, *, backend: str, check: bool, time_limit: float, runtime: str = "own"
-) -> Run:
+    program: Program,
+    made: Layout,
+    folder: str,
+    begin: Begin,
+    backend: str,
+    check: bool,
+    deadline: Deadline,
+    runtime: str,
+) -> Numbers:
     """Run one iteration of a layout of a program in processes of this machine.
 
     Parameters
     ----------
+    folder
+        Where processes find each other.
+    begin
+        Called before the first process starts; from then on the deadline is kept here.
     check
         Also run the whole model, in a process of its own, and compare loss and gradients.
-    time_limit
-        Seconds that the processes may take.
+    deadline
+        Of all processes.
     runtime
         ``own``, or ``pipelining``: torch.distributed.pipelining, which refuses most plans.
 
@@ -210,27 +275,21 @@ def run_program(
     RunError
         If a process dies, fails or is late.
     """
-    import torch
+    if any(duty.degree > 1 for duty in made.duties):
+        import planner.runtime.sharded  # noqa: F401 - before processes are forked: each would import DTensor
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a pool of threads does not survive a fork
-    try:
-        if any(duty.degree > 1 for duty in made.duties):
-            import planner.runtime.sharded  # noqa: F401 - before processes are forked: each would import DTensor
-
-        simulated = simulate(made)
-        stages = split(program, made)
-        args, kwargs = program.samples[0]
-        objective = objective_of(program.whole(*args, **kwargs))
-        with rendezvous() as file:
-            job = Job(program, made, stages, objective, file, backend, time_limit, runtime == "pipelining")
-            if job.is_pipelined:
-                expect_pipelined(job)
-            names = [f"process {number} ({duty})" for number, duty in enumerate(made.duties)]
-            reports: list[Report] = run_all(lambda rank: run_process(job, rank), names, time_limit)
-        whole = run_all(lambda _: _whole(job), ["the whole model"], time_limit)[0] if check else None
-    finally:
-        torch.set_num_threads(threads)
+    simulated = simulate(made)
+    stages = split(program, made)
+    args, kwargs = program.samples[0]
+    objective = objective_of(program.whole(*args, **kwargs))
+    file, is_pipelined = os.path.join(folder, "store"), runtime == "pipelining"
+    job = Job(program, made, stages, objective, file, backend, deadline.left_s() + _WAIT_S, is_pipelined)
+    if job.is_pipelined:
+        expect_pipelined(job)
+    names = [f"process {number} ({duty})" for number, duty in enumerate(made.duties)]
+    begin()
+    reports: list[Report] = run_all(lambda rank: run_process(job, rank), names, deadline)
+    whole = run_all(lambda _: _whole(job), ["the whole model"], deadline)[0] if check else None
     return _judged(job, reports, whole, simulated)
 
 
@@ -253,7 +312,7 @@ def _whole(job: Job) -> tuple[float, Mapping[str, Any]]:
 
 def _judged(
     job: Job, reports: Sequence[Report], whole: tuple[float, Mapping[str, Any]] | None, simulated: Sequence[Timing]
-) -> Run:
+) -> Numbers:
     made = job.layout
     loss = math.fsum(value for report in reports for value in report.losses.values()) / made.num_samples
     names = [name for name, each in job.program.model.named_parameters() if each.requires_grad]
@@ -271,7 +330,7 @@ def _judged(
         for report in reports
         for each in report.timings
     ]
-    return Run(
+    return Numbers(
         ok,
         loss,
         loss_error,
@@ -288,7 +347,6 @@ def _judged(
         tuple(duty.gradient_planned for duty in made.duties),
         max(each.end_s for each in measured),
         tolerance,
-        made,
         tuple(sorted(measured, key=lambda each: (each.start_s, each.rank))),
         tuple(simulated),
         _resimulated(made, measured),

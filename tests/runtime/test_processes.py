@@ -42,6 +42,12 @@ def _of(parent: int) -> set[int]:
     return found
 
 
+def _below(root: int) -> set[int]:
+    """Processes whose parent that is, or one of these."""
+    own = _of(root)
+    return own.union(*map(_below, own))
+
+
 def _wait(until: Any, seconds: float = 120.0) -> None:
     for _ in range(int(seconds / 0.05)):
         if until():
@@ -50,7 +56,7 @@ def _wait(until: Any, seconds: float = 120.0) -> None:
     raise AssertionError("waited in vain")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_no_process_outlives_the_command(number: int, code: int, tmp_path: Path) -> None:
     modules = (
         "inner.words, inner.places, inner.drop",
@@ -63,12 +69,24 @@ def test_no_process_outlives_the_command(number: int, code: int, tmp_path: Path)
     for file, content in zip(files, (plan(([0, 1], 1), ([2, 3, 4], 2)), chain(modules)), strict=True):
         file.write_text(json.dumps(content))
     command = [sys.executable, "-m", "planner", "run", *map(str, files), "--model", f"{MODELS}:hangs", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _wait(lambda: len(_of(process.pid)) == 3)
-    own = _of(process.pid)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environment = {name: each for name, each in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    environment["TMPDIR"] = str(folder)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    _wait(lambda: len(_below(process.pid)) == 3 + 3)  # the supervisor, its fork, the model's process, and its own
+    own = _below(process.pid)
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
-    assert (process.returncode, out) == (code, "")
+    assert process.returncode == code
+    if number == signal.SIGKILL:
+        assert out == ""  # the folder is left to the next run
+    else:
+        found = json.loads(out)
+        assert (found["status"], found["stop"]) == ("unknown", "interrupted")
+        assert [*folder.iterdir()] == []
     _wait(lambda: not any(Path(f"/proc/{each}").exists() for each in own), 20.0)
 
 
@@ -76,7 +94,7 @@ def test_folders_of_runs_that_were_killed_are_removed(tmp_path: Path, monkeypatc
     import fcntl
     import tempfile
 
-    from planner.runtime.launch import rendezvous
+    from planner.scratch import folder
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names = ("planner-run-killed", "planner-run-running", "planner-run-young", "other")
@@ -88,15 +106,15 @@ def test_folders_of_runs_that_were_killed_are_removed(tmp_path: Path, monkeypatc
     os.symlink(tmp_path / "other", tmp_path / "planner-run-link")
     with monkeypatch.context() as another:
         another.setattr(os, "getuid", lambda: -1)  # the folders of other users are theirs
-        with rendezvous():
+        with folder():
             assert (tmp_path / "planner-run-killed").is_dir() and (tmp_path / "planner-run-running").is_dir()
     running = os.open(tmp_path / "planner-run-running", os.O_RDONLY)
     fcntl.flock(running, fcntl.LOCK_EX)
-    with rendezvous() as file:
-        own = Path(file).parent
+    with folder() as made:
+        own = Path(made)
         left = {each.name for each in tmp_path.iterdir()}
         os.utime(own, (0, 0))
-        with rendezvous():  # another run, while this one is there
+        with folder():  # another run, while this one is there
             assert own.is_dir()
     os.close(running)
     assert left == {own.name, "planner-run-link", *names[1:]}

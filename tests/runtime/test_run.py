@@ -257,17 +257,17 @@ def test_nothing_listens_beyond_the_loopback(call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("model", "limit", "words"),
     [
-        ("dies", "process 1 (stage 1, replica 0) was ended by signal 9 (SIGKILL)"),
-        ("raises", "process 1 (stage 1, replica 0) failed: ValueError: out of paper"),
-        ("hangs", "process 0 (stage 0, replica 0) is not done after 3 s; expected an end within --time-limit"),
+        ("dies", "60", "process 1 (stage 1, replica 0) was ended by signal 9 (SIGKILL)"),
+        ("raises", "60", "process 1 (stage 1, replica 0) failed: ValueError: out of paper"),
+        ("hangs", "8", "process 0 (stage 0, replica 0) is not done after 8 s; expected an end within --time-limit"),
     ],
 )
-def test_a_process_that_fails_ends_the_run_with_one_line(call: Any, model: str, words: str) -> None:
+def test_a_process_that_fails_ends_the_run_with_one_line(call: Any, model: str, limit: str, words: str) -> None:
     modules = tuple(f"inner.{name.strip()}" for name in ("words, inner.places, inner.drop", *MODULES[1:]))
     stages = [([0, 1], 1), ([2, 3, 4], 1)]
-    code, out, err = call(chain(modules), plan(*stages), model, "--time-limit", "3")
+    code, out, err = call(chain(modules), plan(*stages), model, "--time-limit", limit)
     assert (code, out) == (1, "")
     assert err.splitlines()[-1] == words
     assert not _children()
