@@ -5,11 +5,14 @@ Standard library only: whoever waits for a method reads it here without loading 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from solvers.errors import UsageError
 
 
 class KernelCacheWarning(RuntimeWarning):
@@ -36,6 +39,26 @@ _depth, _began = 0, 0.0
 _warned = False
 #: Whether kernels are compiled, or loaded, as their modules are imported.
 wanted = True
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Inside, numba is imported; `UsageError` for settings that it does not survive."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        given = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NUMBA_")}
+        if not given:
+            raise
+        rule = f"values with which numba can be imported ({type(error).__name__}: {error})"
+        raise UsageError.at(", ".join(given), ", ".join(given.values()), rule) from None
+
+
+def expect_compiled(is_disabled: int) -> None:
+    """`UsageError` if numba leaves kernels uncompiled: their numbers are the machine's, and Python's are others."""
+    if is_disabled:
+        rule = "0: what is written for the machine's numbers gives other results with Python's"
+        raise UsageError.at("NUMBA_DISABLE_JIT", is_disabled, rule)
 
 
 @contextmanager

@@ -12,14 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.core import event
-from numba.core.caching import FunctionCache
-from numba.core.runtime import rtsys
-from numba.core.typing.typeof import typeof_impl
-from numba.np import numpy_support
 
 from formulations import compilation
+
+with compilation.loading():
+    from numba import config, njit, types
+    from numba.core import event
+    from numba.core.caching import FunctionCache
+    from numba.core.runtime import rtsys
+    from numba.core.typing.typeof import typeof_impl
+    from numba.np import numpy_support
+
+compilation.expect_compiled(config.DISABLE_JIT)
 
 #: Arrays in C order, by their number of dimensions.
 INTS, INTS2, INTS3 = (types.Array(types.int64, n, "C") for n in (1, 2, 3))

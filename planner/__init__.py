@@ -14,6 +14,14 @@ from __future__ import annotations
 
 import sys
 
+try:
+    import resource
+except ImportError:  # not on Windows, which has no such limits
+    pass
+else:  # where a file may have so many bytes only (ulimit -f), Python would leave bytecode that is cut off
+    sys.dont_write_bytecode |= resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    del resource
+
 TYPE_CHECKING = False  # typing takes longer to import than all that the command line needs before it notes signals
 
 if TYPE_CHECKING:

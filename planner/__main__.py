@@ -16,10 +16,18 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 #: Allocations between two garbage collections. With Python's 700, a third of the time of a small instance is spent on
 #: scanning the classes and functions of libraries, which are no garbage.
 _OBJECTS = 200_000
+_BAD_INPUT = 2
 
 
 def main() -> None:
     """Run the command line and leave the process, even if a method does not."""
+    if sys.dont_write_bytecode:
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # in processes that are started, too
+    from planner import environment
+
+    said = environment.refusal()
+    if said is not None:
+        sys.exit(_refused(said))
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     from planner import signals, streams
@@ -28,8 +36,14 @@ def main() -> None:
     signals.listen(lambda number: streams.end(number, out))
     atexit.register(_ignore)  # as the last of all: Python would give signals their usual meaning back
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    from planner.cli.app import main as command_line
-    from planner.worker import any_left_behind
+    try:
+        from planner.cli.app import main as command_line
+        from planner.worker import any_left_behind
+    except Exception as error:
+        said = environment.blamed(error)
+        if said is None:
+            raise
+        sys.exit(_refused(said))
 
     code = streams.settled(command_line(), out)
     signals.listen(lambda _: os._exit(code))
@@ -41,6 +55,11 @@ def main() -> None:
     # All exit handlers have run; tearing down every module would take a tenth of a second.
     atexit._run_exitfuncs()
     os._exit(code)  # the streams hold nothing back
+
+
+def _refused(said: str) -> int:
+    print(said, file=sys.stderr, flush=True)
+    return _BAD_INPUT
 
 
 def _ignore() -> None:

@@ -9,7 +9,15 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection
 from typing import Any, TypeVar
@@ -32,6 +40,10 @@ _RETRIES = 5
 POLL_S = 0.1
 #: Seconds to wait for a scheduler to answer.
 CONNECT_S = 10.0
+
+
+class WorkersLostError(UsageError):
+    """The processes or the cluster that work was given to are gone, and what they had not handed over with them."""
 
 
 def place(jobs: int = 1, dask: str | None = None) -> Opened:
@@ -63,8 +75,9 @@ def completed(
 
     Raises
     ------
-    BrokenExecutor
-        If the workers break down `BREAKDOWNS` times without finishing anything in between.
+    WorkersLostError
+        If the workers break down more than `BREAKDOWNS` times without finishing anything in between, or the cluster
+        is gone. What was handed on stays so.
     """
     coming = enumerate(tasks)
     left: dict[int, tuple[Any, ...]] = {}  # handed over, not finished
@@ -92,10 +105,20 @@ def completed(
             except BrokenExecutor:
                 breakdowns += 1
                 if breakdowns > BREAKDOWNS:
-                    raise
+                    rule = "processes that live: memory for all of them, or --jobs 1, which shows what ends them"
+                    said = f"ended {breakdowns} times before one of them had a result"
+                    raise WorkersLostError.at("--jobs", said, rule) from None
             finally:
                 for future in futures:
                     future.cancel()
+
+
+def handed(results: Iterable[Result], lost: list[WorkersLostError]) -> Iterator[Result]:
+    """The results that come before the workers are lost, if they are; the error is put into ``lost``."""
+    try:
+        yield from results
+    except WorkersLostError as error:
+        lost.append(error)
 
 
 @contextmanager
@@ -169,8 +192,13 @@ def _cluster(address: str) -> Iterator[Executor]:
         client = distributed.Client(address, timeout=CONNECT_S)
     except Exception as error:  # each kind of address (tcp, tls, ucx, ...) fails in its own way
         raise UsageError.at("--dask", address, f"the address of a dask scheduler ({error})") from None
-    with client, client.get_executor(pure=False, retries=_RETRIES) as executor:
-        yield executor
+    gone = (CancelledError, distributed.KilledWorker, distributed.comm.CommClosedError)
+    try:
+        with client, client.get_executor(pure=False, retries=_RETRIES) as executor:
+            yield executor
+    except gone as error:
+        said = str(error) or "it lost what it was given"
+        raise WorkersLostError.at("--dask", address, f"a scheduler and workers that live ({said})") from None
 
 
 def _distributed() -> Any:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from formulations.family import Claim, Family, Method
 from instances.errors import InstanceError, closest
-from planner.inputs.reading import read_text
+from instances.files import read_lines
 from planner.result import Result
 from solvers.inspection import plain
 from solvers.outcome import Status, Stop
@@ -96,7 +96,7 @@ def _values(path: str, known: Mapping[str, Any]) -> tuple[dict[str, float], floa
 
     `InstanceError` for a name or a number that cannot be, and for a file that is cut off.
     """
-    text = read_text(Path(path))
+    text = read_lines(Path(path))
     content = _of_xml(path, text) if text.lstrip().startswith("<") else _of_lines(path, text, known)
     found: dict[str, float] = {}
     for name, written in content.pairs:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from formulations.genome import UNIFORM_LAYERS, Domain, Gene, Genes, Genome, Mining, Numbers
+from instances.parameters import MAX_COUNT
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 #: The TMPCs that a node can have at each degree.
@@ -146,10 +147,12 @@ def _slow(genome: Genome, rho: Fraction) -> Genome:
 
 
 def _rho(text: str) -> Fraction:
+    rule = f"a number from 1 to {MAX_COUNT}, such as 4/3"
     try:
-        found = Fraction(text)
+        # The fraction of 1e1000000000 would be worked out for hours.
+        found = Fraction(text) if "/" in text or 1 <= float(text) <= MAX_COUNT else Fraction(0)
     except (ValueError, ZeroDivisionError):
-        found = Fraction(0)
-    if found < 1:
-        raise ValueError("a number of at least 1, such as 4/3")
+        raise ValueError(rule) from None
+    if not 1 <= found <= MAX_COUNT:
+        raise ValueError(rule)
     return found

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from instances.device_mapping import check_matrix
 from instances.errors import InstanceError
+from instances.files import read_lines
 from instances.units import parse_bandwidth
-
-#: Larger files are no matrix of the devices that can be mapped.
-MAX_FILE_BYTES = 2**27
 
 
 def read(path: str) -> tuple[tuple[float, ...], ...]:
@@ -23,13 +21,9 @@ def read(path: str) -> tuple[tuple[float, ...], ...]:
         symmetric.
     """
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(MAX_FILE_BYTES).decode("utf-8-sig")
-        rows = [row for row in csv.reader(text.splitlines()) if row]
-    except OSError as error:
-        raise InstanceError.at(path, "file", error.strerror or str(error), "a readable file") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InstanceError.at(path, "content", str(error), "CSV in UTF-8") from None
+        rows = [row for row in csv.reader(read_lines(Path(path)).splitlines()) if row]
+    except csv.Error as error:
+        raise InstanceError.at(path, "content", str(error), "CSV") from None
     matrix = tuple(
         tuple(0.0 if a == b else _cell(cell, path, a, b) for b, cell in enumerate(row)) for a, row in enumerate(rows)
     )

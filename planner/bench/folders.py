@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError
+from instances.files import read_lines
 from planner.bench.measure import Row, certificates, shown_losses, unplanned
 from planner.errors import UsageError
 from planner.inputs.destinations import writable
-from planner.inputs.files import write_atomically
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.files import append, write_atomically
+from planner.inputs.reading import parse_json
 from planner.show.tables import as_json, number, percent
 from planner.show.terminal import console, printable
 
@@ -46,7 +47,7 @@ def rows_of(place: str | Path) -> list[Row]:
     path = Path(place)
     path = path / ROWS if os.path.isdir(path) else path
     try:
-        lines = read_text(path).split("\n")
+        lines = read_lines(path).split("\n")
     except InstanceError as error:
         raise UsageError.at("rows", str(path), f"a file that bench wrote ({error})") from None
     found = []
@@ -86,16 +87,7 @@ def kept(folder: Path) -> list[Row]:
 
 def keep(folder: Path, row: Row) -> None:
     """Add a finished row, all of it or nothing; `UsageError` if it cannot be written."""
-    path = folder / ROWS
-    line = (as_json(row.to_json()) + "\n").encode()
-    with writable(path, "--out"), path.open("ab", buffering=0) as file:
-        before = file.tell()
-        try:
-            while line:
-                line = line[file.write(line) :]
-        except OSError:
-            file.truncate(before)
-            raise
+    append(folder / ROWS, as_json(row.to_json()) + "\n")
 
 
 def write_table(folder: Path, rows: Sequence[Row]) -> None:

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from instances.errors import InstanceError
+from instances.files import read_lines
 from planner.errors import UsageError
 from planner.inputs.loading import catalog, published_file
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.reading import parse_json
 from planner.populations.sources import members
 from planner.reserved import AUTO
 from planner.show.tables import as_json
@@ -159,7 +160,7 @@ SUITES: Mapping[str, Callable[[str | None], list[Case]]] = {
 
 
 def _read_suite(path: str) -> Iterator[Case]:
-    for count, line in enumerate(read_text(Path(path)).splitlines(), start=1):
+    for count, line in enumerate(read_lines(Path(path)).splitlines(), start=1):
         if not line.strip():
             continue
         where = f"{path}: line {count}"
@@ -181,7 +182,7 @@ def _released_times(inputs: str | None) -> dict[tuple[Any, ...], float]:
     path = published_file("released_results.jsonl", inputs)
     if path is None:
         return {}
-    rows = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
+    rows = [json.loads(line) for line in read_lines(path).splitlines() if line.strip()]
     return {
         (
             f"{row['instance']}.json",

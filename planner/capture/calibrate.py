@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from instances.errors import InstanceError
+from instances.files import read_lines
 from instances.units import parse_bytes, parse_time
 from planner.errors import UsageError
-from planner.inputs.reading import read_text
 from planner.inputs.tables import Numbers, rows_of
 
 COLUMNS: Numbers = {"flops": (parse_bytes, 0.0), "moved_bytes": (parse_bytes, 0.0), "seconds": (parse_time, None)}
@@ -112,7 +112,7 @@ def calibrated(file: str) -> Fit:
     """The fit of a table of measurements; `InstanceError` for what breaks a rule, `UsageError` for no file."""
     if not Path(file).is_file():
         raise UsageError.at("MEASUREMENTS", file, "a file that is there")
-    found = fitted(rows_of(read_text(Path(file)), file, COLUMNS, ("name",)), file)
+    found = fitted(rows_of(read_lines(Path(file)), file, COLUMNS, ("name",)), file)
     if not all(math.isfinite(each.value) for each in (found.products, found.memory) if each is not None):
         raise InstanceError.at(file, "rates", "infinite", "measurements that show one")
     return found

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import expect
+from instances.files import read_text
 from planner.brought.target import words
 from planner.capture.catalogue import CATALOGUE
 from planner.capture.models import Example, quiet
 from planner.errors import UsageError
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.reading import parse_json
 
 #: The longest sequence where none is given, and that of models without a largest one.
 LONGEST, UNBOUNDED = 4096, 512

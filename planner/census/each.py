@@ -17,7 +17,7 @@ from planner.census.arising import Row, inside_of, rows
 from planner.census.optima import Optima, Optimum
 from planner.checking import exceeds
 from planner.errors import UsageError
-from planner.inputs.files import write_atomically
+from planner.executors import WorkersLostError
 from planner.inputs.loading import admitted, family_named, family_of
 from planner.inputs.settings import declared
 from planner.losses import losses, optimum_of
@@ -89,6 +89,7 @@ class EachCensus:
     cpu_seconds: float
     out: str
     signal: int | None = None
+    lost: str | None = None
     unwritten: list[str] = field(default_factory=list)
 
     @property
@@ -185,7 +186,11 @@ def census_of(
     if watch.reason is Stop.TIME_LIMIT:
         notice(f"the run of {inside.method} was ended at the time limit: {len(found)} subproblems of its beginning")
     contents = [row.content for row in found]
-    optima.find(contents, limits, jobs, dask, listen)
+    lost = None
+    try:
+        optima.find(contents, limits, jobs, dask, listen)
+    except WorkersLostError as error:
+        lost = str(error)
     known = [optima.known.get(optima.key(content)) for content in contents]
     pairs = [(row, each) for row, each in zip(found, known, strict=True) if each is not None]
     result = EachCensus(
@@ -204,9 +209,10 @@ def census_of(
     )  # fmt: skip
     for inner, tally in result.tallies.items():
         tally.worst = _written(optima, inner, [pair for pair in pairs if pair[0].inner == inner])
-    if end_to_end and inside.exactly is not None and noted() is None:
+    if end_to_end and inside.exactly is not None and noted() is None and lost is None:
         result.end_to_end = _end_to_end(family, instance, inside, limits)
-    result.signal, result.seconds = noted(), time.perf_counter() - began
+    result.signal, result.lost, result.seconds = noted(), lost, time.perf_counter() - began
+    result.unwritten = list(dict.fromkeys(optima.failures))
     return result
 
 
@@ -313,8 +319,8 @@ def _written(optima: Optima, inner: str, pairs: Sequence[Pair]) -> list[dict[str
     kept = []
     for rank, (loss, row) in enumerate(ranked[:WORST], start=1):
         path = optima.path / f"worst-{inner.replace(' ', '-')}-{rank}.json"
-        write_atomically(path, as_json(row.to_json()) + "\n")
-        kept.append({"loss": loss, "file": str(path)})
+        written = optima.write(path, as_json(row.to_json()) + "\n")
+        kept.append({"loss": loss, "file": str(path) if written else None})
     return kept
 
 

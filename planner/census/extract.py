@@ -18,12 +18,12 @@ import numpy as np
 
 from formulations.stage_partitioning.studies.subproblems import Options, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
+from instances.files import is_compressed
 from planner.census.arising import inside_of, rows
 from planner.census.run import chunks_of, sampled
 from planner.errors import UsageError
 from planner.inputs.files import drafted
 from planner.inputs.loading import admitted
-from planner.inputs.reading import is_compressed
 from planner.inputs.rows import SUFFIXES, pyarrow
 from planner.show.tables import as_json
 from solvers.outcome import Limits

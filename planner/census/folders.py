@@ -15,9 +15,10 @@ from typing import Any
 from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.errors import InstanceError
+from instances.files import read_text
 from planner.errors import UsageError
 from planner.inputs.files import write_atomically
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.reading import parse_json
 from planner.show.tables import as_json
 from planner.versions import versions
 

@@ -14,8 +14,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from instances.errors import InstanceError
+from instances.files import read_lines
 from planner.errors import UsageError
 from planner.executors import completed, place
+from planner.inputs.files import append, write_atomically
 from planner.inputs.loading import family_named
 from planner.reserved import AUTO
 from planner.run import solve
@@ -59,7 +62,10 @@ def find(problem: str, content: str, limits: Limits, against: str = AUTO) -> Opt
 
 
 class Optima:
-    """The optima that are known, by content, and the folder that keeps the proved ones."""
+    """The optima that are known, by content, and the folder that keeps the proved ones.
+
+    A file that cannot be written (a full disk) is one of its ``failures`` and does not end the census.
+    """
 
     def __init__(self, out: str, problem: str, notice: Callable[[str], None], against: str = AUTO) -> None:
         self.path = Path(out)
@@ -70,13 +76,14 @@ class Optima:
             self.path.mkdir(parents=True, exist_ok=True)
             if any(self.path.iterdir()) and not self._file.is_file():
                 raise UsageError.at("--out", str(self.path), "an empty folder, or one of a census of such subproblems")
-            lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.is_file() else []
+            lines = read_lines(self._file).splitlines() if self._file.is_file() else []
             with self._file.open("a", encoding="utf-8") as file:  # whether it can be written
                 if lines and not self._file.read_bytes().endswith(b"\n"):
                     file.write("\n")  # a line was cut in two
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, InstanceError) as error:
             raise UsageError.at("--out", str(self.path), f"a folder of a census ({error})") from None
         self.known: dict[str, Optimum] = {}
+        self.failures: list[str] = []
         for line in lines:
             with suppress(ValueError, TypeError, KeyError):  # a line that was cut: found again
                 record = json.loads(line)
@@ -113,5 +120,16 @@ class Optima:
     def _keep(self, key: str, found: Optimum) -> None:
         self.known[key] = found
         if found.is_proved:
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(as_json({"key": key, **asdict(found)}) + "\n")
+            try:
+                append(self._file, as_json({"key": key, **asdict(found)}) + "\n", "--out")
+            except UsageError as error:
+                self.failures.append(str(error))
+
+    def write(self, path: Path, text: str) -> bool:
+        """Whether a file of the folder could be written."""
+        try:
+            write_atomically(path, text)
+        except UsageError as error:
+            self.failures.append(str(error))
+            return False
+        return True

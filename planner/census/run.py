@@ -26,7 +26,7 @@ from instances.stage_partitioning import StageInstance
 from planner.census.folders import WORST, Folder
 from planner.comparison import crosscheck
 from planner.errors import UsageError
-from planner.executors import Opened, completed, place
+from planner.executors import Opened, WorkersLostError, completed, place
 from planner.inputs.loading import admitted, family_of
 from planner.inputs.settings import declared
 from planner.run import solve
@@ -59,7 +59,7 @@ class Variant:
 
 @dataclass
 class Census:
-    """The totals of all chunks; ``chunks_done`` < ``chunks`` if it was interrupted (by ``signal``).
+    """The totals of all chunks; ``chunks_done`` < ``chunks`` if ``signal`` or what ``lost`` says ended it early.
 
     ``unwritten`` names the files that could not be written. ``variant`` is the one that the dynamic program uses on
     this instance. ``seconds`` is wall time from the first to the last chunk of this run, ``cpu_seconds`` the chunks'
@@ -79,6 +79,7 @@ class Census:
     compile_seconds: float
     out: str
     signal: int | None = None
+    lost: str | None = None
     unwritten: list[str] = field(default_factory=list)
     worst_files: dict[str, list[str]] = field(default_factory=dict)
     crosscheck: dict[str, Any] | None = None
@@ -188,7 +189,11 @@ def census(
         notice(f"{found} of {len(ranges)} chunks lie in {folder.path} already")
     for failure in folder.failures:
         notice(f"warning: {failure}")
-    stopped = _fill(opened, text, ranges, folder, records, listen)
+    stopped, lost = None, None
+    try:
+        stopped = _fill(opened, text, ranges, folder, records, listen)
+    except WorkersLostError as error:
+        lost = str(error)
     done = [records[number] for number in sorted(records)]
     result = Census(
         instance=instance,
@@ -204,11 +209,12 @@ def census(
         compile_seconds=compiled - began,
         out=str(folder.path),
         signal=stopped,
+        lost=lost,
     )
     result.worst_files = {rule: folder.write_worst(calls, rule, found.worst) for rule, found in result.variants.items()}
-    if result.signal is None and sample > 0:
+    if result.signal is None and lost is None and sample > 0:
         result.crosscheck, result.signal = _crosscheck(calls, ranges, done, sample, again, folder, notice)
-    if result.signal is None and end_to_end:
+    if result.signal is None and lost is None and end_to_end:
         result.end_to_end, result.signal = _end_to_end(instance, result.variant, limits or Limits(time_s=60.0))
     result.unwritten = list(dict.fromkeys(folder.failures))
     return result

@@ -47,6 +47,7 @@ from planner.cli.tools import (
 )
 from planner.cli.validate import validate_command
 from planner.cli.wrong import words
+from planner.environment import blamed
 from planner.errors import CrosscheckError, UsageError
 from planner.inputs import choices
 from planner.show.terminal import printable
@@ -74,7 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
             return _fail(words(error, [*_COMMANDS])) if error.format_message() else BAD_INPUT
         except SystemExit as stop:
             return int(stop.code or 0)
-        except Exception:
+        except Exception as error:
+            said = blamed(error)
+            if said is not None:
+                return _fail(said)
             traceback.print_exc()  # a bug: nothing is hidden, and no exit code of ours is borrowed
             return BUG
 

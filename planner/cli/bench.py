@@ -80,6 +80,7 @@ def bench_command(
     from planner.bench.calibrate import calibrated
     from planner.bench.measure import measure, show_rows, with_losses
     from planner.bench.suites import cases
+    from planner.executors import WorkersLostError, handed
     from planner.inputs.destinations import refuse_outputs, refuse_overwriting
     from planner.inputs.files import write_all, write_atomically
     from planner.show.progress import note
@@ -103,9 +104,10 @@ def bench_command(
     folder = None if out is None or one_file else folders.opened(out)
     rows = [] if folder is None else folders.kept(folder)
     writes: list[Callable[[], None]] = []
+    lost: list[WorkersLostError] = []
     with held():
         known = {each.key for each in rows}
-        for row in measure(wanted, limits, repeats, inputs, every_seed, known, certify, jobs, dask):
+        for row in handed(measure(wanted, limits, repeats, inputs, every_seed, known, certify, jobs, dask), lost):
             note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
             rows.append(row)
             if folder is not None and not row.signal:
@@ -121,6 +123,8 @@ def bench_command(
     elif out is not None:
         writes.append(partial(write_atomically, out, "".join(as_json(row.to_json()) + "\n" for row in rows)))
     write_all(*writes)
+    if lost:
+        raise lost[0]
     signalled = next((row.signal for row in rows if row.signal), noted())
     raise typer.Exit(128 + signalled if signalled else 0)
 

@@ -144,6 +144,8 @@ def census_command(
         note(quiet, f"{found.progress} in {found.out}; the same command resumes")
     if not found.agree:
         raise typer.Exit(CONTRADICTION)
+    if found.lost:
+        raise UsageError(f"{found.lost}; {found.progress} in {found.out}")
     if found.unwritten:
         more = f" (and {len(found.unwritten) - 1} more files)" if len(found.unwritten) > 1 else ""
         raise UsageError(found.unwritten[0] + more)

@@ -23,6 +23,7 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.completion import entries
+from planner.errors import UsageError
 
 
 def validate_command(
@@ -98,4 +99,6 @@ def validate_command(
     if found.signal:
         note(quiet, f"{found.instances} of {found.wanted} instances lie in {out}; the same command resumes")
         raise typer.Exit(128 + found.signal)
+    if found.lost and not found.contradictions:
+        raise UsageError(f"{found.lost}; {found.instances} of {found.wanted} instances lie in {out}")
     raise typer.Exit(CONTRADICTION if found.contradictions else 0)

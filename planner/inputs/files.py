@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from instances.files import is_compressed
 from planner.errors import UsageError
 from planner.inputs.destinations import sink, writable
-from planner.inputs.reading import is_compressed
 from planner.streams import drafts
 
 
@@ -74,6 +74,19 @@ def drafted(path: str | Path, option: str = "--out") -> Iterator[Path]:
             with suppress(FileNotFoundError):
                 os.unlink(name)
             drafts.discard(name)
+
+
+def append(path: Path, text: str, option: str = "--out") -> None:
+    """Add text to a file, all of it or nothing; `UsageError` if it cannot be written."""
+    content = text.encode()
+    with writable(path, option), path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            while content:
+                content = content[file.write(content) :]
+        except OSError:
+            file.truncate(before)
+            raise
 
 
 def opened_to_grow(path: str, option: str) -> TextIO:

@@ -11,11 +11,12 @@ import formulations
 from formulations import vocabulary
 from formulations.family import Family
 from instances.errors import InstanceError, expect
+from instances.files import few_lines, read_text
 from instances.requirements import with_requirements
 from planner.errors import UsageError, closest
 from planner.inputs import settings
 from planner.inputs.graphs import declared, is_graph, read_graph, with_machine
-from planner.inputs.reading import STANDARD, parse_json, read_named, read_text
+from planner.inputs.reading import STANDARD, parse_json, read_named
 from planner.inputs.rows import has_rows, read_row, split_row
 from planner.inputs.tables import is_table, read_table
 from planner.types import Instance
@@ -234,7 +235,7 @@ def _parsed(text: str, where: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         if not text.strip():
             raise InstanceError.at(where, "content", "", "a problem")
-        return text
+        return few_lines(text, where)
     content = parse_json(text, where)
     if isinstance(content, dict) and "contradictions" in content and "instance" in content:
         return content["instance"]  # a reproducer

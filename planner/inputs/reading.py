@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import os
 import re
 import sys
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
+from formulations import size
 from instances.errors import InstanceError, path
+from instances.files import decoded, read_text
 from instances.parameters import vanishes
 
 #: The name of standard input.
 STANDARD = "-"
-#: Larger files are refused rather than read into memory, also those that are so large when decompressed.
-MAX_FILE_BYTES = 256 * 2**20
-_PIECE_BYTES = 2**20
-
-
-def read_text(path: Path) -> str:
-    """A file's UTF-8 text, or `InstanceError`."""
-    with opened(path) as file:
-        return _decoded(file, str(path))
 
 
 def read_named(name: str) -> tuple[str, str]:
@@ -36,56 +24,18 @@ def read_named(name: str) -> tuple[str, str]:
     return (read_text(Path(name)), name) if name != STANDARD else (_all_of(sys.stdin), "standard input")
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed if its name ends in ``.gz``; `InstanceError` for what cannot be read."""
-    try:
-        with path.open("rb") as file:
-            if not is_compressed(path):
-                yield file
-                return
-            with gzip.GzipFile(fileobj=file) as content:
-                yield content  # type: ignore[misc]  # it is one in all but name
-    except (EOFError, zlib.error) as error:
-        raise InstanceError.at(str(path), "file", str(error), "a whole gzip file") from None
-    except OSError as error:
-        raise InstanceError.at(str(path), "file", error.strerror or str(error), "a readable file") from None
-
-
-def is_compressed(path: str | Path) -> bool:
-    """Whether a file's name says that it is compressed."""
-    return os.fspath(path).endswith(".gz")
-
-
 @lru_cache(maxsize=1)
 def _all_of(stream: TextIO | None) -> str:
     """Standard input, which can be read once, for those who read it more often."""
     if stream is None:
         raise InstanceError.at("standard input", "file", "closed", "a readable file")
-    return _decoded(stream.buffer, "standard input")
+    return decoded(stream.buffer, "standard input")
 
 
-def _decoded(file: BinaryIO, where: str) -> str:
-    data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InstanceError.at(where, f"byte {error.start}", data[error.start], "UTF-8 text") from None
-
-
-def read_line(file: BinaryIO, where: str) -> bytes:
-    """The next line of a file, with its end; `InstanceError` if it is too long or holds a NUL, as no text does."""
-    line = bytearray()
-    while not line.endswith(b"\n") and (piece := file.readline(_PIECE_BYTES)):
-        line += piece
-        if 0 in piece:  # as an endless device gives them: no need to read on
-            raise InstanceError.at(where, f"byte {line.index(0)} of a line", 0, "UTF-8 text")
-        if len(line) > MAX_FILE_BYTES:
-            raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
-    return bytes(line)
-
+#: Texts of fewer letters are parsed without a look at the memory that it takes.
+_LARGE = 2**22
+#: What a mark of a JSON text stands for in memory, in bytes: an object, a list, a value in one of them.
+_WEIGHTS = {"{": 192, "[": 88, ",": 40, ":": 40}
 
 #: Longer integers are no floats, or close to the largest.
 _FLOAT_DIGITS = 308
@@ -131,6 +81,7 @@ def parse_json(text: str, where: str) -> Any:
             raise InstanceError.at(where, "key", twice, "no key twice in one object")
         return found
 
+    _expect_room(text, where)
     try:
         return json.loads(
             text, parse_constant=no_constant, parse_float=number, parse_int=integer, object_pairs_hook=unique
@@ -144,6 +95,14 @@ def parse_json(text: str, where: str) -> Any:
         ) from None
     except RecursionError:
         raise InstanceError.at(where, "nesting", "too deep", "a few levels") from None
+
+
+def _expect_room(text: str, where: str) -> None:
+    """`InstanceError` if the values of a large JSON text would not fit into memory: ``[],`` takes 40 times its text."""
+    needed = sum(each * text.count(mark) for mark, each in _WEIGHTS.items()) if len(text) > _LARGE else 0
+    if needed and needed > (most := size.room()):
+        rule = f"at most {most:.3g}, half of what is free"
+        raise InstanceError.at(where, "size of its values in memory", f"{needed} bytes", rule)
 
 
 def _is_long(spelled: str) -> bool:

@@ -12,19 +12,26 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from instances.errors import InstanceError
+from instances.files import MAX_FILE_BYTES, MAX_ROWS, MAX_ROWS_BYTES, is_compressed, opened, read_line, too_large
 from planner.errors import UsageError
-from planner.inputs.reading import MAX_FILE_BYTES, is_compressed, opened, parse_json, read_line
+from planner.inputs.reading import parse_json
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 
 _ADDRESS = re.compile(r"(.+\.(?:jsonl|jsonl\.gz|parquet))#(\d{1,15})", re.DOTALL)
 #: Rows of a parquet file that are read at once.
 _BATCH = 1000
+#: The columns of a parquet file that are read.
+_COLUMNS = (
+    "parent", "outer", "inner", "t", "d", "y", "capacity_bytes", "nodes", "options", "tmpcs", "time", "memory_bytes",
+)  # fmt: skip
+#: What a value of a column takes at most, its text left out: as pyarrow reads it, and as an object.
+_ENCODED_BYTES, _OBJECT_BYTES = 8, 64
 _MISSING = "pyarrow (pip install 'dnn-planner[columnar]'), or a .jsonl file"
 
 
@@ -72,7 +79,7 @@ def count_rows(path: Path) -> int:
     """How many rows a file has; errors as of `read_row`."""
     if path.suffix == ".parquet":
         with _parquet(path) as file:
-            return int(file.metadata.num_rows)
+            return _counted(file, str(path))
     return sum(1 for _ in _lines(path))
 
 
@@ -90,7 +97,8 @@ def read_rows(path: Path, wanted: Collection[int] | None = None) -> Iterator[tup
     """
     if path.suffix == ".parquet":
         with _parquet(path) as file:
-            records = (record for batch in file.iter_batches(_BATCH) for record in batch.to_pylist())
+            _counted(file, str(path))
+            records = (each for group in range(file.num_row_groups) for each in _records(file, group, str(path)))
             yield from ((row, _knapsack(each)) for row, each in enumerate(records) if wanted is None or row in wanted)
         return
     for row, line in enumerate(_lines(path)):
@@ -102,16 +110,21 @@ def read_rows(path: Path, wanted: Collection[int] | None = None) -> Iterator[tup
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file but empty ones at its end."""
+    """The lines of a file but empty ones at its end, each of which is one line end here."""
+    where, empty, seen, count = str(path), 0, 0, 0
     with opened(path) as file:
-        empty: list[bytes] = []
-        while line := read_line(file, str(path)):
+        while line := read_line(file, where):
+            count, seen = count + 1, seen + len(line)
+            if count > MAX_ROWS:
+                raise too_many_rows(where, f"over {MAX_ROWS}")
+            if seen > MAX_ROWS_BYTES:
+                raise too_large(where, MAX_ROWS_BYTES)
             if line.strip():
-                yield from empty
-                empty.clear()
+                yield from repeat(b"\n", empty)
+                empty = 0
                 yield line
             else:
-                empty.append(line)
+                empty += 1
 
 
 def is_columnar() -> bool:
@@ -155,7 +168,7 @@ def _line(file: BinaryIO, row: int, path: Path) -> bytes:
         if not line:
             break
         if endless and seen > MAX_FILE_BYTES:
-            raise InstanceError.at(where, "size", f"over {MAX_FILE_BYTES} bytes", "a smaller file")
+            raise too_large(where, MAX_FILE_BYTES)
     return line
 
 
@@ -165,8 +178,7 @@ def _parquet_row(path: Path, row: int) -> Any:
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
             if row < before + size:
-                table = file.read_row_group(group).slice(row - before, 1)
-                return _knapsack(table.to_pylist()[0])
+                return _knapsack(next(islice(_records(file, group, str(path)), row - before, None)))
             before += size
     raise InstanceError.at(str(path), "row", row, f"at most {before - 1}" if before else "nothing: it has no rows")
 
@@ -176,7 +188,13 @@ def _parquet(path: Path) -> Iterator[Any]:
     """A parquet file; `InstanceError` for what is none, is damaged, or lacks a column."""
     arrow = pyarrow()
     try:
-        with arrow.parquet.ParquetFile(path) as file:
+        if path.exists() and not path.is_file():
+            raise InstanceError.at(str(path), "file", "a folder, pipe or device", "a parquet file")
+        schema = arrow.parquet.read_metadata(path).schema
+        leaves = [schema.column(place) for place in range(len(schema))]
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        with arrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
+            _expect_columns(file.schema_arrow, str(path))
             yield file
     except (OSError, arrow.ArrowException) as error:
         raise InstanceError.at(str(path), "file", " ".join(str(error).split())[:80], "a parquet file") from None
@@ -186,6 +204,66 @@ def _parquet(path: Path) -> Iterator[Any]:
         raise InstanceError.at(str(path), "file", "damaged", "rows as planner extract writes them") from None
     except KeyError as missing:
         raise InstanceError.missing(str(path), f"column {missing.args[0]}", "as planner extract writes it") from None
+
+
+def _counted(file: Any, where: str) -> int:
+    """The rows of a parquet file; `InstanceError` if there are too many."""
+    if (rows := int(file.metadata.num_rows)) > MAX_ROWS:
+        raise too_many_rows(where, rows)
+    return rows
+
+
+def too_many_rows(where: str, rows: int | str) -> InstanceError:
+    """The error of a file of more rows than are read."""
+    return InstanceError.at(where, "rows", rows, f"at most {MAX_ROWS} in a file")
+
+
+def _records(file: Any, group: int, where: str) -> Iterator[dict[str, Any]]:
+    """The rows of a row group of a parquet file, some at a time; `InstanceError` for what would fill the memory.
+
+    Compressed and encoded, many equal values take no room: the file says how many there are before any is read. Texts
+    stay in the dictionaries that encode them until they are counted.
+    """
+    metadata = file.metadata.row_group(group)
+    parts = [metadata.column(place) for place in range(metadata.num_columns)]
+    read = [part for part in parts if part.path_in_schema.partition(".")[0] in _COLUMNS]
+    if sum(_ENCODED_BYTES * part.num_values + part.total_uncompressed_size for part in read) > MAX_FILE_BYTES:
+        raise too_large(f"{where}: row group {group}", MAX_FILE_BYTES)
+    for batch in file.iter_batches(_BATCH, [group], list(_COLUMNS)):
+        few = [batch] if _weight(batch) <= MAX_FILE_BYTES else [batch.slice(row, 1) for row in range(batch.num_rows)]
+        for rows in few:
+            if _weight(rows) > MAX_FILE_BYTES:
+                raise too_large(f"{where}: a row", MAX_FILE_BYTES)
+            yield from rows.to_pylist()
+
+
+def _expect_columns(schema: Any, where: str) -> None:
+    """`InstanceError` unless all columns are there, of texts and numbers."""
+    types = pyarrow().types
+    for name in _COLUMNS:
+        if name not in schema.names:
+            raise InstanceError.missing(where, f"column {name}", "as planner extract writes it")
+        kind = schema.field(name).type
+        while types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind):
+            kind = kind.value_type
+        if not (
+            types.is_integer(kind) or types.is_floating(kind) or types.is_string(kind) or types.is_large_string(kind)
+        ):
+            raise InstanceError.at(where, f"column {name}", str(kind), "of texts or numbers, or of lists of them")
+
+
+def _weight(batch: Any) -> int:
+    """About the bytes that rows take as Python's objects."""
+    import pyarrow.compute as compute
+
+    types, found = pyarrow().types, 0
+    for column in batch.columns:
+        while types.is_list(column.type) or types.is_large_list(column.type):
+            column = column.flatten()
+        found += _OBJECT_BYTES * len(column)
+        if types.is_dictionary(column.type):
+            found += compute.sum(compute.take(compute.binary_length(column.dictionary), column.indices)).as_py() or 0
+    return int(found)
 
 
 def _knapsack(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError, closest
+from instances.parameters import MAX_COUNT
 from instances.units import parse_bytes, parse_time
 
 #: How a number is read, and what a line has without it (``None``: what is read of an empty cell), by column.
@@ -94,7 +95,13 @@ def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) 
         If a column is unknown or there twice, a line has another number of cells, or a cell breaks its rule.
     """
     heading = content.lstrip().partition("\n")[0]
-    rows = list(csv.reader(content.strip().splitlines(), delimiter=_separator(heading), skipinitialspace=True))
+    lines = content.strip().splitlines()
+    try:
+        rows = list(csv.reader(lines[: MAX_COUNT + 2], delimiter=_separator(heading), skipinitialspace=True))
+    except csv.Error as error:
+        raise InstanceError.at(where, "content", str(error), "CSV or TSV") from None
+    if len(lines) > MAX_COUNT + 1:
+        raise InstanceError.at(where, "lines below the heading", len(lines) - 1, f"at most {MAX_COUNT}")
     columns = [cell.strip() for cell in rows[0]] if rows else []
     known = (*notes, *numbers)
     for number, column in enumerate(columns):

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from instances.errors import InstanceError
+from instances.files import read_text
 from planner.errors import UsageError
 from planner.inputs.destinations import writable
-from planner.inputs.files import drafted, write_atomically
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.files import append, drafted, write_atomically
+from planner.inputs.reading import parse_json
 from planner.inputs.rows import is_columnar, pyarrow
 from planner.populations.sources import HEADER, POPULATION
 from planner.populations.tally import COLUMNS
@@ -136,16 +137,7 @@ class Folder:
 
     def keep(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Add finished records to the journal, all of them or none; `UsageError` if it cannot be written."""
-        path = self.path / JOURNAL
-        content = "".join(map(_line, records)).encode()
-        with writable(path, "--out"), path.open("ab", buffering=0) as file:
-            before = file.tell()
-            try:
-                while content:
-                    content = content[file.write(content) :]
-            except OSError:
-                file.truncate(before)
-                raise
+        append(self.path / JOURNAL, "".join(map(_line, records)))
 
     def write_table(self, rows: Iterable[Mapping[str, Any]]) -> str:
         """Write the rows as parquet, or without pyarrow as JSON lines; returns the file."""

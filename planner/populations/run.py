@@ -23,7 +23,7 @@ from planner.checking import read_plan
 from planner.comparison import DEFAULT_TIME_S, entered, expect_methods, write_reproducer
 from planner.dispatch import exact_names, named
 from planner.errors import UsageError
-from planner.executors import Opened, completed, place
+from planner.executors import Opened, WorkersLostError, completed, place
 from planner.inputs.loading import family_of
 from planner.inputs.settings import expect_types, method_options
 from planner.populations import tally
@@ -49,7 +49,8 @@ class Validation:
 
     ``instances`` were validated, of ``wanted``; ``methods`` has the totals by method, ``worst`` the files of the
     instances on which it lost most. ``records`` hold what came of every instance, in order, ``table`` is the file of
-    rows, ``contradictions`` are claims that exclude each other. ``signal`` ended it early, if one did.
+    rows, ``contradictions`` are claims that exclude each other. ``signal`` ended it early, if one did, and ``lost``
+    says how its workers did.
     """
 
     problem: str
@@ -67,6 +68,7 @@ class Validation:
     records: Sequence[Mapping[str, Any]] = field(repr=False, default=())
     seconds: float = 0.0
     signal: int | None = None
+    lost: str | None = None
 
     def to_json(self) -> dict[str, Json]:
         """The object that ``planner validate --json`` prints."""
@@ -206,7 +208,11 @@ class Prepared:
         records = folder.records(notice)
         if records:
             notice(f"{len(records)} of {len(population.distinct)} distinct instances lie in {self.out} already")
-        stopped = self._solve(folder, records, listen)
+        stopped, lost = None, None
+        try:
+            stopped = self._solve(folder, records, listen)
+        except WorkersLostError as error:
+            lost = str(error)
         every = list(_expanded(population, records))
         worst = {name: tally.worst(every, name, self.worst) for name in self.names}
         return Validation(
@@ -225,6 +231,7 @@ class Prepared:
             records=every,
             seconds=time.perf_counter() - began,
             signal=stopped,
+            lost=lost,
         )
 
     def _solve(

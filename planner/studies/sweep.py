@@ -19,7 +19,7 @@ from formulations.breakdown import Heat, least_of
 from formulations.compilation import compiling
 from instances.parameters import MAX_COUNT, parse_count
 from planner.errors import UsageError
-from planner.executors import completed, place
+from planner.executors import WorkersLostError, completed, handed, place
 from planner.inputs import settings
 from planner.inputs.loading import catalog, family_of, load
 from planner.result import Result
@@ -117,6 +117,7 @@ def sweep(
     several = len(set(microbatch_sizes)) > 1
     instances: list[Any] = []
     tried: dict[int, _Tried] = {}
+    lost: list[WorkersLostError] = []
 
     def tasks() -> Iterator[tuple[Any, Limits, dict[str, Any]]]:
         for instance in _instances(name, fitting, several, batch_size, inputs, given, notice):
@@ -124,7 +125,7 @@ def sweep(
             yield instance, left if alone else limits, arguments
 
     with compiling(notice):
-        for position, result in completed(opened, _solved, tasks()):
+        for position, result in handed(completed(opened, _solved, tasks()), lost):
             g, b = fitting[position]
             time = None if result.objective is None else result.objective / b
             count = batch_size // (g * b)
@@ -136,6 +137,10 @@ def sweep(
                 left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
     if not tried:
         end_if_noted()
+    if lost and not tried:
+        raise lost[0]
+    if lost:
+        notice(f"warning: {lost[0]}; {len(tried)} of {len(fitting)} combinations were solved")
     every = [tried[position] for position in sorted(tried)]
     # Without any plan, a result that is still open stands for the sweep.
     best = min(every, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))

@@ -65,7 +65,7 @@ def test_a_byte_order_mark_is_no_harm(problem: Callable[..., str]) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Is a directory" in refusal(tmp_path)
     assert "No such file" in refusal(tmp_path / "absent.json")
-    monkeypatch.setattr("planner.inputs.reading.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("instances.files.MAX_FILE_BYTES", 1000)
     assert "size is 'over 1000 bytes'" in refusal("/dev/zero")
     for folder in (tmp_path, tmp_path / "absent"):
         monkeypatch.setenv("PLANNER_PUBLISHED", str(folder))
@@ -123,7 +123,7 @@ def test_a_row_of_an_endless_device_is_refused(tmp_path: Path, monkeypatch: pyte
     """Nothing is read on behind a NUL; a stream of rows without an end is read as far as any file."""
     (tmp_path / "z.jsonl").symlink_to("/dev/zero")
     assert "z.jsonl: byte 0 of a line is 0; expected UTF-8 text" in refusal(f"{tmp_path}/z.jsonl#7")
-    monkeypatch.setattr("planner.inputs.reading.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("instances.files.MAX_FILE_BYTES", 1000)
     (tmp_path / "long.jsonl").write_text("{}\n" + "x" * 2000)
     assert "size is 'over 1000 bytes'" in refusal(f"{tmp_path}/long.jsonl#1")
     monkeypatch.setattr("planner.inputs.rows.MAX_FILE_BYTES", 1000)

@@ -200,7 +200,10 @@ def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("piper", "--domain", "max-slowdown=0.5"), "--domain max-slowdown is '0.5'; expected a number of at least 1"),
+        (
+            ("piper", "--domain", "max-slowdown=0.5"),
+            "--domain max-slowdown is '0.5'; expected a number from 1 to 1000000",
+        ),
         (("piper", "--domain", "recompute=1"), "expected no value"),
         (("piper", "--domain", "thin"), "--domain is 'thin'; expected one of"),
         (("piper", "--max", "nodes=0"), "--max nodes is '0'; expected an integer from 1"),

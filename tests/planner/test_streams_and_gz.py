@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from fuzzing import FOREIGN
 
+from instances import files
 from planner.cli.app import main
-from planner.inputs import reading, rows
+from planner.inputs import rows
 
 Run = Callable[..., tuple[int, str, str]]
 Problem = Callable[..., str]
@@ -145,7 +146,7 @@ def test_damaged_and_expanding_files_are_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, data: bytes, words: str
 ) -> None:
     """A small file that expands beyond the limit is refused as a large one is."""
-    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 4096)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 4096)
     Path("bad.json.gz").write_bytes(data)
     for arguments in (["solve", "bad.json.gz"], ["solve", "bad.json.gz", "--help"]):
         code, out, err = run(*arguments)

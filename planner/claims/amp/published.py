@@ -10,9 +10,10 @@ from formulations.amp_strategy.problem import Degrees, strategies
 from instances.amp_experiments import PROFILES_FILE, RUNS_FILE, Prediction, analytic_profiles, experiment
 from instances.amp_strategy import AmpInstance
 from instances.errors import InstanceError
+from instances.files import read_text
 from instances.readers.amp_published import read_prediction, read_profiles
 from planner.inputs.loading import published_file, published_input, read_content
-from planner.inputs.reading import parse_json, read_text
+from planner.inputs.reading import parse_json
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from instances.files import read_text
 from planner.claims.claim import Evidence, Note, examined
 from planner.claims.piper.inputs import BANDWIDTH, PUBLISHED, bert, require_some, source
 from planner.errors import UsageError
 from planner.inputs.loading import published_file
-from planner.inputs.reading import read_text
 from solvers.outcome import Limits, Stop
 
 #: Transformer layers, devices, micro-batches.
