@@ -122,6 +122,18 @@ def test_importing_does_not_count(tmp_path: Path) -> None:
     assert found.objective == 2.0 and found.seconds < 1.0 and found.stats["compile_seconds"] > 1.0
 
 
+@pytest.mark.parametrize(("begin_s", "counts"), [(30.0, False), (0.1, True)])
+def test_who_delays_its_call_does_not_move_the_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begin_s: float, counts: bool
+) -> None:
+    """The transfer of an instance does not count, as long as it takes no longer than transfers do."""
+    monkeypatch.setattr(methods, "BEGIN_S", begin_s)
+    text = "import pickle, time\nloads = pickle.loads\npickle.loads = lambda held: (time.sleep(1.0), loads(held))[1]\n"
+    (tmp_path / "mine.py").write_text(text + "def solve(instance): return {'picked': [1, 2]}")
+    found = planner.solve(FOUR, method=f"{tmp_path}/mine.py:solve", limits=Limits(time_s=30.0))
+    assert found.objective == 2.0 and (found.seconds >= 1.0) == counts
+
+
 def test_what_it_prints_is_in_the_result_and_not_on_standard_error(
     bring: Bring, problem: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,6 +92,14 @@ def test_the_end_comes_whatever_is_said(start: Start, said: bytes) -> None:
     process.end()
 
 
+def test_what_was_said_at_once_is_not_heard_for_ever(start: Start) -> None:
+    process = start("os.write(replies, 10_000 * b'x\\n'); time.sleep(60)")
+    began = time.perf_counter()
+    for _ in process.replies(within(0.3)):
+        time.sleep(0.01)  # to be judged takes its time
+    assert time.perf_counter() - began < 3.0
+
+
 def test_a_reply_without_end_is_none(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "MOST_BYTES", 1 << 20)
     process = start("while True: os.write(replies, 60000 * b'x')")
