@@ -40,7 +40,7 @@ class Answer(Generic[Plan]):
     plan exists (``reason`` then says what would help). ``proved_by`` is a `Prover`, or the name of the method whose
     proof it is (``family/method`` where it is another problem's); empty: whoever reported the bound to the watch, or
     the method's own search. ``solver`` is empty where no solver ran. Objective, gap and status are not here:
-    `planner.run` derives them from ``evaluate``.
+    `planner.solving.solve` derives them from ``evaluate``.
     """
 
     plan: Plan | None = None

@@ -1,6 +1,6 @@
 """What a room brings to questions next to the optimum: what may be in conflict, and which numbers may be changed.
 
-Nothing here solves; `planner.studies` asks, and exact methods answer.
+Nothing here solves; `planner.analysis` asks, and exact methods answer.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 DEVICES = 512 if FULL else 32

@@ -26,8 +26,8 @@ import tempfile
 
 import planner
 from planner import plots
-from planner.census import census
-from planner.inputs.loading import family_of
+from planner.experiments.census import census
+from planner.files.load import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 PUBLISHED = os.environ.get("PLANNER_PUBLISHED")

@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 TIME_S = 60 if FULL else 1

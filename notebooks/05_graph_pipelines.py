@@ -23,8 +23,8 @@ from dataclasses import replace
 
 import planner
 from planner import plots
-from planner.claims.reproduce import reproduce
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
+from planner.reproduction.reproduce import reproduce
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 DEVICES = 16 if FULL else 4

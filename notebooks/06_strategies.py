@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import planner
 from planner import plots
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 

@@ -33,7 +33,7 @@ from instances.operator_partitioning import OperatorInstance, Tensor
 from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
 from instances.stage_graph import Operator as GraphPipeOperator
 from planner import plots
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 FULL = bool(os.environ.get("PLANNER_FULL"))
 LAYERS, STAGES = (48, 8) if FULL else (16, 6)

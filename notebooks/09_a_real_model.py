@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 
 import planner
 from planner import plots
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 HAS_TORCH = find_spec("torch") is not None
 kept = TemporaryDirectory()

@@ -29,46 +29,46 @@ if TYPE_CHECKING:
 
     __version__: str
 
-    from planner.brought.registry import method
-    from planner.certificates import Certification, Verification, certify, verify
-    from planner.checking import Verdict, check
-    from planner.comparison import Report, crosscheck
-    from planner.errors import CrosscheckError, UsageError
-    from planner.graphs import from_networkx, to_networkx
-    from planner.inputs.loading import load
-    from planner.mining.mine import Mined, mine
-    from planner.open_model import model
-    from planner.populations.run import Validation, validate
-    from planner.result import Result
-    from planner.run import solve
-    from planner.saving import save
-    from planner.show import plots
-    from planner.studies.difference import Difference, diff
-    from planner.studies.explaining import Explanation, explain
-    from planner.studies.formulations import formulations
-    from planner.studies.sensitivity import Sensitivity, sensitivity
-    from planner.trainers.exporting import Exported, export
+    from planner.analysis.compare_models import formulations
+    from planner.analysis.difference import Difference, diff
+    from planner.analysis.explain import Explanation, explain
+    from planner.analysis.model_view import model
+    from planner.analysis.sensitivity import Sensitivity, sensitivity
+    from planner.display import plots
+    from planner.experiments.mining.mine import Mined, mine
+    from planner.experiments.validation.run import Validation, validate
+    from planner.files.load import load
+    from planner.files.networkx_graphs import from_networkx, to_networkx
+    from planner.plugins.registry import method
+    from planner.process.errors import CrosscheckError, UsageError
+    from planner.results.check import Verdict, check
+    from planner.results.result import Result
+    from planner.results.save import save
+    from planner.solving.certify import Certification, Verification, certify, verify
+    from planner.solving.compare import Report, crosscheck
+    from planner.solving.solve import solve
+    from planner.training.trainers.exporting import Exported, export
     from solvers.outcome import Limits, Status, Stop
 
 _HOMES = {
-    "planner.brought.registry": ("method",),
-    "planner.certificates": ("Certification", "Verification", "certify", "verify"),
-    "planner.checking": ("Verdict", "check"),
-    "planner.comparison": ("Report", "crosscheck"),
-    "planner.errors": ("CrosscheckError", "UsageError"),
-    "planner.graphs": ("from_networkx", "to_networkx"),
-    "planner.inputs.loading": ("load",),
-    "planner.mining.mine": ("Mined", "mine"),
-    "planner.open_model": ("model",),
-    "planner.populations.run": ("Validation", "validate"),
-    "planner.result": ("Result",),
-    "planner.run": ("solve",),
-    "planner.saving": ("save",),
-    "planner.studies.difference": ("Difference", "diff"),
-    "planner.studies.explaining": ("Explanation", "explain"),
-    "planner.studies.formulations": ("formulations",),
-    "planner.studies.sensitivity": ("Sensitivity", "sensitivity"),
-    "planner.trainers.exporting": ("Exported", "export"),
+    "planner.plugins.registry": ("method",),
+    "planner.solving.certify": ("Certification", "Verification", "certify", "verify"),
+    "planner.results.check": ("Verdict", "check"),
+    "planner.solving.compare": ("Report", "crosscheck"),
+    "planner.process.errors": ("CrosscheckError", "UsageError"),
+    "planner.files.networkx_graphs": ("from_networkx", "to_networkx"),
+    "planner.files.load": ("load",),
+    "planner.experiments.mining.mine": ("Mined", "mine"),
+    "planner.analysis.model_view": ("model",),
+    "planner.experiments.validation.run": ("Validation", "validate"),
+    "planner.results.result": ("Result",),
+    "planner.solving.solve": ("solve",),
+    "planner.results.save": ("save",),
+    "planner.analysis.difference": ("Difference", "diff"),
+    "planner.analysis.explain": ("Explanation", "explain"),
+    "planner.analysis.compare_models": ("formulations",),
+    "planner.analysis.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.training.trainers.exporting": ("Exported", "export"),
     "solvers.outcome": ("Limits", "Status", "Stop"),
 }
 
@@ -111,7 +111,7 @@ __all__ = [
 ]
 
 #: Public modules that have their home elsewhere.
-_MODULES = {"plots": "planner.show.plots"}
+_MODULES = {"plots": "planner.display.plots"}
 
 
 def __getattr__(name: str) -> Any:
@@ -139,7 +139,7 @@ def _show_in_notebooks() -> None:
     """Where IPython runs, it shows results, comparisons and instances as pictures."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
-        from planner.show.notebook import register
+        from planner.display.notebook import register
 
         register(shell)
 

@@ -23,14 +23,14 @@ def main() -> None:
     """Run the command line and leave the process, even if a method does not."""
     if sys.dont_write_bytecode:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # in processes that are started, too
-    from planner import environment
+    from planner.process import environment
 
     said = environment.refusal()
     if said is not None:
         sys.exit(_refused(said))
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    from planner import signals, streams
+    from planner.process import signals, streams
 
     out = streams.kept()
     signals.listen(lambda number: streams.end(number, out))
@@ -38,7 +38,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         from planner.cli.app import main as command_line
-        from planner.worker import any_left_behind
+        from planner.solving.worker import any_left_behind
     except Exception as error:
         said = environment.blamed(error)
         if said is None:

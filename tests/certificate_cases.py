@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import planner
-from planner.certificates import Certification, why_uncertified
 from planner.cli.app import main
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
+from planner.solving.certify import Certification, why_uncertified
 
 SEARCH = {"kind": "search"}
 

@@ -23,7 +23,7 @@ from formulations import FAMILIES
 from formulations.family import Claim, Family
 from instances.catalog import CATALOG
 from planner.cli.app import application, main
-from planner.trainers.formats import FORMATS
+from planner.training.trainers.formats import FORMATS
 
 NAMES = [family.name for family in FAMILIES]
 #: How often a command is drawn; 4 for the others. Pictures, pages and whole claims take a second each.

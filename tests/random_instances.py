@@ -28,14 +28,14 @@ from small_instances import family_named, known_optimum, random_case
 
 from formulations import FAMILIES
 from formulations.family import Claim, Family, Method
-from planner.backends import backend_of
-from planner.checking import agree, exceeds
-from planner.comparison import contradictions, write_reproducer
-from planner.errors import CrosscheckError
-from planner.executors import Opened, completed, place
-from planner.result import Result
-from planner.run import run
-from planner.signals import held, listen, noted
+from planner.process.errors import CrosscheckError
+from planner.process.executors import Opened, completed, place
+from planner.process.signals import held, listen, noted
+from planner.results.check import agree, exceeds
+from planner.results.result import Result
+from planner.solving.backends import backend_of
+from planner.solving.compare import contradictions, write_reproducer
+from planner.solving.solve import run
 from solvers import BACKENDS
 from solvers.outcome import Limits, Status, Stop
 

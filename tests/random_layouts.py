@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from planner.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
 
 _PARTS = ("model", "layers", "h", "block_1", "encoder", "norm", "7", "wte")
 

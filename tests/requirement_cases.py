@@ -19,9 +19,9 @@ from small_instances import random_case
 
 from formulations.family import Claim, Family
 from instances.requirements import Requirement
-from planner.inputs.loading import admitted
-from planner.result import Result
-from planner.run import run
+from planner.files.load import admitted
+from planner.results.result import Result
+from planner.solving.solve import run
 from solvers.outcome import Status
 
 #: Instances with more plans than this are not enumerated.

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.populations import tally
-from planner.populations.run import Validation
+from planner.experiments.validation import tally
+from planner.experiments.validation.run import Validation
 
 
 def totals(found: Validation) -> dict[str, Any]:

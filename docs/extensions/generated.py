@@ -111,9 +111,9 @@ def names() -> str:
 def figures(instance: str, settings: dict[str, Any]) -> str:
     """Pictures of the best plan found for an instance, as part of the page."""
     import planner
-    from planner.inputs.loading import family_of
-    from planner.show.plots.files import svg
-    from planner.show.plots.panels import panels
+    from planner.display.plots.files import svg
+    from planner.display.plots.panels import panels
+    from planner.files.load import family_of
 
     loaded = planner.load(instance, **settings)
     result = planner.solve(loaded, limits=planner.Limits(time_s=_TIME_S))

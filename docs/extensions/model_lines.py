@@ -72,7 +72,7 @@ def models(instance: Any, settings: dict[str, Any]) -> list[Built]:
 @cache
 def _models(declared: str) -> list[Built]:
     import planner
-    from planner.inputs.loading import family_of
+    from planner.files.load import family_of
 
     instance, settings = yaml.safe_load(declared)
     loaded = planner.load(instance, **settings)

@@ -333,8 +333,8 @@ def missing(finding: Finding, text: str) -> Iterator[str]:
 
 def draw(finding: Finding, axes: Any) -> None:
     """Bars with their numbers as the section has them."""
-    from planner.show.palette import line_colour
-    from planner.show.plots.marks import SMALL, quiet_frame, theme_of
+    from planner.display.palette import line_colour
+    from planner.display.plots.marks import SMALL, quiet_frame, theme_of
 
     theme, values = theme_of(axes), [bar.value for bar in finding.bars]
     places = range(len(values))
@@ -357,8 +357,8 @@ def draw(finding: Finding, axes: Any) -> None:
 
 def main() -> None:
     """Write all pictures; `SystemExit` with what the page lacks."""
-    from planner.show.plots.files import save
-    from planner.show.plots.panel import Panel
+    from planner.display.plots.files import save
+    from planner.display.plots.panel import Panel
 
     text = PAGE.read_text()
     lacks = [line for finding in FINDINGS for line in missing(finding, text)]

@@ -18,17 +18,17 @@ from typing import Any
 
 import matplotlib
 
-from planner.inputs.files import plain
-from planner.inputs.loading import family_of, load
-from planner.mining.mine import Mined, mine
-from planner.mining.shown import percent
-from planner.run import solve
-from planner.saving import save
-from planner.show.palette import line_colour
-from planner.show.plots.files import save as save_picture
-from planner.show.plots.marks import quiet_frame
-from planner.show.plots.panel import Panel
-from planner.show.plots.panels import panels
+from planner.display.mining import percent
+from planner.display.palette import line_colour
+from planner.display.plots.files import save as save_picture
+from planner.display.plots.marks import quiet_frame
+from planner.display.plots.panel import Panel
+from planner.display.plots.panels import panels
+from planner.experiments.mining.mine import Mined, mine
+from planner.files.load import family_of, load
+from planner.files.write import plain
+from planner.results.save import save
+from planner.solving.solve import solve
 from solvers.outcome import Limits
 
 HERE = Path(__file__).resolve().parent

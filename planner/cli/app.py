@@ -32,6 +32,12 @@ from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
 from planner.cli.hierarchy import hierarchy_command
+from planner.cli.list_make_doctor import (
+    doctor_command,
+    list_command,
+    make_command,
+    reproduce_command,
+)
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
 from planner.cli.report import report_command
@@ -39,19 +45,13 @@ from planner.cli.run import fidelity_command, run_command
 from planner.cli.schema import schema_command
 from planner.cli.sensitivity import sensitivity_command
 from planner.cli.solve import check_command, solve_command
-from planner.cli.tools import (
-    doctor_command,
-    list_command,
-    make_command,
-    reproduce_command,
-)
+from planner.cli.typer_errors import words
 from planner.cli.validate import validate_command
-from planner.cli.wrong import words
-from planner.environment import blamed
-from planner.errors import CrosscheckError, UsageError
-from planner.inputs import choices
-from planner.show.terminal import printable
-from planner.versions import versions
+from planner.display.terminal import printable
+from planner.files import choices
+from planner.process.environment import blamed
+from planner.process.errors import CrosscheckError, UsageError
+from planner.process.versions import versions
 from solvers.pinned import BackendError
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."

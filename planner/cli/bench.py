@@ -30,7 +30,7 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.completion import entries
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER
 
 
@@ -76,16 +76,16 @@ def bench_command(
     **settings: Any,
 ) -> None:
     """Measure methods on instances: loss, gap, objective, bound and seconds."""
-    from planner.bench import folders
-    from planner.bench.calibrate import calibrated
-    from planner.bench.measure import measure, show_rows, with_losses
-    from planner.bench.suites import cases
-    from planner.executors import WorkersLostError, handed
-    from planner.inputs.destinations import refuse_outputs, refuse_overwriting
-    from planner.inputs.files import write_all, write_atomically
-    from planner.show.progress import note
-    from planner.show.tables import as_json, print_json
-    from planner.signals import held, noted
+    from planner.display.progress import note
+    from planner.display.tables import as_json, print_json
+    from planner.experiments.bench import folders
+    from planner.experiments.bench.calibrate import calibrated
+    from planner.experiments.bench.measure import measure, show_rows, with_losses
+    from planner.experiments.bench.suites import cases
+    from planner.files.destinations import refuse_outputs, refuse_overwriting
+    from planner.files.write import write_all, write_atomically
+    from planner.process.executors import WorkersLostError, handed
+    from planner.process.signals import held, noted
 
     if compare is not None:
         found = folders.compare(*(folders.rows_of(place) for place in compare))

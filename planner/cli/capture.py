@@ -10,7 +10,7 @@ import typer
 from planner.cli.common import Json, Quiet
 
 if TYPE_CHECKING:
-    from planner.capture.separately import Found
+    from planner.training.capture.separately import Found
 
 #: Seconds that a model may take where no limit is given.
 LONGEST_S = 3600.0
@@ -46,15 +46,15 @@ def import_command(
     quiet: Quiet = False,
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
-    from planner.capture.bring import KINDS
-    from planner.capture.choices import Choices
-    from planner.capture.separately import bring_separately
-    from planner.errors import UsageError
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.files import write_atomically
-    from planner.inputs.loading import family_of
-    from planner.show.models import show_brought
-    from planner.show.tables import as_json, print_json
+    from planner.display.models import show_brought
+    from planner.display.tables import as_json, print_json
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.load import family_of
+    from planner.files.write import write_atomically
+    from planner.process.errors import UsageError
+    from planner.training.capture.choices import Choices
+    from planner.training.capture.import_model import KINDS
+    from planner.training.capture.separately import bring_separately
 
     if kind not in KINDS:
         raise UsageError.at("KIND", kind, " or ".join(KINDS))
@@ -117,13 +117,13 @@ def profile_command(
     quiet: Quiet = False,
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
-    from planner.capture.separately import measure_separately
-    from planner.errors import UsageError
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_atomically
-    from planner.inputs.loading import family_of
-    from planner.show.models import show_profile
-    from planner.show.tables import as_json, print_json
+    from planner.display.models import show_profile
+    from planner.display.tables import as_json, print_json
+    from planner.files.destinations import refuse_outputs
+    from planner.files.load import family_of
+    from planner.files.write import write_atomically
+    from planner.process.errors import UsageError
+    from planner.training.capture.separately import measure_separately
 
     for option, count in (("--devices", devices), ("--microbatches", microbatches), ("--repeats", repeats)):
         if not 1 <= count <= 10**6:
@@ -160,10 +160,10 @@ def calibrate_command(
     json: Json = False,
 ) -> None:
     """Fit rates of products and memory to measured forward passes, with intervals and errors of the fit."""
-    from planner.capture.bring import shares_of
-    from planner.capture.calibrate import calibrated
-    from planner.show.models import show_fit
-    from planner.show.tables import print_json
+    from planner.display.models import show_fit
+    from planner.display.tables import print_json
+    from planner.training.capture.device_rates import calibrated
+    from planner.training.capture.import_model import shares_of
 
     found = calibrated(measurements)
     shown: dict[str, Any] = {
@@ -177,7 +177,7 @@ def calibrate_command(
 
 def _note(found: Found, quiet: bool) -> None:
     """Show on standard error what the model printed, and what may be wrong with the instance."""
-    from planner.show.progress import note
+    from planner.display.progress import note
 
     lines = [*found.printed.splitlines()]
     lines += [f"warning: {each}" for each in found.warnings] + [f"note: {each}" for each in found.notes]
@@ -187,7 +187,7 @@ def _note(found: Found, quiet: bool) -> None:
 
 def _degrees(option: str, given: str) -> tuple[int, ...]:
     from instances.parameters import parse_degrees
-    from planner.errors import UsageError
+    from planner.process.errors import UsageError
 
     try:
         return parse_degrees(given)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli.common import CONTRADICTION, Dask, Inputs, Instance, Jobs, Json, Quiet, limits_of
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
 Problem = Annotated[
@@ -28,8 +28,8 @@ From = Annotated[str | None, typer.Option("--from", metavar="METHOD", help="in w
 
 def _loaded(name: str, topology: str | None, inputs: str | None, settings: dict[str, Any]) -> Any:
     """The instance; an operator graph on the devices of a network, if one is named."""
-    from planner.inputs.loading import load
-    from planner.studies.placing import load_placed
+    from planner.analysis.with_topology import load_placed
+    from planner.files.load import load
 
     if topology is None:
         return load(name, inputs=inputs, **settings)
@@ -54,11 +54,11 @@ def extract_command(
     **settings: Any,
 ) -> None:
     """Write the subproblems of a planner's run to a file, one to a row (FILE#ROW is an INSTANCE)."""
-    from planner.census.arising import inside_of
-    from planner.census.extract import extract
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.show.progress import note
-    from planner.show.tables import print_json
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.experiments.census.extract import extract
+    from planner.experiments.census.inner_rows import inside_of
+    from planner.files.destinations import refuse_overwriting
 
     refuse_overwriting(out, instance, *([] if topology is None else [topology]))
     loaded = _loaded(instance, topology, inputs, settings)
@@ -96,14 +96,14 @@ def census_command(
     **settings: Any,
 ) -> None:
     """Solve every subproblem of a planner's run exactly and compare what was chosen inside."""
-    from planner.census.arising import inside_of
-    from planner.census.each import census_of
-    from planner.census.report import show_census, show_each
-    from planner.census.run import census
-    from planner.inputs.loading import family_of
-    from planner.show.progress import note, progress_bar
-    from planner.show.tables import print_json
-    from planner.signals import held
+    from planner.display.census import show_census, show_each
+    from planner.display.progress import note, progress_bar
+    from planner.display.tables import print_json
+    from planner.experiments.census.census_of_rows import census_of
+    from planner.experiments.census.inner_rows import inside_of
+    from planner.experiments.census.run import census
+    from planner.files.load import family_of
+    from planner.process.signals import held
     from solvers.outcome import OPTIMAL_GAP
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)

@@ -19,8 +19,8 @@ from planner.cli.common import (
     limits_of,
     warn,
 )
-from planner.errors import UsageError
-from planner.inputs.choices import split
+from planner.files.choices import split
+from planner.process.errors import UsageError
 
 
 def certify_command(
@@ -38,14 +38,14 @@ def certify_command(
     **settings: Any,
 ) -> None:
     """Solve, and write a certificate of the bound; exit 3 if there is none."""
-    from planner.certificates import certify
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.files import write_atomically
-    from planner.inputs.loading import family_of, load
-    from planner.run import solve
-    from planner.show.progress import note, progress_line
-    from planner.show.tables import print_json, show_result
-    from planner.signals import held
+    from planner.display.progress import note, progress_line
+    from planner.display.tables import print_json, show_result
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.load import family_of, load
+    from planner.files.write import write_atomically
+    from planner.process.signals import held
+    from planner.solving.certify import certify
+    from planner.solving.solve import solve
 
     limits = limits_of(time_limit, seed=seed, threads=threads)
     refuse_overwriting(out, instance)
@@ -88,10 +88,10 @@ def verify_command(
     **settings: Any,
 ) -> None:
     """Check a certificate with exact numbers and no solver; exit 1 if it is rejected."""
-    from planner.certificates import read_certificate, verify
-    from planner.inputs.loading import load
-    from planner.inputs.reading import STANDARD
-    from planner.show.tables import print_json, show_verification
+    from planner.display.tables import print_json, show_verification
+    from planner.files.load import load
+    from planner.files.read import STANDARD
+    from planner.solving.certify import read_certificate, verify
 
     if certificate == instance == STANDARD:
         raise UsageError.at("FILE", certificate, "a file: INSTANCE is standard input")

@@ -10,9 +10,9 @@ import typer
 
 from planner.cli import completion
 from planner.cli.completion import entries
-from planner.errors import UsageError
-from planner.inputs.files import write_atomically
-from planner.result import Result
+from planner.files.write import write_atomically
+from planner.process.errors import UsageError
+from planner.results.result import Result
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Status
 
 #: The heading of options that the help of an instance shows, and the general one does not.
@@ -110,8 +110,8 @@ def plans_of(given: list[str] | None) -> dict[str, str]:
 
 def warn(instance: Any, quiet: bool) -> None:
     """Print an instance's warnings on stderr."""
-    from planner.inputs.loading import family_of
-    from planner.show.progress import note
+    from planner.display.progress import note
+    from planner.files.load import family_of
 
     for warning in family_of(instance).warnings(instance):
         note(quiet, f"warning: {warning}")
@@ -119,6 +119,6 @@ def warn(instance: Any, quiet: bool) -> None:
 
 def catalog_of_all() -> Mapping[str, Any]:
     """The catalog, imported only where a command needs it."""
-    from planner.inputs.loading import catalog
+    from planner.files.load import catalog
 
     return catalog()

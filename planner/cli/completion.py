@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 #: Where typer's scripts for shells put the words of an unfinished command.
 _WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
@@ -30,7 +30,7 @@ def unfinished() -> list[str]:
 
 def entries(incomplete: str) -> list[str]:
     """Names of catalog instances; where none fits, shells offer files."""
-    from planner.inputs.loading import catalog
+    from planner.files.load import catalog
 
     return _starting(incomplete, catalog())
 
@@ -54,14 +54,14 @@ def listed(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """Names of the formats of plans."""
-    from planner.trainers.formats import FORMATS
+    from planner.training.trainers.formats import FORMATS
 
     return _starting(incomplete, FORMATS)
 
 
 def claims(incomplete: str) -> list[str]:
     """Names of claims."""
-    from planner.claims import CLAIMS
+    from planner.reproduction import CLAIMS
 
     return _starting(incomplete, (claim.name for claim in CLAIMS))
 
@@ -71,9 +71,9 @@ def methods(incomplete: str) -> list[str]:
 
     Of names between commas, the last is completed.
     """
-    from planner.brought.registry import functions_in, installed
-    from planner.inputs.loading import problem_of
-    from planner.populations.sources import first_name
+    from planner.experiments.validation.sources import first_name
+    from planner.files.load import problem_of
+    from planner.plugins.registry import functions_in, installed
 
     before, sign, last = incomplete.rpartition(",")
     name = next((word for word in unfinished()[1:] if not word.startswith("-")), "")
@@ -85,7 +85,7 @@ def methods(incomplete: str) -> list[str]:
 
 def known(values: Mapping[str, Any]) -> dict[str, Any]:
     """What stands on an unfinished command line; standard input is not read, as the shell's keys come from there."""
-    from planner.inputs.reading import STANDARD
+    from planner.files.read import STANDARD
 
     return {name: value for name, value in values.items() if value not in (None, STANDARD)}
 

@@ -33,12 +33,12 @@ from planner.cli.common import (
     warn,
 )
 from planner.cli.completion import entries
-from planner.errors import UsageError
-from planner.inputs.choices import split
+from planner.files.choices import split
+from planner.process.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER, Status
 
 if TYPE_CHECKING:
-    from planner.comparison import Report
+    from planner.solving.compare import Report
 
 
 def crosscheck_command(
@@ -68,15 +68,15 @@ def crosscheck_command(
     **settings: Any,
 ) -> None:
     """Run several methods and compare their plans, bounds and proofs; exit 5 if two of them contradict each other."""
-    from planner.comparison import crosscheck
-    from planner.events import complain, event_file
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_all
-    from planner.populations.sources import members
-    from planner.show.pictures import draw_comparison
-    from planner.show.plots.files import require
-    from planner.show.progress import note, progress_line
-    from planner.signals import held, noted
+    from planner.display.pictures import draw_comparison
+    from planner.display.plots.files import require
+    from planner.display.progress import note, progress_line
+    from planner.experiments.validation.sources import members
+    from planner.files.destinations import refuse_outputs
+    from planner.files.write import write_all
+    from planner.process.signals import held, noted
+    from planner.results.events import complain, event_file
+    from planner.solving.compare import crosscheck
 
     refuse_outputs({"--plot": plot, "--events": events, "--solver-log": solver_log}, *instances)
     limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
@@ -123,8 +123,8 @@ def crosscheck_command(
 
 def _expect_methods(found: Sequence[tuple[str, Any]], names: Sequence[str]) -> None:
     """Every instance's family has these methods; `UsageError` names the first that has not, before any is run."""
-    from planner.dispatch import named
-    from planner.inputs.loading import family_of
+    from planner.files.load import family_of
+    from planner.solving.choose import named
 
     for origin, instance in found:
         for name in names:
@@ -139,8 +139,8 @@ def _is_infeasible(report: Report) -> bool:
 
 
 def _show(report: Report, origin: str) -> None:
-    from planner.show.tables import show_report
-    from planner.show.terminal import console
+    from planner.display.tables import show_report
+    from planner.display.terminal import console
 
     if origin:
         console().print(f"{origin}:")
@@ -149,8 +149,8 @@ def _show(report: Report, origin: str) -> None:
 
 def _show_all(reports: Sequence[Report], wanted: int, json: bool) -> None:
     """What follows from all reports: of one instance its own object, of several one that holds all."""
-    from planner.show.tables import print_json
-    from planner.show.terminal import console
+    from planner.display.tables import print_json
+    from planner.display.terminal import console
 
     agree = all(report.agree for report in reports)
     if json and wanted == 1:

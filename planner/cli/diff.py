@@ -20,13 +20,13 @@ def diff_command(
     **settings: Any,
 ) -> None:
     """Compare two plans of an instance: what differs, by layer and by stage, and what it costs."""
-    from planner.checking import read_plan
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.loading import load
-    from planner.show.differences import panels, show_difference
-    from planner.show.plots.files import require, save
-    from planner.show.tables import print_json
-    from planner.studies.difference import diff, plan_within
+    from planner.analysis.difference import diff, plan_within
+    from planner.display.differences import panels, show_difference
+    from planner.display.plots.files import require, save
+    from planner.display.tables import print_json
+    from planner.files.destinations import refuse_outputs
+    from planner.files.load import load
+    from planner.results.check import read_plan
 
     refuse_outputs({"--plot": picture}, instance)
     if picture is not None:

@@ -21,12 +21,12 @@ def explain_command(
     **settings: Any,
 ) -> None:
     """Show why there is no plan and what would repair it, or what binds and what more of it would gain."""
-    from planner.inputs.loading import load
-    from planner.show.explained import show
-    from planner.show.progress import counter, note
-    from planner.show.tables import print_json
-    from planner.signals import held
-    from planner.studies.explaining import explain
+    from planner.analysis.explain import explain
+    from planner.display.explained import show
+    from planner.display.progress import counter, note
+    from planner.display.tables import print_json
+    from planner.files.load import load
+    from planner.process.signals import held
     from solvers.outcome import Status, Stop
 
     loaded = load(instance, inputs=inputs, **settings)

@@ -8,7 +8,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import Inputs, Instance, Json, Quiet, TimeLimit, limits_of, warn
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 _FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
 #: The format cannot express the plan.
@@ -30,15 +30,15 @@ def export_command(
     **settings: Any,
 ) -> None:
     """Write a plan as a trainer reads it; exit 1 if the format cannot express it."""
-    from planner.checking import read_plan
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.files import write_atomically
-    from planner.inputs.loading import load
-    from planner.inputs.reading import STANDARD
-    from planner.show.exported import show_exported
-    from planner.show.progress import note
-    from planner.show.tables import print_json
-    from planner.trainers.exporting import export, format_named
+    from planner.display.exported import show_exported
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.load import load
+    from planner.files.read import STANDARD
+    from planner.files.write import write_atomically
+    from planner.results.check import read_plan
+    from planner.training.trainers.exporting import export, format_named
 
     format_named(to)
     if plan == instance == STANDARD:

@@ -22,15 +22,15 @@ def formulations_command(
     **settings: Any,
 ) -> None:
     """Compare an instance's declarative models with each other and with the exact search: sizes, roots, seconds."""
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_all
-    from planner.inputs.loading import load
-    from planner.show.models import draw_formulations, show_formulations
-    from planner.show.plots.files import require
-    from planner.show.progress import note
-    from planner.show.tables import print_json
-    from planner.signals import held, noted
-    from planner.studies.formulations import formulations
+    from planner.analysis.compare_models import formulations
+    from planner.display.models import draw_formulations, show_formulations
+    from planner.display.plots.files import require
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.files.destinations import refuse_outputs
+    from planner.files.load import load
+    from planner.files.write import write_all
+    from planner.process.signals import held, noted
 
     refuse_outputs({"--plot": plot}, instance)
     if plot is not None:

@@ -9,7 +9,7 @@ import typer
 from planner.cli.common import NO_PROOF, Inputs, Instance, Quiet, limits_of
 
 if TYPE_CHECKING:
-    from planner.studies.optima import Optima
+    from planner.analysis.optima import Optima
 
 
 def frontier_command(
@@ -27,15 +27,15 @@ def frontier_command(
     **settings: Any,
 ) -> None:
     """Find every optimum up to K devices and N micro-batches in one run, or by memory (stage partitioning)."""
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_all
-    from planner.inputs.loading import family_of, load
-    from planner.show.plots.files import require
-    from planner.show.progress import note
-    from planner.show.tables import print_json
-    from planner.signals import held
-    from planner.studies.frontier import frontier
-    from planner.studies.memories import by_memory, parse_memories
+    from planner.analysis.frontier import frontier
+    from planner.analysis.memories import by_memory, parse_memories
+    from planner.display.plots.files import require
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.files.destinations import refuse_outputs
+    from planner.files.load import family_of, load
+    from planner.files.write import write_all
+    from planner.process.signals import held
 
     refuse_outputs({"--out": out, "--plot": picture}, instance)
     if picture is not None:

@@ -17,8 +17,8 @@ def hierarchy_command(
     **settings: Any,
 ) -> None:
     """Compare plans of a flat network model on machines (default: 8 with 8 devices, 300 and 25 GB/s)."""
-    from planner.show.tables import print_json
-    from planner.studies.hierarchy import compare, show_comparison
+    from planner.analysis.hierarchy import compare, show_comparison
+    from planner.display.tables import print_json
 
     found = compare(instance, inputs=inputs, limits=limits_of(time_limit), **settings)
     print_json(found.to_json()) if json else show_comparison(found)

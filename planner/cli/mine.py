@@ -10,7 +10,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import NO_PROOF, Json, Quiet, Reproducers, limits_of
-from planner.errors import CrosscheckError, UsageError
+from planner.process.errors import CrosscheckError, UsageError
 
 
 def mine_command(
@@ -46,14 +46,14 @@ def mine_command(
 ) -> None:
     """Search for the smallest instance on which a method loses so much, or on which it loses most."""
     from planner.cli.solve import with_reproducer
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.files import write_all
-    from planner.mining.files import files_of, writes
-    from planner.mining.mine import DEFAULT_TIME_S, chosen, mine
-    from planner.mining.shown import progress, show
-    from planner.show.progress import note
-    from planner.show.tables import print_json
-    from planner.signals import held
+    from planner.display.mining import progress, show
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.experiments.mining.files import files_of, writes
+    from planner.experiments.mining.mine import DEFAULT_TIME_S, chosen, mine
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.write import write_all
+    from planner.process.signals import held
 
     family, against = chosen(method, against, problem)
     if out.startswith("/dev/") or (os.path.exists(out) and not os.path.isfile(out)):
@@ -113,7 +113,7 @@ def _domains(given: list[str] | None) -> dict[str, str | None]:
 
 def _loss(text: str | None) -> float | str | None:
     """A share, as "5%" or 0.05; `UsageError` for one below 0 or not finite."""
-    from planner.mining.mine import NO_PLAN
+    from planner.experiments.mining.mine import NO_PLAN
 
     if text in (None, NO_PLAN):
         return text

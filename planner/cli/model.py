@@ -8,11 +8,11 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import NO_PROOF, Inputs, Instance, Json, Quiet, Solver, SolverLog, SolverOption, limits_of, warn
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER
 
 if TYPE_CHECKING:
-    from planner.open_model import OpenModel
+    from planner.analysis.model_view import OpenModel
     from solvers.outcome import Watch
 
 
@@ -47,15 +47,15 @@ def model_command(
     **settings: Any,
 ) -> None:
     """Look at a method's model: groups of variables and constraints, coefficients, root bound, files."""
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.loading import family_of, load
-    from planner.open_model import declarative
-    from planner.open_model import model as opened
-    from planner.show.models import show_model
-    from planner.show.progress import doing, note
-    from planner.show.tables import print_json
-    from planner.signals import held, noted
-    from planner.studies.looking import look
+    from planner.analysis.model_stats import look
+    from planner.analysis.model_view import declarative
+    from planner.analysis.model_view import model as opened
+    from planner.display.models import show_model
+    from planner.display.progress import doing, note
+    from planner.display.tables import print_json
+    from planner.files.destinations import refuse_outputs
+    from planner.files.load import family_of, load
+    from planner.process.signals import held, noted
     from solvers.outcome import Watch
 
     refuse_outputs({"--write": write, "--solver-log": solver_log}, instance, *([] if read is None else [read]))
@@ -95,9 +95,9 @@ def _first(names: list[str]) -> str:
 def _judge(found: OpenModel, path: str, watch: Watch, json: bool) -> None:
     """Print what a solution is worth, and end: 1 if its plan breaks a rule, 3 if a limit came before the model."""
     from formulations.modelled import Stopped
-    from planner.show.models import show_model
-    from planner.show.tables import print_json, show_result
-    from planner.studies.looking import unbuilt
+    from planner.analysis.model_stats import unbuilt
+    from planner.display.models import show_model
+    from planner.display.tables import print_json, show_result
 
     try:
         result = found.read_solution(path)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli.common import NO_PROOF
-from planner.errors import UsageError
-from planner.result import Result
+from planner.process.errors import UsageError
+from planner.results.result import Result
 from solvers.outcome import OPTIMAL_GAP, Limits
 
 Alternatives = Annotated[int | None, typer.Option(metavar="N", min=1, help="the N best plans; implies --exact")]
@@ -42,8 +42,8 @@ class Wanted:
 
     def refuse(self, loaded: Any, limits: Limits) -> None:
         """`UsageError` for what cannot be answered, before anything is solved."""
-        from planner.studies.alternatives import declared, expect_distinct
-        from planner.studies.pareto import parse_axes
+        from planner.analysis.alternatives import declared, expect_distinct
+        from planner.analysis.pareto import parse_axes
 
         for name, value in self.given.items():
             if limits.gap > OPTIMAL_GAP:
@@ -70,8 +70,8 @@ class Wanted:
 
     def find(self, loaded: Any, result: Result, run: Mapping[str, Any]) -> Found | None:
         """The answer, in the time that the result left; ``None``: nothing was wanted."""
-        from planner.studies.alternatives import alternatives
-        from planner.studies.pareto import pareto, parse_axes
+        from planner.analysis.alternatives import alternatives
+        from planner.analysis.pareto import pareto, parse_axes
 
         if not self.given:
             return None
@@ -98,8 +98,8 @@ class Found:
 
     def show(self, result: Result) -> None:
         """Print it as a table."""
-        from planner.show.nearby import show_alternatives, show_front
-        from planner.studies.pareto import Front
+        from planner.analysis.pareto import Front
+        from planner.display.nearby import show_alternatives, show_front
 
         if isinstance(self.answer, Front):
             show_front(self.answer)

@@ -17,10 +17,10 @@ from typer.core import TyperCommand
 from instances.errors import InstanceError
 from planner.cli import completion
 from planner.cli.common import SOLVERS
-from planner.errors import UsageError
-from planner.inputs import choices
-from planner.inputs.choices import Choice
-from planner.inputs.loading import catalog, problem_of
+from planner.files import choices
+from planner.files.choices import Choice
+from planner.files.load import catalog, problem_of
+from planner.process.errors import UsageError
 
 Command = Callable[..., None]
 _ARGUMENTS = "planner.arguments"
@@ -119,10 +119,10 @@ def of_instances(*, methods: bool = True, reads_as: bool = True) -> About:
 
 
 def of_sources(*, methods: bool = True) -> About:
-    """The same of the first instance of each source that is named (`planner.populations.sources`)."""
+    """The same of the first instance of each source that is named (`planner.experiments.validation.sources`)."""
 
     def about(values: Mapping[str, Any]) -> list[Choice]:
-        from planner.populations.sources import first_name
+        from planner.experiments.validation.sources import first_name
 
         named = values.get("instances") or ()
         return of_instances(methods=methods)({**values, "instances": [first_name(name) for name in named]})
@@ -164,14 +164,14 @@ def of_methods(values: Mapping[str, Any]) -> list[Choice]:
 
 def every_claim_option() -> list[Choice]:
     """The options of all claims that can be reproduced."""
-    from planner.claims import CLAIMS
+    from planner.reproduction import CLAIMS
 
     return choices.claim_options(CLAIMS)
 
 
 def of_claim(values: Mapping[str, Any]) -> list[Choice]:
     """The options of the claim that is named."""
-    from planner.claims import CLAIMS
+    from planner.reproduction import CLAIMS
 
     return choices.claim_options(claim for claim in CLAIMS if claim.name == values.get("claim"))
 

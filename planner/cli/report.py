@@ -22,7 +22,7 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.completion import entries
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 
 def report_command(
@@ -43,12 +43,12 @@ def report_command(
     **settings: Any,
 ) -> None:
     """Write a self-contained page about instances: every method, gaps, plans to explore, commands to repeat it."""
-    from planner.inputs.destinations import refuse_overwriting
-    from planner.inputs.files import write_atomically
-    from planner.show.page import page, page_path, require_page
-    from planner.show.progress import note, progress_line
-    from planner.show.tables import show_report
-    from planner.signals import held
+    from planner.display.page import page, page_path, require_page
+    from planner.display.progress import note, progress_line
+    from planner.display.tables import show_report
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.write import write_atomically
+    from planner.process.signals import held
 
     require_page()
     path = page_path(out)

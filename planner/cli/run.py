@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli.common import Inputs, Instance, Json, Quiet, warn
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 
 def run_command(
@@ -42,18 +42,18 @@ def run_command(
     **settings: Any,
 ) -> None:
     """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
-    from planner.checking import other_settings, read_plan
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_atomically
-    from planner.inputs.loading import load
-    from planner.inputs.reading import STANDARD
-    from planner.runtime.launch import InterruptedRunError, RunError
-    from planner.runtime.run import read_orders, run_plan
-    from planner.runtime.trace import chrome_trace
-    from planner.show.progress import note
-    from planner.show.runs import show_run
-    from planner.show.tables import as_json, print_json
-    from planner.signals import end_if_noted, held, noted
+    from planner.display.progress import note
+    from planner.display.runs import show_run
+    from planner.display.tables import as_json, print_json
+    from planner.files.destinations import refuse_outputs
+    from planner.files.load import load
+    from planner.files.read import STANDARD
+    from planner.files.write import write_atomically
+    from planner.process.signals import end_if_noted, held, noted
+    from planner.results.check import other_settings, read_plan
+    from planner.training.runtime.launch import InterruptedRunError, RunError
+    from planner.training.runtime.run import read_orders, run_plan
+    from planner.training.runtime.trace import chrome_trace
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
@@ -98,10 +98,10 @@ def fidelity_command(
     json: Json = False,
 ) -> None:
     """Compare what a plan predicts with what its run measured, term by term."""
-    from planner.checking import read_plan
-    from planner.runtime.fidelity import fidelity
-    from planner.show.runs import show_fidelity
-    from planner.show.tables import print_json
+    from planner.display.runs import show_fidelity
+    from planner.display.tables import print_json
+    from planner.results.check import read_plan
+    from planner.training.runtime.fidelity import fidelity
 
     found = fidelity(read_plan(run), run)
     print_json(found.to_json()) if json else show_fidelity(found)

@@ -18,9 +18,9 @@ def schema_command(
     """Print the format of a problem's instance files as JSON Schema, for editors and validators."""
     import json
 
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_atomically
-    from planner.inputs.schema import schema
+    from planner.files.destinations import refuse_outputs
+    from planner.files.schema import schema
+    from planner.files.write import write_atomically
 
     refuse_outputs({"--out": out})
     text = json.dumps(schema(problem), indent=1)

@@ -27,13 +27,13 @@ def sensitivity_command(
     **settings: Any,
 ) -> None:
     """Show within which factors of its numbers the best plan stays best, and what it loses beyond."""
-    from planner.inputs.loading import load
-    from planner.inputs.scenarios import read_scenarios
-    from planner.show.progress import counter, note
-    from planner.show.tables import print_json
-    from planner.show.trusted import show
-    from planner.signals import held
-    from planner.studies.sensitivity import sensitivity
+    from planner.analysis.sensitivity import sensitivity
+    from planner.display.progress import counter, note
+    from planner.display.sensitivity import show
+    from planner.display.tables import print_json
+    from planner.files.load import load
+    from planner.files.scenarios import read_scenarios
+    from planner.process.signals import held
     from solvers.outcome import Status, Stop
 
     share = _share(noise)
@@ -61,7 +61,7 @@ def sensitivity_command(
 
 def _share(text: str) -> float:
     """A share, as "10%" or 0.1; `UsageError` if it is not above 0 and below 1."""
-    from planner.errors import UsageError
+    from planner.process.errors import UsageError
 
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

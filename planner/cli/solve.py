@@ -30,9 +30,9 @@ from planner.cli.common import (
     plans_of,
     warn,
 )
-from planner.errors import CrosscheckError, UsageError
-from planner.inputs.choices import split
-from planner.result import Result
+from planner.files.choices import split
+from planner.process.errors import CrosscheckError, UsageError
+from planner.results.result import Result
 from solvers.outcome import DEFAULT_SOLVER
 
 
@@ -92,15 +92,15 @@ def solve_command(
     **settings: Any,
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
-    from planner.certificates import certify
-    from planner.events import complain, event_file
-    from planner.inputs.destinations import refuse_outputs
-    from planner.inputs.files import write_all
-    from planner.show.progress import note, progress_line
-    from planner.signals import held
-    from planner.studies.beside import solve_beside
-    from planner.studies.orders import best_order, solve_orders
-    from planner.studies.sweep import Row, parse_counts, sweep
+    from planner.analysis.compare_with_paper import solve_beside
+    from planner.analysis.orders import best_order, solve_orders
+    from planner.analysis.sweep import Row, parse_counts, sweep
+    from planner.display.progress import note, progress_line
+    from planner.files.destinations import refuse_outputs
+    from planner.files.write import write_all
+    from planner.process.signals import held
+    from planner.results.events import complain, event_file
+    from planner.solving.certify import certify
 
     wanted = {"--out": out, "--plot": plot, "--events": events, "--trace": trace, "--certificate": certificate}
     wanted |= {"--solver-log": solver_log}
@@ -169,7 +169,7 @@ def _refuse(given: Mapping[str, int | str | None], rule: str) -> None:
 
 def _require(plot: str | None) -> None:
     """`UsageError` if a picture is requested and cannot be drawn here."""
-    from planner.show.plots.files import require
+    from planner.display.plots.files import require
 
     if plot is not None:
         require(plot)
@@ -185,10 +185,10 @@ def _instances(
     trace: str | None,
 ) -> dict[str, Any]:
     """The instance, once for every order to linearise it in; what cannot be drawn is refused before the search."""
-    from planner.show.pictures import refuse_undrawable
-    from planner.show.schedules import refuse_untraceable
-    from planner.studies.orders import load_orders
-    from planner.studies.placing import load_placed
+    from planner.analysis.orders import load_orders
+    from planner.analysis.with_topology import load_placed
+    from planner.display.pictures import refuse_undrawable
+    from planner.display.schedules import refuse_untraceable
 
     if topology is None:
         by_order = load_orders(name, inputs=inputs, **overrides)
@@ -205,8 +205,8 @@ def _instances(
 
 def with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
     """Write the reproducer; the error that names it."""
-    from planner.comparison import write_reproducer
-    from planner.show.tables import print_json
+    from planner.display.tables import print_json
+    from planner.solving.compare import write_reproducer
 
     try:
         path: str | None = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
@@ -227,11 +227,11 @@ def _show(
     events: Sequence[Any],
     json: bool,
 ) -> None:
-    from planner.inputs.loading import family_of
-    from planner.losses import any_optimal
-    from planner.show.names import names_of_nodes
-    from planner.show.tables import print_json, show_result, show_results
-    from planner.studies.sweep import show_rows
+    from planner.analysis.sweep import show_rows
+    from planner.display.names import names_of_nodes
+    from planner.display.tables import print_json, show_result, show_results
+    from planner.files.load import family_of
+    from planner.results.optimality_loss import any_optimal
 
     if json:
         compared = {"compared": [each.to_json() for each in others]} if others else {}
@@ -256,12 +256,12 @@ def _writes(
     result: Result, loaded: Any, rows: Sequence[Any], wanted: Mapping[str, str | None], quiet: bool
 ) -> Iterator[Callable[[], None]]:
     """What writes the plan to every file that is wanted, a sweep above its picture; without a plan a note of each."""
-    from planner.inputs.files import write_atomically
-    from planner.show.pictures import draw
-    from planner.show.progress import note
-    from planner.show.schedules import write_trace
-    from planner.show.tables import plan_file
-    from planner.studies.sweep import heat_of
+    from planner.analysis.sweep import heat_of
+    from planner.display.pictures import draw
+    from planner.display.progress import note
+    from planner.display.schedules import write_trace
+    from planner.display.tables import plan_file
+    from planner.files.write import write_atomically
 
     plan, swept = result.plan, [heat_of(rows, result.unit)] if len(rows) > 1 else []
     writers: dict[str, Callable[[str, Any], None]] = {
@@ -278,8 +278,8 @@ def _writes(
 
 def _certificate_writes(path: str, certified: Any, quiet: bool) -> Iterator[Callable[[], None]]:
     """What writes a certificate; without one a note."""
-    from planner.inputs.files import write_atomically
-    from planner.show.progress import note
+    from planner.display.progress import note
+    from planner.files.write import write_atomically
 
     if certified.content is None:
         note(quiet, f"--certificate {path}: uncertified, there is nothing to write")
@@ -296,11 +296,11 @@ def check_command(
     **settings: Any,
 ) -> None:
     """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
-    from planner.checking import check, other_settings, read_plan
-    from planner.inputs.loading import load
-    from planner.inputs.reading import STANDARD
-    from planner.show.progress import note
-    from planner.show.tables import print_json, show_verdict
+    from planner.display.progress import note
+    from planner.display.tables import print_json, show_verdict
+    from planner.files.load import load
+    from planner.files.read import STANDARD
+    from planner.results.check import check, other_settings, read_plan
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")

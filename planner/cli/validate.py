@@ -23,7 +23,7 @@ from planner.cli.common import (
     plans_of,
 )
 from planner.cli.completion import entries
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 
 def validate_command(
@@ -58,13 +58,13 @@ def validate_command(
     **settings: Any,
 ) -> None:
     """Run heuristics on many instances: how often optimal, and how far from the proved optimum."""
-    from planner.inputs.choices import split
-    from planner.inputs.rows import is_columnar
-    from planner.populations.run import prepared
-    from planner.show.populations import NO_PICTURES, can_draw, draw_validation, show_validation
-    from planner.show.progress import note, progress_bar
-    from planner.show.tables import print_json
-    from planner.signals import held
+    from planner.display.populations import NO_PICTURES, can_draw, draw_validation, show_validation
+    from planner.display.progress import note, progress_bar
+    from planner.display.tables import print_json
+    from planner.experiments.validation.run import prepared
+    from planner.files.choices import split
+    from planner.files.rows import is_columnar
+    from planner.process.signals import held
 
     limits = limits_of(time_limit, seed=seed, threads=threads)
     overrides, options = split(settings)

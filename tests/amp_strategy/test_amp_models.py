@@ -16,7 +16,7 @@ from formulations.amp_strategy.problem import evaluate, layer_assignment, violat
 from formulations.modelled import prove
 from instances.amp_experiments import analytic_profiles, experiment
 from instances.amp_strategy import AmpInstance
-from planner.run import run
+from planner.solving.solve import run
 from solvers.outcome import Limits, Status, Watch
 
 MODELS = ("cpsat", "milp")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from instances.errors import InstanceError
-from planner.capture.calibrate import fitted
 from planner.cli.app import main
+from planner.training.capture.device_rates import fitted
 
 RATE, MEMORY = 4e14, 2e12
 

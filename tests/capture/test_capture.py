@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E402
 from torch import nn  # noqa: E402
 
-from planner.capture.trace import capture  # noqa: E402
-from planner.errors import UsageError  # noqa: E402
+from planner.process.errors import UsageError  # noqa: E402
+from planner.training.capture.trace import capture  # noqa: E402
 
 
 def test_blocks_become_nodes_with_names_and_roles():

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from instances.graph import find_cycle
-from planner.capture.clusters import Granularity, Traced, carried, gathered, keys, role_of
+from planner.training.capture.clusters import Granularity, Traced, carried, gathered, keys, role_of
 
 #: A transformer of two blocks with an embedding, a norm and a head.
 MODULES = {

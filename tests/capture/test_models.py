@@ -16,9 +16,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 pytest.importorskip("transformers", reason="needs the extra torch, with transformers")
 
-from planner.capture import hf  # noqa: E402
-from planner.capture.captured import Captured  # noqa: E402
-from planner.capture.trace import capture  # noqa: E402
+from planner.training.capture import hf  # noqa: E402
+from planner.training.capture.captured import Captured  # noqa: E402
+from planner.training.capture.trace import capture  # noqa: E402
 
 
 def block(s: int, h: int, f: int, k: int | None = None, matrices: int = 2, kv: float = 1.0) -> float:

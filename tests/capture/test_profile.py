@@ -15,11 +15,11 @@ from torch import nn  # noqa: E402
 
 import planner  # noqa: E402
 from instances.hardware import Hardware  # noqa: E402
-from planner.capture.choices import Work  # noqa: E402
-from planner.capture.profile import Measured, _Nodes, instance_of, profiled  # noqa: E402
-from planner.capture.trace import capture, placeholders  # noqa: E402
 from planner.cli.app import main  # noqa: E402
-from planner.errors import UsageError  # noqa: E402
+from planner.process.errors import UsageError  # noqa: E402
+from planner.training.capture.choices import Work  # noqa: E402
+from planner.training.capture.profile import Measured, _Nodes, instance_of, profiled  # noqa: E402
+from planner.training.capture.trace import capture, placeholders  # noqa: E402
 
 MACHINE = Hardware("here", {"fp32": 1.0}, 1e9, 1.0, 1e9, 1e9, 4, "measured")
 

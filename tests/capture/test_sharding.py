@@ -12,11 +12,11 @@ from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E
 from torch import nn  # noqa: E402
 
 from instances.hardware import HARDWARE  # noqa: E402
-from planner.capture.captured import edge_bytes  # noqa: E402
-from planner.capture.choices import Choices, Work  # noqa: E402
-from planner.capture.configurations import Configurations  # noqa: E402
-from planner.capture.sharding import computed_whole, sharding  # noqa: E402
-from planner.capture.trace import capture  # noqa: E402
+from planner.training.capture.captured import edge_bytes  # noqa: E402
+from planner.training.capture.choices import Choices, Work  # noqa: E402
+from planner.training.capture.configurations import Configurations  # noqa: E402
+from planner.training.capture.sharding import computed_whole, sharding  # noqa: E402
+from planner.training.capture.trace import capture  # noqa: E402
 
 H100 = HARDWARE["h100"]
 A = 4.0 * LENGTH * WIDTH

@@ -7,7 +7,7 @@ from strategies import random_stage_instance
 
 from formulations.stage_partitioning.studies.subproblems import Subproblems
 from instances.stage_partitioning import StageInstance
-from planner.census.run import Census, census
+from planner.experiments.census.run import Census, census
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,12 @@ from formulations import FAMILIES
 from formulations.device_mapping import paper
 from formulations.device_mapping.problem import Mapping
 from formulations.subproblems import Inside, Subproblem
-from planner.census.arising import Row, rows
-from planner.census.each import census_of
-from planner.census.extract import extract
 from planner.cli.app import main
-from planner.errors import CrosscheckError, UsageError
-from planner.show.tables import as_json
+from planner.display.tables import as_json
+from planner.experiments.census.census_of_rows import census_of
+from planner.experiments.census.extract import extract
+from planner.experiments.census.inner_rows import Row, rows
+from planner.process.errors import CrosscheckError, UsageError
 from solvers.outcome import Limits
 
 ROWS = [(family.name, each) for family in FAMILIES for each in family.subproblems if each.walk is None]

@@ -21,12 +21,12 @@ import planner
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.studies.subproblems import EDGES, Subproblems
 from instances.stage_partitioning import StageInstance
-from planner.census.folders import WORST
-from planner.census.report import show_census
-from planner.census.run import Census, census, chunks_of
 from planner.cli.app import main
-from planner.executors import completed, place
-from planner.show.tables import as_json, percent
+from planner.display.census import show_census
+from planner.display.tables import as_json, percent
+from planner.experiments.census.folders import WORST
+from planner.experiments.census.run import Census, census, chunks_of
+from planner.process.executors import completed, place
 
 
 def totals(found: Census) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_processes_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.executors.BREAKDOWNS", 1)
+    monkeypatch.setattr("planner.process.executors.BREAKDOWNS", 1)
     with pytest.raises(BrokenExecutor):
         list(completed(place(jobs=2), dies, [(1,)]))
 
@@ -146,7 +146,7 @@ def breaks() -> None:
 
 def test_consecutive_breakdowns_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result in between and there may be as many again."""
-    monkeypatch.setattr("planner.executors.BREAKDOWNS", 1)
+    monkeypatch.setattr("planner.process.executors.BREAKDOWNS", 1)
     assert sorted(completed(lambda: Breaking(1), abs, [(-n,) for n in range(6)])) == [(n, n) for n in range(6)]
 
 
@@ -220,7 +220,7 @@ def test_command(
     assert main(["census", str(worst[0])]) == 2
     assert main(["solve", str(worst[0]), "--exact", "--quiet"]) == 0
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
-    monkeypatch.setattr("planner.executors.CONNECT_S", 0.2)
+    monkeypatch.setattr("planner.process.executors.CONNECT_S", 0.2)
     assert main(["census", "problem.json", "--fresh", "--dask", "tcp://127.0.0.1:1"]) == 2
 
 
@@ -238,7 +238,7 @@ def test_what_witnesses_say_is_handed_on(
         asked.append(given)
         return reports[len(asked) - 1]
 
-    monkeypatch.setattr("planner.census.run.crosscheck", answer)
+    monkeypatch.setattr("planner.experiments.census.run.crosscheck", answer)
     lines: list[str] = []
     found = census(instance, out=str(tmp_path), sample=9, seed=4, end_to_end=False, notice=lines.append)
     assert found.crosscheck is not None and not found.agree

@@ -17,10 +17,10 @@ from strategies import random_stage_instance
 import planner
 from formulations.stage_partitioning import FAMILY
 from instances.stage_partitioning import StageInstance
-from planner.census import folders
-from planner.census.run import Census, census
 from planner.cli.app import main
-from planner.show.tables import as_json
+from planner.display.tables import as_json
+from planner.experiments.census import folders
+from planner.experiments.census.run import Census, census
 
 
 def totals(found: Census) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_resumes_from_the_chunks_that_are_there(whole: Census, instance: StageIn
 _KILLED = """
 import sys, time, planner
 from pathlib import Path
-from planner.census.run import census
+from planner.experiments.census.run import census
 
 def slowly(done, chunks):
     print(done, flush=True)
@@ -97,8 +97,11 @@ def test_chunks_of_other_code_are_not_mixed(
         ("formulations.stage_partitioning.kernels", "walk.py"),
         ("formulations.tmpc_knapsack.kernels", "search.py"),
     )
-    assert {walk, search, ("planner.census", "run.py")} <= named and ("planner.census", "report.py") not in named
-    code = "import sys, planner.census.run as run; print(*(name for name in sys.modules if '.kernels.' in name))"
+    assert {walk, search, ("planner.experiments.census", "run.py")} <= named and (
+        "planner.experiments.census",
+        "report.py",
+    ) not in named
+    code = "import sys, planner.experiments.census.run; print(*(name for name in sys.modules if '.kernels.' in name))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(process.stdout.split()) <= {f"{package}.{file.removesuffix('.py')}" for package, file in named}
     package, out = tmp_path / "code_of_a_census", str(tmp_path / "out")

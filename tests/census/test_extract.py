@@ -15,11 +15,11 @@ from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.studies.subproblems import Subproblems
 from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
-from planner.census.extract import extract
-from planner.census.run import chunks_of, sampled
 from planner.cli.app import main
-from planner.inputs.rows import split_row
-from planner.show.tables import as_json
+from planner.display.tables import as_json
+from planner.experiments.census.extract import extract
+from planner.experiments.census.run import chunks_of, sampled
+from planner.files.rows import split_row
 
 SUFFIXES = ["jsonl", "parquet"]
 
@@ -61,7 +61,7 @@ def test_rows_are_the_instances(instance: StageInstance, suffix: str, tmp_path: 
 def test_blocks_do_not_show(
     instance: StageInstance, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.census.extract._BLOCK", 7)
+    monkeypatch.setattr("planner.experiments.census.extract._BLOCK", 7)
     rows = extract(instance, str(tmp_path / f"some.{suffix}"), sample=20, seed=3)
     monkeypatch.undo()
     assert rows == extract(instance, str(tmp_path / "whole.jsonl"), sample=20, seed=3) == 20

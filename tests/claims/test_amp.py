@@ -16,11 +16,11 @@ import pytest
 import planner
 from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, lengths_between, printed_cuts
 from instances.errors import InstanceError
-from planner.claims.amp.notes import spearman
-from planner.claims.amp.strategies import examine
-from planner.claims.amp.tables import TABLES
-from planner.claims.reproduce import reproduce
-from planner.errors import UsageError
+from planner.process.errors import UsageError
+from planner.reproduction.amp.notes import spearman
+from planner.reproduction.amp.strategies import examine
+from planner.reproduction.amp.tables import TABLES
+from planner.reproduction.reproduce import reproduce
 
 #: Strategies; printed rows; of those, the same cuts, and equivalent ones.
 NAMES = {"amp-homogeneous": (53, 10, 10, 0), "amp-het-cluster": (53, 10, 9, 0), "amp-het-model": (65, 7, 2, 2)}

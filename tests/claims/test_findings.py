@@ -17,9 +17,9 @@ from formulations.microbatch_schedule.methods import METHODS as SCHEDULERS
 from formulations.microbatch_schedule.problem import evaluate
 from instances.microbatch_schedule import generate
 from instances.operator_partitioning import OperatorInstance
-from planner.claims.parmesan.models import MODELS
-from planner.claims.reproduce import reproduce
-from planner.studies.placing import load_placed
+from planner.analysis.with_topology import load_placed
+from planner.reproduction.parmesan.models import MODELS
+from planner.reproduction.reproduce import reproduce
 from solvers.outcome import Limits, Watch
 
 FINDINGS = (Path(__file__).resolve().parents[2] / "docs" / "findings.md").read_text()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from planner.claims import CLAIMS
-from planner.claims.graphpipe.plans import METHODS, SHAPES, planned, ratio, spread
-from planner.claims.graphpipe.table_1 import PRINTED
-from planner.claims.reproduce import reproduce
-from planner.errors import UsageError
+from planner.process.errors import UsageError
+from planner.reproduction import CLAIMS
+from planner.reproduction.graphpipe.plans import METHODS, SHAPES, planned, ratio, spread
+from planner.reproduction.graphpipe.table_1 import PRINTED
+from planner.reproduction.reproduce import reproduce
 
 Row = Mapping[str, Any]
 SMALL: dict[str, dict[str, str]] = {

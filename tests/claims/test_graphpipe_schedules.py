@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from planner.claims.reproduce import reproduce
 from planner.cli.app import main
-from planner.errors import UsageError
+from planner.process.errors import UsageError
+from planner.reproduction.reproduce import reproduce
 
 
 @pytest.mark.parametrize(

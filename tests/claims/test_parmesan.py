@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from planner.claims.parmesan import fig_3, table_1
-from planner.claims.parmesan.table_2 import PRINTED, SHAPES
-from planner.claims.reproduce import reproduce
-from planner.errors import UsageError
+from planner.process.errors import UsageError
+from planner.reproduction.parmesan import fig_3, table_1
+from planner.reproduction.parmesan.table_2 import PRINTED, SHAPES
+from planner.reproduction.reproduce import reproduce
 
 COLUMNS = ("topology", "stages", "replicas", "objective", "consecutive", "parmesan", "best", "bound", "gap")
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import planner
-from planner.claims.claim import Optima, meets
-from planner.claims.piper import fig_1, fig_2, fig_3, table_1
-from planner.claims.reproduce import reproduce
-from planner.errors import UsageError
-from planner.run import silent
+from planner.process.errors import UsageError
+from planner.reproduction.claim import Optima, meets
+from planner.reproduction.piper import fig_1, fig_2, fig_3, table_1
+from planner.reproduction.reproduce import reproduce
+from planner.solving.solve import silent
 from solvers.outcome import Status, Stop
 
 KEYS = ["model", "devices", "memory_gib", "paper_piper", "here_piper", "paper_equi", "here_equi", "exact_dag"]
@@ -88,7 +88,7 @@ def test_what_is_not_proved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         replace(proved, status=Status.UNKNOWN, objective=None),
         replace(proved, status=Status.INFEASIBLE, objective=None),
     ]
-    monkeypatch.setattr("planner.claims.claim.examined", lambda *_, **__: results.pop(0))
+    monkeypatch.setattr("planner.reproduction.claim.examined", lambda *_, **__: results.pop(0))
     optima = Optima()
     assert [optima.of(None, what) for what in "abcd"] == [proved.objective, proved.objective, None, None]
     assert optima.sentence() == "proved: 2 of 4 optima, or that there is no plan; not proved: b, c"

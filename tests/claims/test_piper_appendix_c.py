@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.claims.piper import appendix_c
-from planner.claims.piper.inputs import ANALYTIC, PUBLISHED
+from planner.reproduction.piper import appendix_c
+from planner.reproduction.piper.inputs import ANALYTIC, PUBLISHED
 
 
 @pytest.mark.paper

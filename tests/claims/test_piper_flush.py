@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.claims.piper import flush
-from planner.claims.piper.inputs import ANALYTIC, PUBLISHED
-from planner.claims.reproduce import reproduce
+from planner.reproduction.piper import flush
+from planner.reproduction.piper.inputs import ANALYTIC, PUBLISHED
+from planner.reproduction.reproduce import reproduce
 
 
 def test_rows_on_the_analytic_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.claims import CLAIMS, Evidence
-from planner.claims.claim import meets
-from planner.claims.reproduce import Reproduction, claims_listing, reproduce
 from planner.cli.app import main
-from planner.errors import UsageError
+from planner.process.errors import UsageError
+from planner.reproduction import CLAIMS, Evidence
+from planner.reproduction.claim import meets
+from planner.reproduction.reproduce import Reproduction, claims_listing, reproduce
 
 
 def test_names_are_unique() -> None:

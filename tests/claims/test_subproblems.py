@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.census import census_of
-from planner.census.each import EachCensus
+from planner.experiments.census import census_of
+from planner.experiments.census.census_of_rows import EachCensus
 from solvers.outcome import Limits
 
 #: Cluster, method inside: optimal, all, mean and worst loss in percent, loss of the best strategy in percent.

@@ -14,9 +14,9 @@ from small_instances import family_named, known_optimum, random_case
 
 import planner
 from formulations import FAMILIES
-from planner.backends import backend_of
 from planner.cli.app import main
-from planner.run import run
+from planner.solving.backends import backend_of
+from planner.solving.solve import run
 from solvers import BACKENDS, cpsat
 from solvers.external import process
 from solvers.external.messages import OWN

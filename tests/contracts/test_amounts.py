@@ -7,7 +7,7 @@ import random
 import pytest
 
 from formulations.amounts import Least, exactly, least_amount, printed, rounded_up, step_below
-from planner.show.tables import facts
+from planner.display.tables import facts
 from solvers.outcome import Stop, Watch
 
 

@@ -43,9 +43,9 @@ from formulations.stage_partitioning import problem as flat
 from formulations.tmpc_knapsack import problem as knapsack
 from instances.hierarchical_partitioning import MemoryModel
 from instances.topologies import KINDS, topology
-from planner.inputs.loading import family_of
-from planner.run import run
-from planner.show.headlines import headline, note
+from planner.display.headlines import headline, note
+from planner.files.load import family_of
+from planner.solving.solve import run
 
 #: What the figures say the objective is.
 OBJECTIVE = {

@@ -15,9 +15,9 @@ import typer
 
 import planner
 from formulations import FAMILIES
-from planner.claims import CLAIMS
 from planner.cli.app import application, main
-from planner.inputs.loading import recognised
+from planner.files.load import recognised
+from planner.reproduction import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("planner", "formulations", "solvers", "instances")
@@ -48,7 +48,7 @@ def test_doctests() -> None:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name not in ("torch", "transformers"):  # the extra of planner.capture
+            if error.name not in ("torch", "transformers"):  # the extra of planner.training.capture
                 raise
             continue
         outcome = doctest.testmod(module)

@@ -16,9 +16,9 @@ from formulations.family import Violation
 from formulations.first_plan import SHARE, First
 from formulations.modelled import WithoutSizes, prove
 from planner import UsageError
-from planner.checking import agree
-from planner.inputs.loading import family_of
-from planner.run import run
+from planner.files.load import family_of
+from planner.results.check import agree
+from planner.solving.solve import run
 from solvers import cpsat, milp
 from solvers.outcome import Limits, Run, Stop, Watch
 

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.inputs import destinations
-from planner.inputs.destinations import refuse_overwriting
-from planner.inputs.files import write_atomically
+from planner.files import destinations
+from planner.files.destinations import refuse_overwriting
+from planner.files.write import write_atomically
+from planner.process.errors import UsageError
 
 #: Every command that writes files, the option that names the file and how it must end; OUT stands for the file.
 COMMANDS: dict[str, list[str]] = {
@@ -308,7 +308,7 @@ def test_disks_of_many_sizes(cases: int, tmp_path: Path, capsys: Any) -> None:
 #: Runs commands one after the other; prints codes and lines.
 _SERIES = """
 import contextlib, io, json, sys
-from planner.inputs import destinations
+from planner.files import destinations
 from planner.cli.app import main
 for line in sys.argv[1:]:
     said = io.StringIO()

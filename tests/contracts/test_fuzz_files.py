@@ -13,7 +13,7 @@ from fuzzing import FOREIGN, PROFILE, assert_one_line, documented, mutated, muta
 import planner
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 #: What `planner solve` may answer to a file (docs/interface.md).
 CODES = {0, 2, 3, 4}

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from planner.cli.app import main
-from planner.comparison import Report
-from planner.result import Result
-from planner.show.page.library import library
-from planner.show.tables import show_report, show_result
-from planner.show.terminal import printable
+from planner.display.page.library import library
+from planner.display.tables import show_report, show_result
+from planner.display.terminal import printable
+from planner.results.result import Result
+from planner.solving.compare import Report
 from solvers.outcome import Status, Stop
 
 #: Parts of names, by what they mean to somebody: rich, matplotlib, HTML, markdown, Python's formats.

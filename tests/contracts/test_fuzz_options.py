@@ -18,7 +18,7 @@ from instances.catalog import CATALOG
 from instances.errors import InstanceError
 from instances.parameters import Setting
 from planner.cli.app import main
-from planner.inputs.settings import method_options, parse
+from planner.files.settings import method_options, parse
 
 SETTINGS = [
     pytest.param(owner, setting, id=f"{owner}--{setting.name}")

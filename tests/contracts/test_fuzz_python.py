@@ -110,11 +110,11 @@ def examine(name: str, folder: Path, count: int, solved: int) -> None:
         else:
             assert verdict.violations
         try:
-            planner.inputs.loading.admitted(wrong)
+            planner.files.load.admitted(wrong)
         except REFUSALS:
             continue
         accepted += 1
-        json.dumps(planner.inputs.loading.family_of(wrong).to_json(wrong), allow_nan=False)
+        json.dumps(planner.files.load.family_of(wrong).to_json(wrong), allow_nan=False)
         if accepted <= solved:
             result = planner.solve(wrong, limits=planner.Limits(time_s=0.05))
             json.dumps(result.to_json(), allow_nan=False, default=str)
@@ -184,7 +184,7 @@ def test_a_valid_instance_is_solved() -> None:
 
 def test_integers_where_floats_are_declared_become_floats() -> None:
     given = stages(memory_bytes=10, bandwidth=2**63, time=1)
-    admitted = planner.inputs.loading.admitted(given)
+    admitted = planner.files.load.admitted(given)
     assert admitted == given
     numbers = (admitted.memory_bytes, admitted.bandwidth, admitted.layers[0].tmpcs[1][0].time)
     assert [type(number) for number in numbers] == [float, float, float]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from planner.cli.app import main
-from planner.result import Result
-from planner.streams import INTERRUPTED
+from planner.process.streams import INTERRUPTED
+from planner.results.result import Result
 from solvers.outcome import Status, Stop
 
 #: The command line, and a word when it has begun: what a signal does before is Python's own affair.
@@ -93,9 +93,9 @@ def test_the_object_of_an_interrupted_command_is_a_result() -> None:
 def test_a_signal_during_imports_is_one_object(number: int, code: int) -> None:
     """The command's own import waits for the signal, as a slow disk would make it."""
     slow = (
-        "import sys, os, time, planner.studies.orders; "
+        "import sys, os, time, planner.analysis.orders; "
         "from planner.__main__ import main; from planner import events; "
-        "sys.modules['planner.studies.sweep'] = type('Slow', (), {'__getattr__': lambda *_: (print('here', "
+        "sys.modules['planner.analysis.sweep'] = type('Slow', (), {'__getattr__': lambda *_: (print('here', "
         "file=sys.stderr, flush=True), time.sleep(60))})(); main()"
     )
     for given in (["--json"], []):
@@ -138,7 +138,7 @@ main()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("module", ["planner.signals", "planner.streams", "planner.cli.app"])
+@pytest.mark.parametrize("module", ["planner.process.signals", "planner.process.streams", "planner.cli.app"])
 def test_a_signal_while_the_first_modules_are_imported(module: str, number: int, code: int) -> None:
     script = _WHILE_IMPORTING.format(module=module, number=number)
     for given in (["--json"], []):

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from instances import files
-from planner import environment, executors
 from planner.cli.app import main
-from planner.errors import UsageError
+from planner.process import environment, executors
+from planner.process.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -188,11 +188,11 @@ def test_the_page_lists_every_case() -> None:
 def test_sizes_are_bounded_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     path = tmp_path / "rows.jsonl.gz"
     for lines, most, code in ((3, 4, 0), (4, 4, 0), (5, 4, 2)):
-        monkeypatch.setattr("planner.inputs.rows.MAX_ROWS", most)
+        monkeypatch.setattr("planner.files.rows.MAX_ROWS", most)
         path.write_bytes(gzip.compress(b'{"problem": "x"}\n' + b"\n" * (lines - 1)))
         assert main(["solve", str(path)]) == 2
         assert ("at most 4 in a file" in capsys.readouterr().err) == (code == 2)
-    monkeypatch.setattr("planner.inputs.rows.MAX_ROWS_BYTES", 18)
+    monkeypatch.setattr("planner.files.rows.MAX_ROWS_BYTES", 18)
     path.write_bytes(gzip.compress(b'{"problem": "x"}\n\n\n'))
     assert main(["solve", str(path)]) == 2 and "over 18 bytes" in capsys.readouterr().err
 
@@ -214,16 +214,16 @@ def test_a_pipe_is_waited_for_while_somebody_writes(tmp_path: Path, monkeypatch:
 
 
 def test_values_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.inputs.reading import parse_json
+    from planner.files.read import parse_json
 
     text = json.dumps([[]] * 2**10)
-    monkeypatch.setattr("planner.inputs.reading._LARGE", len(text) - 1)
+    monkeypatch.setattr("planner.files.read._LARGE", len(text) - 1)
     monkeypatch.setattr("formulations.size.room", lambda: 2.0**17 + 2**13)
     assert len(parse_json(text, "file")) == 2**10
     monkeypatch.setattr("formulations.size.room", lambda: 2.0**16)
     with pytest.raises(ValueError, match=r"file: size of its values in memory is '1\d+ bytes'; expected at most 6.55e"):
         parse_json(text, "file")
-    monkeypatch.setattr("planner.inputs.reading._LARGE", len(text))
+    monkeypatch.setattr("planner.files.read._LARGE", len(text))
     assert len(parse_json(text, "file")) == 2**10
 
 

@@ -28,8 +28,8 @@ _SOLVE = """
 import json, sys
 import planner
 from formulations import compilation
-from planner.inputs.loading import family_of
-from planner.run import run
+from planner.files.load import family_of
+from planner.solving.solve import run
 from solvers.outcome import Limits
 from test_families import EXAMPLES
 

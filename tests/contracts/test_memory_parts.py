@@ -11,7 +11,7 @@ from formulations.breakdown import Stack
 from formulations.operator_partitioning import FAMILY as OPERATORS
 from formulations.operator_partitioning.problem import OperatorPlan, memory_bytes
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 TRAINING = TrainingMemory(weight_copies=4.0, microbatches=8)
 

@@ -17,7 +17,7 @@ from small_instances import random_case
 
 from formulations import FAMILIES
 from formulations.family import Claim
-from planner.run import run
+from planner.solving.solve import run
 from solvers import cpsat, milp, repeated
 
 #: Instances of a family that its models are built for.

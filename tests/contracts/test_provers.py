@@ -17,8 +17,8 @@ from small_instances import random_case
 from formulations import FAMILIES
 from formulations.family import Claim, Family, Lazy, Method
 from formulations.first_plan import First
-from planner.result import Result
-from planner.run import run
+from planner.results.result import Result
+from planner.solving.solve import run
 from solvers.outcome import Prover, Status, Stop, Watch
 
 #: The declarative models, by name.

@@ -19,10 +19,10 @@ import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
 from instances.requirements import parse, requirements_of
-from planner.census.extract import extract
-from planner.census.run import census
-from planner.inputs.loading import admitted
-from planner.studies.frontier import frontier
+from planner.analysis.frontier import frontier
+from planner.experiments.census.extract import extract
+from planner.experiments.census.run import census
+from planner.files.load import admitted
 from solvers.outcome import Status
 
 WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]

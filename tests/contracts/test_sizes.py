@@ -34,7 +34,7 @@ import json, os, resource, sys
 import planner
 from absurd_sizes import ABSURD
 from planner import Limits, UsageError
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 family_name, number, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 instance = ABSURD[family_name][number]()

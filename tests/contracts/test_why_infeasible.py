@@ -35,7 +35,7 @@ from instances.microbatch_schedule import ScheduleInstance
 from instances.operator_partitioning import OperatorInstance
 from instances.pipeline_placement import PlacementInstance, placed
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
-from planner.inputs.settings import parse
+from planner.files.settings import parse
 from solvers.outcome import Limits, Status, Watch
 
 BY_NAME = {family.name: family for family in FAMILIES}

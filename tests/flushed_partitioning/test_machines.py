@@ -20,8 +20,8 @@ from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, check, flushed, to_json
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.stage_partitioning import to_json as flat_to_json
+from planner.analysis.explain import explain
 from planner.cli.app import main
-from planner.studies.explaining import explain
 from solvers.outcome import Limits, Watch
 
 

@@ -111,7 +111,7 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
 )
 def test_requirements(required: tuple[str, ...], time: float | None) -> None:
     instance = replace(chain(), requirements=required)
-    for admitted in (instance, planner.load(planner.inputs.loading.family_of(instance).to_json(instance), memory="2B")):
+    for admitted in (instance, planner.load(planner.files.load.family_of(instance).to_json(instance), memory="2B")):
         assert admitted.requirements == required
         found = planner.solve(admitted, method="cpsat")
         assert found.objective == (None if time is None else pytest.approx(time))

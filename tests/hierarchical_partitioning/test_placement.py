@@ -14,9 +14,9 @@ from formulations.hierarchical_partitioning.placement import place, spread, spre
 from formulations.hierarchical_partitioning.problem import evaluate, flattened, violations
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from instances.hierarchical_partitioning import on_machines
+from planner.analysis.hierarchy import compare
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.studies.hierarchy import compare
+from planner.process.errors import UsageError
 from solvers.outcome import Limits, Watch
 
 

@@ -23,7 +23,7 @@ from instances.errors import InstanceError
 from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.published import UNIT_WARNING
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
-from planner.inputs.loading import published_file, read_content
+from planner.files.load import published_file, read_content
 
 
 def chain(memory_model: MemoryModel = MemoryModel.PRECISE) -> HierarchicalInstance:

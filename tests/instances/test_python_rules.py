@@ -18,7 +18,7 @@ from fuzzing import documented
 import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
-from planner.inputs import loading
+from planner.files import load
 
 
 @cache
@@ -141,12 +141,12 @@ def test_integers_of_numpy_are_integers(name: str) -> None:
     counts = [each.name for each in fields(instance) if str(each.type).startswith("Count")]
     counts = [each for each in counts if getattr(instance, each) is not None]
     changed = replace(instance, **{each: np.int64(getattr(instance, each)) for each in counts})
-    admitted = loading.admitted(changed)
+    admitted = load.admitted(changed)
     assert all(type(getattr(admitted, each)) is int for each in counts)
     assert json.dumps(family.to_json(admitted)) == json.dumps(family.to_json(instance))
     for each in counts:
         with pytest.raises(InstanceError, match=f"{each} is np.True_; expected an integer"):
-            loading.admitted(replace(instance, **{each: np.bool_(True)}))
+            load.admitted(replace(instance, **{each: np.bool_(True)}))
 
 
 def test_settings_and_limits_take_integers_of_numpy() -> None:

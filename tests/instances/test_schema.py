@@ -13,8 +13,8 @@ from small_instances import random_case
 
 from formulations import FAMILIES
 from planner.cli.app import main
-from planner.inputs.files import plain
-from planner.inputs.schema import schema
+from planner.files.schema import schema
+from planner.files.write import plain
 
 jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, which notebooks bring along")
 

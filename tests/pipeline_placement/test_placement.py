@@ -20,8 +20,8 @@ from formulations.pipeline_placement.simulate import simulate_plan
 from instances.errors import InstanceError
 from instances.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.pipeline_placement import PlacementInstance, placed, to_json
+from planner.analysis.with_topology import load_placed
 from planner.cli.app import main
-from planner.studies.placing import load_placed
 from solvers.outcome import Limits, Watch
 
 SHAPES = [(2, 2), (3, 1), (2, 1), (1, 3), (4, 1)]

@@ -12,8 +12,8 @@ import counting
 import pytest
 
 import formulations
-from planner import signals
 from planner.cli.app import main
+from planner.process import signals
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from small_instances import random_case
 
 import planner
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from planner.analysis import alternatives as study
+from planner.analysis.alternatives import alternatives
 from planner.cli.app import main
-from planner.inputs.loading import family_of
-from planner.studies import alternatives as study
-from planner.studies.alternatives import alternatives
+from planner.files.load import family_of
 from solvers.outcome import Limits, Status
 
 MOST_PLANS = 3_000
@@ -189,7 +189,7 @@ def test_an_interruption_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
         result = real(*args, **kwargs)
         return replace(result, signal=int(signal.SIGINT)) if len(calls) == 4 else result
 
-    monkeypatch.setattr("planner.studies.nearby.solve", interrupted)
+    monkeypatch.setattr("planner.analysis.nearby.solve", interrupted)
     found = alternatives(instance, first, count=50)
     assert found.effort.signal == signal.SIGINT and not found.is_complete and 1 <= len(found.plans) < 50
     assert len(calls) == 4

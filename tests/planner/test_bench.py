@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from planner.bench import folders, measure
-from planner.bench.calibrate import calibrated
-from planner.bench.measure import Row
-from planner.bench.suites import EVERY, SUITES
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.inputs.loading import catalog, family_of, load
+from planner.experiments.bench import folders, measure
+from planner.experiments.bench.calibrate import calibrated
+from planner.experiments.bench.measure import Row
+from planner.experiments.bench.suites import EVERY, SUITES
+from planner.files.load import catalog, family_of, load
+from planner.process.errors import UsageError
 
 ARGUMENTS = ["bench", "chain8", "diamond", "--methods", "exact,equi", "--seeds", "0,1", "--repeats", "1", "--quiet"]
 ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)

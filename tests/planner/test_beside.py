@@ -13,7 +13,7 @@ import pytest
 
 import formulations
 import planner
-from planner.studies.beside import papers_method
+from planner.analysis.compare_with_paper import papers_method
 
 Run = Callable[..., tuple[int, str, str]]
 

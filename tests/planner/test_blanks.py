@@ -35,7 +35,7 @@ def test_a_blank_is_python_and_names_what_an_instance_holds(run: Run, problem: s
     "case", ["chain8", *(pytest.param(n, marks=pytest.mark.slow) for n in ("uniform-dist", "chain8-machines"))]
 )
 def test_a_blank_runs_as_it_stands(run: Run, case: str) -> None:
-    problem = planner.inputs.loading.problem_of(case).name
+    problem = planner.files.load.problem_of(case).name
     Path("mine.py").write_text(written(run, problem))
     code, out, err = run("solve", case, "--method", "./mine.py:solve", "--time-limit", "60", "--json")
     found = json.loads(out)

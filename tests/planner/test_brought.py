@@ -23,12 +23,12 @@ from processes import living
 import planner
 from formulations.family import Claim
 from planner import Limits, Status, Stop, UsageError
-from planner.bench.measure import measure
-from planner.bench.suites import Case
-from planner.brought import methods, registry
-from planner.brought.replies import Bound, Failed, Plan, ReplyError, parsed
-from planner.brought.target import Target
 from planner.cli.app import main
+from planner.experiments.bench.measure import measure
+from planner.experiments.bench.suites import Case
+from planner.plugins import methods, registry
+from planner.plugins.replies import Bound, Failed, Plan, ReplyError, parsed
+from planner.plugins.target import Target
 
 Bring = Callable[[str], str]
 Run = Callable[..., tuple[int, str, str]]

@@ -14,8 +14,8 @@ from counting import Counting
 
 import planner
 from formulations.stage_partitioning import checker
-from planner.bench import folders
 from planner.cli.app import main
+from planner.experiments.bench import folders
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 

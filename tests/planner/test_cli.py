@@ -15,8 +15,8 @@ import typer
 
 import formulations
 from instances.catalog import CATALOG
-from planner.claims import CLAIMS
 from planner.cli import app
+from planner.reproduction import CLAIMS
 
 Problem = Callable[..., str]
 Run = Callable[..., tuple[int, str, str]]
@@ -332,7 +332,7 @@ def test_bad_suites_are_one_line(run: Run, line: str, words: str) -> None:
 
 
 def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.bench import measure
+    from planner.experiments.bench import measure
 
     times = iter([3.0, 1.0, 1.5])
     honest = measure.run

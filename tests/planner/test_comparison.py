@@ -14,10 +14,10 @@ from counting import Counting
 import planner
 from planner import Limits, Result, Status, Stop, UsageError
 from planner.cli.app import main
-from planner.comparison import Report, contradictions, crosscheck, optimum
-from planner.inputs.loading import family_of
-from planner.show.tables import results_table
-from planner.show.terminal import console
+from planner.display.tables import results_table
+from planner.display.terminal import console
+from planner.files.load import family_of
+from planner.solving.compare import Report, contradictions, crosscheck, optimum
 from solvers import pinned
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)

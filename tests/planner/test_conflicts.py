@@ -18,7 +18,7 @@ from instances.flushed_partitioning import Schedule, flushed
 from instances.hierarchical_partitioning import MemoryModel, on_machines
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 from solvers.outcome import Status
 
 #: A part of the cases: each takes many proofs, some by models.

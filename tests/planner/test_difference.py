@@ -13,11 +13,11 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
+from planner.analysis.difference import decisions, diff
 from planner.cli.app import main
-from planner.show.differences import panels
-from planner.show.plots.files import figure
-from planner.show.plots.panel import Panel
-from planner.studies.difference import decisions, diff
+from planner.display.differences import panels
+from planner.display.plots.files import figure
+from planner.display.plots.panel import Panel
 
 FIRST = {
     "stages": [

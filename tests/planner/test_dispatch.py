@@ -17,9 +17,10 @@ import planner
 from formulations.family import Answer, Claim, Method
 from instances.hierarchical_partitioning import on_machines
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
-from planner import CrosscheckError, Limits, Stop, UsageError, calibration, run
-from planner.comparison import sane
-from planner.dispatch import candidates, pick
+from planner import CrosscheckError, Limits, Stop, UsageError
+from planner.solving import predicted_runtime, solve
+from planner.solving.choose import candidates, pick
+from planner.solving.compare import sane
 from solvers.outcome import Watch
 
 FEW, MANY = Counting("few", (1, 2, 3), 2), Counting("many", (1,) * 12, 2)
@@ -50,7 +51,9 @@ def tried(of: Any, limits: Limits | None = None, exact: bool = False) -> list[st
 def rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A predicted step of the methods here takes a second."""
     names = ("first", "second", "third", "heuristic", "other-heuristic")
-    monkeypatch.setattr(calibration, "seconds_per_step", lambda: dict.fromkeys((f"counting/{n}" for n in names), 1.0))
+    monkeypatch.setattr(
+        predicted_runtime, "seconds_per_step", lambda: dict.fromkeys((f"counting/{n}" for n in names), 1.0)
+    )
 
 
 def test_preferred_then_exact_ones_by_time_then_heuristics_as_listed(rates: None) -> None:
@@ -199,7 +202,7 @@ def test_the_time_limit_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch)
     found = solved(monkeypatch, *methods, limits=Limits(time_s=0.5))
     assert (found.method, found.stop, list(found.stats["tried"])) == ("second", Stop.TIME_LIMIT, ["first", "second"])
     assert 0.5 <= found.seconds < 1.0
-    monkeypatch.setattr(run, "HAND_OVER_S", 0.2)  # without a limit, where no proof is demanded
+    monkeypatch.setattr(solve, "HAND_OVER_S", 0.2)  # without a limit, where no proof is demanded
     assert solved(monkeypatch, *methods).stop is Stop.TIME_LIMIT
 
 
@@ -252,7 +255,7 @@ def test_a_stage_number_is_no_node() -> None:
 
 def test_every_rate_is_of_a_method() -> None:
     known = {f"{each.name}/{method.name}" for each in formulations.FAMILIES for method in each.methods}
-    table = calibration.seconds_per_step()
+    table = predicted_runtime.seconds_per_step()
     assert set(table) <= known and all(rate > 0 for rate in table.values())
     silent = {"stage_graph/levels", "stage_graph/milp-columns"}  # they predict by exponentials
     predicting = {name for name in known - silent if _steps(*name.split("/")) > 0}

@@ -12,7 +12,7 @@ import pytest
 import formulations
 from formulations.family import Claim, Family, Method
 from planner.cli.app import main
-from planner.doctor import examine, kernels
+from planner.process import installation, kernels
 from solvers import Backend
 from solvers.canary import Canary
 from solvers.outcome import Run, Stop
@@ -41,21 +41,23 @@ def test_this_installation_is_well(
     [("highspy", "1.14.0", ["solver pair"]), ("ortools", "9.14.0", ["solver pair"]), ("numba", "absent", ["versions"])],
 )
 def test_wrong_versions(monkeypatch: pytest.MonkeyPatch, name: str, version: str, failed: list[str]) -> None:
-    found = {**examine.versions(), name: version}
-    monkeypatch.setattr(examine, "versions", lambda: found)
-    assert failing(examine._versions()) == failed
+    found = {**installation.versions(), name: version}
+    monkeypatch.setattr(installation, "versions", lambda: found)
+    assert failing(installation._versions()) == failed
 
 
 def test_a_package_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine.metadata, "packages_distributions", lambda: {"solvers": ["dnn-planner", "solvers"]})
-    assert failing(examine._origins()) == ["owners"]
-    monkeypatch.setattr(examine, "PACKAGES", (*examine.PACKAGES, "json.decoder"))
-    assert failing(examine._origins()) == ["origin", "owners"]
+    monkeypatch.setattr(
+        installation.metadata, "packages_distributions", lambda: {"solvers": ["dnn-planner", "solvers"]}
+    )
+    assert failing(installation._origins()) == ["owners"]
+    monkeypatch.setattr(installation, "PACKAGES", (*installation.PACKAGES, "json.decoder"))
+    assert failing(installation._origins()) == ["origin", "owners"]
 
 
 def test_a_library_that_dies_on_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine, "_IMPORT_ORDERS", ("import os; os._exit(3)", "import no_such_library"))
-    findings = list(examine._import_orders())
+    monkeypatch.setattr(installation, "_IMPORT_ORDERS", ("import os; os._exit(3)", "import no_such_library"))
+    findings = list(installation._import_orders())
     assert [found.healthy for found in findings] == [False, False]
     assert findings[0].detail == "exit 3" and "no_such_library" in findings[1].detail
 
@@ -78,8 +80,8 @@ def test_a_canary_with_a_wrong_answer(monkeypatch: pytest.MonkeyPatch, objective
         return Run(Stop.PROVED, objective=objective, bound=objective)
 
     monkeypatch.setattr(_Backend, "answer", answer)
-    monkeypatch.setattr(examine, "BACKENDS", {"x": _Backend("x", "m", "d", "k", integer_only=False)})
-    assert [found.healthy for found in examine._backends()] == [healthy]
+    monkeypatch.setattr(installation, "BACKENDS", {"x": _Backend("x", "m", "d", "k", integer_only=False)})
+    assert [found.healthy for found in installation._backends()] == [healthy]
 
 
 def test_methods_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +94,8 @@ def test_methods_that_do_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "modules", lambda _: [])  # what this process imports uncompiled would stay so
     look = kernels.look(family.name)
     assert look.broken == (("x", "RuntimeError: no compiler"),)
-    monkeypatch.setattr(examine, "look_at_all", lambda: {family.name: look})
-    assert failing(examine._kernels())[:2] == [f"kernels {family.name}/x", f"kernels {family.name}"]
+    monkeypatch.setattr(installation, "look_at_all", lambda: {family.name: look})
+    assert failing(installation._kernels())[:2] == [f"kernels {family.name}/x", f"kernels {family.name}"]
 
 
 def test_kernels_in_folders_of_a_room_are_among_its_modules() -> None:
@@ -102,12 +104,12 @@ def test_kernels_in_folders_of_a_room_are_among_its_modules() -> None:
 
 def test_all_kernels_are_compiled_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(examine, "compile_all", lambda: asked.append("all"))
+    monkeypatch.setattr(installation, "compile_all", lambda: asked.append("all"))
     for name in ("_versions", "_origins", "_import_orders", "_backends", "_kernels"):
-        monkeypatch.setattr(examine, name, lambda: iter(()))
-    examine.examine()
+        monkeypatch.setattr(installation, name, lambda: iter(()))
+    installation.examine()
     assert asked == []
-    examine.examine(compiling=True)
+    installation.examine(compiling=True)
     assert asked == ["all"]
 
 
@@ -120,16 +122,16 @@ def test_looking_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     look = kernels.look_at_all()[family.name]
     assert look.broken == () and len(look.missing) == len(look.kernels) > 1
     assert not list(tmp_path.rglob("*.nb?"))
-    monkeypatch.setattr(examine, "look_at_all", lambda: {family.name: look})
-    room, cache = examine._kernels()
+    monkeypatch.setattr(installation, "look_at_all", lambda: {family.name: look})
+    room, cache = installation._kernels()
     assert room.healthy and room.detail.startswith(f"0 of {len(look.kernels)} compiled; not ")
     assert cache.healthy and "planner doctor --compile" in cache.detail
 
 
 def test_no_folder_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     look = kernels.Look(kernels=("formulations.x.k",), missing=("formulations.x.k",), folders=frozenset({None}))
-    monkeypatch.setattr(examine, "look_at_all", lambda: {"x": look})
-    assert failing(examine._kernels()) == ["kernel cache"]
+    monkeypatch.setattr(installation, "look_at_all", lambda: {"x": look})
+    assert failing(installation._kernels()) == ["kernel cache"]
 
 
 def test_compiling_prepares_every_family_also_after_one_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:

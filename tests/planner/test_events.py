@@ -13,8 +13,8 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.events import Event, EventFile, read_events
+from planner.process.errors import UsageError
+from planner.results.events import Event, EventFile, read_events
 
 
 @pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from planner import executors
-from planner.errors import UsageError
-from planner.executors import IN_FLIGHT, completed, place
+from planner.process import executors
+from planner.process.errors import UsageError
+from planner.process.executors import IN_FLIGHT, completed, place
 
 
 def squared(number: int) -> tuple[int, int]:

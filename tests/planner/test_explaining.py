@@ -21,7 +21,7 @@ from formulations.family import Answer
 from formulations.stage_partitioning.questions import questions
 from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from planner.cli.app import main
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 from solvers.outcome import Limits, Status, Stop
 
 ROOM = questions()
@@ -177,7 +177,7 @@ def test_a_relaxed_instance_that_no_method_takes_ends_the_proofs(monkeypatch: py
         replace(method, supports=lambda each: "too few stages" if each.num_stages < 35 else None)
         for method in family.methods
     )
-    monkeypatch.setattr("planner.studies.proofs.family_of", lambda _: replace(family, methods=limited))
+    monkeypatch.setattr("planner.analysis.proofs.family_of", lambda _: replace(family, methods=limited))
     found = planner.explain(planner.load("layers", stages=40))
     assert (found.status, found.stop, found.irreducible) == (Status.INFEASIBLE, Stop.SIZE_LIMIT, False)
     assert found.conflict and found.proofs == 1
@@ -190,7 +190,7 @@ def test_where_a_method_ends_without_a_proof_the_next_one_is_tried(monkeypatch: 
     methods = tuple(
         replace(method, solve=lambda *_: Answer()) if method.name == "exact" else method for method in family.methods
     )
-    monkeypatch.setattr("planner.studies.proofs.family_of", lambda _: replace(family, methods=methods))
+    monkeypatch.setattr("planner.analysis.proofs.family_of", lambda _: replace(family, methods=methods))
     found = planner.explain(planner.load("layers", layers=6, stages=2))
     assert (found.status, found.stop) == (Status.OPTIMAL, Stop.PROVED) and found.result is not None
     assert found.result.method != "exact"

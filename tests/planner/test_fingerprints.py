@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.cli.app import main
-from planner.streams import INTERRUPTED
+from planner.process.streams import INTERRUPTED
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, object]:

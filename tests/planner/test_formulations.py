@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import planner
+from planner.analysis.compare_models import _is_near, formulations
 from planner.cli.app import main
-from planner.studies.formulations import _is_near, formulations
 from solvers.outcome import Limits
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import planner
+from planner.analysis.frontier import frontier
 from planner.cli.app import main
-from planner.studies.frontier import frontier
 from solvers.outcome import Limits, Stop
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.mining.shown import percent
+from planner.display.mining import percent
 from solvers.outcome import Limits
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

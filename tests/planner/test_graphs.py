@@ -13,9 +13,9 @@ import pytest
 import planner
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.graphs import from_networkx, to_networkx
-from planner.inputs.graphs import is_graph
+from planner.files.graph_records import is_graph
+from planner.files.networkx_graphs import from_networkx, to_networkx
+from planner.process.errors import UsageError
 
 #: An instance of every problem that has a graph; among them edges in another order than the nodes'.
 GRAPHS: list[tuple[str, dict[str, Any]]] = [

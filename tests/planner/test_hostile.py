@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-own-heuristic.md"
 #: how many processes it left, when they had a moment to end if it could not wait for that.
 ORPHANS = """
 import ctypes, os, subprocess, sys, time
-from planner.supervisor import end_descendants
+from planner.process.supervisor import end_descendants
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 number, awaited = int(sys.argv[1]), sys.argv[2]
 with subprocess.Popen(sys.argv[3:]) as process:

@@ -16,11 +16,11 @@ from oracles import operator_partitioning
 from small_instances import known_optimum, random_case
 
 import planner
+from planner.analysis.intervals import EDGE_GAP, LEAST, MOST
+from planner.analysis.sensitivity import times
 from planner.cli.app import main
-from planner.inputs.loading import family_of
-from planner.show.trusted import inner
-from planner.studies.intervals import EDGE_GAP, LEAST, MOST
-from planner.studies.sensitivity import times
+from planner.display.sensitivity import inner
+from planner.files.load import family_of
 from solvers.outcome import OPTIMAL_GAP, Stop
 
 NAMES = ("layer_assignment", "operator_partitioning", "stage_graph")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import formulations
-from planner.calibration import seconds_per_step
+from planner.solving.predicted_runtime import seconds_per_step
 
 Problem = Callable[..., str]
 Run = Callable[..., tuple[int, str, str]]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import planner
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
+from planner.process.errors import UsageError
 
 
 def refusal(path: str | Path, **overrides: object) -> str:
@@ -126,7 +126,7 @@ def test_a_row_of_an_endless_device_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("instances.files.MAX_FILE_BYTES", 1000)
     (tmp_path / "long.jsonl").write_text("{}\n" + "x" * 2000)
     assert "size is 'over 1000 bytes'" in refusal(f"{tmp_path}/long.jsonl#1")
-    monkeypatch.setattr("planner.inputs.rows.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("planner.files.rows.MAX_FILE_BYTES", 1000)
     stream = tmp_path / "stream.jsonl"
     os.mkfifo(stream)
     threading.Thread(target=lambda: stream.write_text("{}\n" * 1000), daemon=True).start()

@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
-from planner.inputs.reading import parse_json
+from planner.files.read import parse_json
 
 
 def chained(count: int) -> list[tuple[int, int]]:

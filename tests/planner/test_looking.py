@@ -14,9 +14,9 @@ import pytest
 
 import planner
 from formulations.amp_strategy import cpsat, milp
+from planner.analysis.model_view import OpenModel
 from planner.cli.app import main
-from planner.open_model import OpenModel
-from planner.show import progress
+from planner.display import progress
 from solvers import linear_program
 from solvers.outcome import Limits, Stop, Watch
 

@@ -12,9 +12,9 @@ import pytest
 from counting import Counting
 
 import planner
-from planner.bench.measure import Row, shown_losses, with_losses
-from planner.losses import losses, optimum_of, shown
-from planner.show.plots.charts import losses as draw_losses
+from planner.display.plots.charts import losses as draw_losses
+from planner.experiments.bench.measure import Row, shown_losses, with_losses
+from planner.results.optimality_loss import losses, optimum_of, shown
 
 Run = Callable[..., tuple[int, str, str]]
 ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)

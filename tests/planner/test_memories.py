@@ -11,10 +11,10 @@ import pytest
 
 import planner
 from formulations.breakdown import Heat, least_of
+from planner.analysis.memories import by_memory
+from planner.analysis.sweep import Row, heat_of
 from planner.cli.app import main
-from planner.show.headlines import headline
-from planner.studies.memories import by_memory
-from planner.studies.sweep import Row, heat_of
+from planner.display.headlines import headline
 from solvers.outcome import Limits, Stop
 
 SIZE = ["chain8", "--devices", "3", "--microbatches", "3", "--memory", "40MB"]
@@ -83,7 +83,7 @@ def test_what_a_map_says(values: list[list[float | None]], here: tuple[int, int]
 
 def test_frames_ticks_and_what_hatches_mean() -> None:
     figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
-    from planner.show.plots import heat
+    from planner.display.plots import heat
 
     axes = heat(figure.Figure().subplots(), _map([[None, 0.1], [0.2, 0.05]], (1, 0), empty="no plan"))
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["least", "here", "no plan"]
@@ -118,7 +118,7 @@ def test_a_limit_leaves_no_table() -> None:
 def test_a_sweep_is_a_map_above_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     drawn: list[Any] = []
-    monkeypatch.setattr("planner.show.pictures.save", lambda panels, *_: drawn.extend(panels))
+    monkeypatch.setattr("planner.display.pictures.save", lambda panels, *_: drawn.extend(panels))
     size = ["bert", "--layers", "2", "--devices", "2", "--batch-size", "4", "--memory", "8GiB", "--quiet"]
     more = ["--grad-accum", "1,2", "--microbatch-sizes", "1,4", "--plot", str(tmp_path / "x.svg")]
     assert main(["solve", *size, *more]) == 0

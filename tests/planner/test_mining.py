@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 import planner
-import planner.mining.mine
+import planner.experiments.mining.mine
 from formulations import FAMILIES
 from formulations.family import Answer
 from formulations.genome import Domain, Genes, Genome
-from planner.certificates import Verification
-from planner.inputs.loading import admitted
-from planner.mining.evaluation import EVALUATION_S, Pair
-from planner.mining.files import files_of, writes
-from planner.mining.mine import _judged, mine
-from planner.mining.search import Search, held
+from planner.experiments.mining.evaluation import EVALUATION_S, Pair
+from planner.experiments.mining.files import files_of, writes
+from planner.experiments.mining.mine import _judged, mine
+from planner.experiments.mining.search import Search, held
+from planner.files.load import admitted
+from planner.solving.certify import Verification
 from solvers.outcome import Limits, Stop, Watch
 
 MINABLE = [family for family in FAMILIES if family.mining is not None]
@@ -236,7 +236,7 @@ def test_domains_that_exclude_each_other_are_refused(monkeypatch: pytest.MonkeyP
     one = Domain("one", "the first time is 1", lambda genome, _: _with_first_time(genome, 1))
     two = Domain("two", "the first time is 2", lambda genome, _: _with_first_time(genome, 2))
     room = replace(family.mining(), domains=(one, two))
-    monkeypatch.setattr(planner.mining.mine, "FAMILIES", (replace(family, mining=lambda: room),))
+    monkeypatch.setattr(planner.experiments.mining.mine, "FAMILIES", (replace(family, mining=lambda: room),))
     assert mine("amp-released", domains={"one": None}, count=10).evaluations > 0
     with pytest.raises(planner.UsageError, match="--max and --domain is 'nodes=3, one, two'; expected limits and"):
         mine("amp-released", domains={"one": None, "two": None}, most={"nodes": 3}, count=10)
@@ -305,7 +305,7 @@ def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch
     made, certificate = writes(mined, files)
     assert len(made) == 4 and certificate is not None
     rejected = Verification(False, "layer_assignment", "", None, None, "it is false", 0.0)
-    monkeypatch.setattr("planner.mining.files.verify", lambda *_: rejected)
+    monkeypatch.setattr("planner.experiments.mining.files.verify", lambda *_: rejected)
     with pytest.raises(planner.CrosscheckError, match="the certificate of exact is rejected: it is false"):
         writes(mined, files)
 

@@ -17,9 +17,9 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
+from planner.analysis.model_view import OpenModel, declarative
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.open_model import OpenModel, declarative
+from planner.process.errors import UsageError
 from solvers.outcome import Status
 
 MODELS = [(family.name, method) for family in FAMILIES for method in declarative(family)]

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import planner
-from planner.show import tables
-from planner.show.names import called, names_of_nodes, with_names
+from planner.display import tables
+from planner.display.names import called, names_of_nodes, with_names
 
 Run = Callable[..., tuple[int, str, str]]
 

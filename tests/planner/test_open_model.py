@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import planner
+from planner.analysis.model_view import OpenModel
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.open_model import OpenModel
+from planner.process.errors import UsageError
 from solvers.outcome import Status
 
 

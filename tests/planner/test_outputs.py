@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from planner.analysis.orders import best_order, load_orders
 from planner.cli.app import main
-from planner.studies.orders import best_order, load_orders
 
 MODEL = ["solve", "resnet50", "--stages", "2", "--replicas", "1", "--quiet", "--method", "parmesan"]
 
@@ -48,8 +48,8 @@ def test_a_network_for_too_many_devices_is_refused_at_once(capsys: Any) -> None:
 def test_the_order_of_the_best_plan_is_the_one_that_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     drawn = []
-    monkeypatch.setattr("planner.show.pictures.draw", lambda _path, instance, _plan: drawn.append(instance))
-    monkeypatch.setattr("planner.studies.orders.best_order", lambda _result, orders: list(orders)[-1])
+    monkeypatch.setattr("planner.display.pictures.draw", lambda _path, instance, _plan: drawn.append(instance))
+    monkeypatch.setattr("planner.analysis.orders.best_order", lambda _result, orders: list(orders)[-1])
     given = ["solve", "diamond", "--linearize", "id,lifo", "--plot", str(tmp_path / "plan.svg"), "--quiet"]
     assert main(given) == 0
     by_order = load_orders("diamond", linearize="id,lifo")

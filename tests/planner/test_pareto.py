@@ -16,9 +16,9 @@ from small_instances import random_case
 import planner
 from formulations.operator_partitioning.problem import most_memory
 from formulations.stage_graph.nearby import memory
+from planner.analysis.pareto import Front, pareto
 from planner.cli.app import main
-from planner.inputs.loading import family_of
-from planner.studies.pareto import Front, pareto
+from planner.files.load import family_of
 from solvers.outcome import Limits, Status
 
 MOST_PLANS = 3_000

@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 
 def test_public_names() -> None:

@@ -12,9 +12,9 @@ import planner
 from instances.errors import InstanceError
 from instances.flushed_partitioning import Schedule, flushed
 from instances.hierarchical_partitioning import MemoryModel, on_machines
-from planner.errors import UsageError
-from planner.inputs.loading import family_of
-from planner.show.tables import unfolded
+from planner.display.tables import unfolded
+from planner.files.load import family_of
+from planner.process.errors import UsageError
 
 CLUSTER = {
     "devices_per_machine": 2,

@@ -22,7 +22,7 @@ import planner
 from formulations.family import Answer, Lazy, lazy
 from formulations.size import SizeError
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
-from planner.run import prover, run
+from planner.solving.solve import prover, run
 from solvers.outcome import Watch
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
@@ -186,14 +186,14 @@ def test_what_a_choice_imports_counts_neither_as_seconds_nor_against_the_limit(
     (tmp_path / "chosen_slowly.py").write_text("import time\ntime.sleep(0.4)\nfrom counting import choose\n")
     monkeypatch.syspath_prepend(tmp_path)
     family = replace(counting.FAMILY, choose=lazy("chosen_slowly:choose"))
-    monkeypatch.setattr("planner.run.family_of", lambda _: family)
+    monkeypatch.setattr("planner.solving.solve.family_of", lambda _: family)
     limits: list[float | None] = []
 
     def recorded(*arguments: Any) -> Any:
         limits.append(arguments[3].time_s)
         return run(*arguments)
 
-    monkeypatch.setattr("planner.run.run", recorded)
+    monkeypatch.setattr("planner.solving.solve.run", recorded)
     assert planner.solve(FEASIBLE, limits=Limits(time_s=0.3)).status is Status.OPTIMAL
     assert limits[0] is not None and limits[0] > 0.2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.app import main
-from planner.show.schedules import chrome_trace, text_gantt
+from planner.display.schedules import chrome_trace, text_gantt
 
 TASKS = [[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4.5, 6.5]]
 

@@ -21,8 +21,8 @@ from formulations.stage_partitioning.perturbed import factors, noisy
 from formulations.stage_partitioning.plans import plan_from_json
 from formulations.stage_partitioning.problem import evaluate, violations
 from instances.stage_partitioning import StageInstance
+from planner.analysis.intervals import EDGE_GAP, LEAST, MOST
 from planner.cli.app import main
-from planner.studies.intervals import EDGE_GAP, LEAST, MOST
 from solvers.outcome import OPTIMAL_GAP, Stop
 
 

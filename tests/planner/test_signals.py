@@ -14,12 +14,12 @@ from counting import Counting
 
 import planner
 from formulations.subproblems import Inside, Subproblem
-from planner import signals
-from planner.census.each import census_of
-from planner.census.run import census
 from planner.cli.app import main
-from planner.comparison import crosscheck
-from planner.streams import Lasting
+from planner.experiments.census.census_of_rows import census_of
+from planner.experiments.census.run import census
+from planner.process import signals
+from planner.process.streams import Lasting
+from planner.solving.compare import crosscheck
 from solvers.outcome import Limits, Stop, Watch
 
 PROBLEM = Counting("few", (1, 2, 3, 4), 5)
@@ -98,7 +98,7 @@ def test_a_signal_ends_the_run_in_which_subproblems_arise(
             yield lambda: Subproblem(instance, "search", None)
 
     inside = Inside("parmesan", "device_mapping", "", arise=endless)
-    monkeypatch.setattr("planner.census.each.inside_of", lambda *_: inside)
+    monkeypatch.setattr("planner.experiments.census.census_of_rows.inside_of", lambda *_: inside)
     with signals.held():
         found = census_of(planner.load("fig2"), out=str(tmp_path))
     assert found.signal == signal.SIGINT and not found.complete and listening == []
@@ -118,7 +118,7 @@ def test_a_signal_during_a_write_counts_when_the_line_is_out(
         send()
         os.read(reader, 1 << 20)
 
-    monkeypatch.setattr("planner.streams.select.select", drained)
+    monkeypatch.setattr("planner.process.streams.select.select", drained)
     assert stream.write(b"a whole line\n") == 13 and stream.failure is None
     assert os.read(reader, 1 << 20).endswith(b"a whole line\n")
     assert listening == [signal.SIGINT]
@@ -136,7 +136,7 @@ def test_a_signal_ends_the_reading_of_a_solution(listening: list[int], monkeypat
             raise Ended
         return ""
 
-    monkeypatch.setattr("planner.solutions.read_text", reads)
+    monkeypatch.setattr("planner.analysis.read_solution.read_text", reads)
     with pytest.raises(Ended):
         main(["model", "layers", "--layers", "4", "--stages", "2", "--method", "milp", "--read", "a.sol"])
     assert listening == [signal.SIGINT]

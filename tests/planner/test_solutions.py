@@ -15,9 +15,9 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
-from planner import solutions
+from planner.analysis import read_solution
+from planner.analysis.model_view import OpenModel
 from planner.cli.app import main
-from planner.open_model import OpenModel
 
 
 @cache
@@ -250,10 +250,10 @@ def test_large_files_are_refused_in_time(text: str, tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_compared_with_few_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[list[str]] = []
-    monkeypatch.setattr(solutions, "closest", lambda _, names: compared.append(list(names)) or "")
+    monkeypatch.setattr(read_solution, "closest", lambda _, names: compared.append(list(names)) or "")
     known = dict.fromkeys([f"holds({place})" for place in range(50_000)] + ["carries(0,1)"])
     for name in ("holds(49999,1)", "carries(1)", "caries(1)", "other"):
-        solutions._closest(name, known)
+        read_solution._closest(name, known)
     assert len(compared[0]) <= 10_000 and compared[1:] == [["carries(0,1)"], ["carries(0,1)"], []]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from planner.cli.app import main
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 from solvers.external import process
 from solvers.external.messages import Ended, Outcome
 

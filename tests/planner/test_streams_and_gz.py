@@ -17,7 +17,7 @@ from fuzzing import FOREIGN
 
 from instances import files
 from planner.cli.app import main
-from planner.inputs import rows
+from planner.files import rows
 
 Run = Callable[..., tuple[int, str, str]]
 Problem = Callable[..., str]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from processes import living
 
-from planner import supervised, supervisor
-from planner.supervised import Supervised
+from planner.process import supervised, supervisor
+from planner.process.supervised import Supervised
 
 _LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers and lists processes")
 Start = Callable[[str], Supervised]
@@ -52,7 +52,7 @@ def wait_for(happened: Callable[[], object]) -> None:
 
 def test_objects_go_there_and_lines_come_back(start: Start) -> None:
     process = start("""
-        from planner.supervisor import received
+        from planner.process.supervisor import received
         for _ in range(3):
             os.write(replies, b"%d\\n" % len(received(requests)))
         os.write(replies, b"not whole")
@@ -192,7 +192,7 @@ def test_it_ends_with_the_planner(tmp_path: Path) -> None:
         f" away({_SLEEP!r})\n os.write(replies, b'away\\n')\n time.sleep(60)\n"
     )
     code = (
-        f"import os, sys; sys.path.insert(0, {str(tmp_path)!r}); from planner.supervised import Supervised\n"
+        f"import os, sys; sys.path.insert(0, {str(tmp_path)!r}); from planner.process.supervised import Supervised\n"
         "process = Supervised('foreign', 'it'); next(process.replies(lambda: False)); print(os.getpid(), flush=True)\n"
         "import time; time.sleep(60)"
     )

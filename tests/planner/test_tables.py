@@ -11,7 +11,7 @@ import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
 
 TABLE = """name,time,weight_bytes,activation_bytes,output_bytes,role
 first,1ms,4MB,1MB,2e6,embedding

@@ -14,9 +14,9 @@ from validation_totals import totals
 import planner
 from formulations.tmpc_knapsack import FAMILY
 from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
-from planner.errors import UsageError
-from planner.populations import tally
-from planner.show import populations as show
+from planner.display import populations as show
+from planner.experiments.validation import tally
+from planner.process.errors import UsageError
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -301,8 +301,8 @@ def test_functions_of_this_process_need_it(run: Run) -> None:
 def test_without_the_extras_there_are_json_lines_and_a_word_about_it(
     methods: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.inputs.rows.is_columnar", lambda: False)
-    monkeypatch.setattr("planner.populations.folders.is_columnar", lambda: False)
+    monkeypatch.setattr("planner.files.rows.is_columnar", lambda: False)
+    monkeypatch.setattr("planner.experiments.validation.folders.is_columnar", lambda: False)
     monkeypatch.setattr(show.importlib.util, "find_spec", lambda _: None)
     code, _, err = methods("validate", "four.jsonl", "--methods", "piper", "--out", "run")
     assert code == 0 and err.splitlines() == [
@@ -353,7 +353,7 @@ def test_the_lines_of_the_pictures_are_the_shares() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from planner.show.plots.populations import ecdf, profile, scattered
+    from planner.display.plots.populations import ecdf, profile, scattered
 
     axes = ecdf(Figure().add_subplot(), {"a": [0.0, None, 0.5, 1e-7], "b": [0.25] * 4, "c": [None] * 4})
     assert heights(axes) == {

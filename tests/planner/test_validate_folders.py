@@ -17,8 +17,8 @@ from validation_totals import totals
 import planner
 from formulations.tmpc_knapsack import FAMILY
 from instances.tmpc_knapsack import generate
-from planner.errors import UsageError
-from planner.populations.run import Validation
+from planner.experiments.validation.run import Validation
+from planner.process.errors import UsageError
 
 Run = Callable[..., tuple[int, str, str]]
 METHODS = ["piper", "./slow.py:solve"]
@@ -166,7 +166,7 @@ def test_another_folder_is_refused(folder: Path) -> None:
 
 def test_the_folder_of_another_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole("out")
-    monkeypatch.setattr("planner.populations.folders._digest_of_code", lambda: "of other code")
+    monkeypatch.setattr("planner.experiments.validation.folders._digest_of_code", lambda: "of other code")
     with pytest.raises(UsageError, match="very program"):
         whole("out")
 

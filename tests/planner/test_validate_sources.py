@@ -14,10 +14,10 @@ import pytest
 import planner
 from formulations.tmpc_knapsack import FAMILY
 from instances.tmpc_knapsack import generate
-from planner.errors import UsageError
-from planner.inputs.rows import count_rows, read_rows
-from planner.populations.generators import generator
-from planner.populations.sources import Member, first_name, members
+from planner.experiments.validation.generators import generator
+from planner.experiments.validation.sources import Member, first_name, members
+from planner.files.rows import count_rows, read_rows
+from planner.process.errors import UsageError
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -46,7 +46,7 @@ def test_all_rows_of_a_file_are_read_in_one_pass(rows: Path, name: str) -> None:
 
 def test_rows_of_parquet_are_those_that_are_read_one_by_one(rows: Path) -> None:
     pytest.importorskip("pyarrow")
-    from planner.census.extract import extract
+    from planner.experiments.census.extract import extract
 
     count = extract(planner.load("chain8"), "chain.parquet", sample=30)
     path = Path("chain.parquet")

@@ -22,11 +22,11 @@ from formulations.breakdown import (
     Tiles,
     stages_of,
 )
-from planner.checking import Verdict
-from planner.events import Event
-from planner.show import plots
-from planner.show.differences import panels
-from planner.studies.difference import Difference, Row
+from planner.analysis.difference import Difference, Row
+from planner.display import plots
+from planner.display.differences import panels
+from planner.results.check import Verdict
+from planner.results.events import Event
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.show.notebook import register
+from planner.display.notebook import register
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -35,7 +35,7 @@ def test_a_result_is_a_row_and_its_pictures(shown: Any) -> None:
 
 def test_two_plans_are_strips_and_bars_and_a_verdict_its_plan(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     words = lambda drawn, _: f"<img {'; '.join(f'{each.title}: {each.says}' for each in drawn)}>"  # noqa: E731
-    monkeypatch.setattr("planner.show.notebook._image", words)
+    monkeypatch.setattr("planner.display.notebook._image", words)
     instance = planner.load("chain8")
     best, even = (planner.solve(instance, method=method) for method in ("exact", "equi"))
     found = planner.diff(best.to_json(), even.to_json(), instance)

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 import planner
+from planner.analysis.memories import by_memory
 from planner.cli.app import main
-from planner.inputs.loading import family_of
-from planner.result import Result
-from planner.show.page import document
-from planner.show.page import material as material_of
-from planner.show.page.material import Material
-from planner.show.page.methods import losses
-from planner.show.page.plans import distinct
-from planner.show.page.rows import by_row
-from planner.studies.memories import by_memory
+from planner.display.page import document
+from planner.display.page import report_data as material_of
+from planner.display.page.methods import losses
+from planner.display.page.plans import distinct
+from planner.display.page.report_data import Material
+from planner.display.page.rows import by_row
+from planner.files.load import family_of
+from planner.results.result import Result
 from solvers.outcome import Limits, Status, Stop
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -119,7 +119,7 @@ def test_the_commands_repeat_the_gap_that_was_asked_for(tmp_path: Path) -> None:
 
 def test_names_with_dollars_are_no_formulas(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    from planner.show.plots.files import save
+    from planner.display.plots.files import save
 
     target = tmp_path / "picture.svg"
     save([], str(target), r"$\frac$")

@@ -32,11 +32,11 @@ from formulations.breakdown import (
     Total,
     Tradeoff,
 )
-from planner.show.page import graphs, networks, schedules
-from planner.show.page.chart import Chart, Columns
-from planner.show.page.drawn import _DRAWN, _SCALED, charts, highest
-from planner.show.page.theme import schemes
-from planner.show.palette import STAGES
+from planner.display.page import graphs, networks, schedules
+from planner.display.page.chart import Chart, Columns
+from planner.display.page.drawn import _DRAWN, _SCALED, charts, highest
+from planner.display.page.theme import schemes
+from planner.display.palette import STAGES
 
 converter = pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
 

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy
 import pytest
 
-from planner.show import palette
-from planner.show.palette import DARK, THEMES, Theme, contrast, stage_colour, text_on
+from planner.display import palette
+from planner.display.palette import DARK, THEMES, Theme, contrast, stage_colour, text_on
 
 #: Colour-blindness as simulated: at full severity these are the dichromacies.
 SEEN = (None, "deuteranomaly", "protanomaly", "tritanomaly")

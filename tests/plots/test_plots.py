@@ -14,11 +14,11 @@ from formulations import FAMILIES
 from formulations.breakdown import Arc, Graph, Matrix, Node, stages_of
 from instances.catalog import CATALOG
 from planner.cli.app import main
-from planner.events import Event
-from planner.show import plots
-from planner.show.layers import layered
-from planner.show.plots.panel import Panel
-from planner.show.plots.panels import panels
+from planner.display import plots
+from planner.display.layers import layered
+from planner.display.plots.panel import Panel
+from planner.display.plots.panels import panels
+from planner.results.events import Event
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -182,8 +182,8 @@ def test_without_a_plan_there_is_no_picture_and_a_word_about_it(tmp_path: Path, 
 
 def test_names_and_units_are_no_formulas(tmp_path: Path) -> None:
     """A formula that matplotlib cannot read would be an error; so would a sign that no font has be a warning."""
-    from planner.show.plots.files import save, svg
-    from planner.show.plots.panel import Panel
+    from planner.display.plots.files import save, svg
+    from planner.display.plots.panel import Panel
 
     odd = "$\\frac$ \N{GRINNING FACE}"
 

@@ -14,11 +14,11 @@ from rich.text import Text
 import planner
 from formulations.breakdown import Item, Strip, stages_of
 from planner.cli.app import main
-from planner.events import Event
-from planner.inputs.loading import family_of
-from planner.show.differences import matched
-from planner.show.progress import note
-from planner.show.strips import cells, sparkline, strip_lines
+from planner.display.differences import matched
+from planner.display.progress import note
+from planner.display.strips import cells, sparkline, strip_lines
+from planner.files.load import family_of
+from planner.results.events import Event
 
 
 def strip(sizes: list[float], decisive: int = 0) -> Strip:
@@ -97,7 +97,7 @@ def test_stages_of_two_plans_share_colours_where_they_share_nodes() -> None:
 
 
 def test_a_frontier_is_a_heat_map_with_its_best_entry_marked() -> None:
-    from planner.studies.frontier import frontier
+    from planner.analysis.frontier import frontier
 
     found = frontier(planner.load("chain8", devices=3, microbatches=3))
     picture = found.heat

@@ -11,8 +11,8 @@ import pytest
 
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.runtime.fidelity import fidelity
-from planner.show.runs import show_run
+from planner.display.runs import show_run
+from planner.training.runtime.fidelity import fidelity
 
 PASSES = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
 

@@ -22,8 +22,8 @@ MODELS = Path(__file__).parent / "kinds.py"
 
 @cache
 def captured(kind: str) -> Any:
-    from planner.capture.models import example_in
-    from planner.capture.trace import capture
+    from planner.training.capture.models import example_in
+    from planner.training.capture.trace import capture
 
     example = example_in(f"{MODELS}:{kind}", meta=False)
     return capture(example.model, example.args, example.kwargs, name=kind)
@@ -32,7 +32,7 @@ def captured(kind: str) -> Any:
 def instance(kind: str, samples: int) -> dict[str, Any]:
     """An instance of stage partitioning that counts bytes alone."""
     found = captured(kind)
-    from planner.capture.captured import edge_bytes, kept_tensors, shared_tensors
+    from planner.training.capture.captured import edge_bytes, kept_tensors, shared_tensors
 
     inputs = {
         node.id: sum({each.op: each.size for each in found.transfers if node.id == min(each.targets)}.values())

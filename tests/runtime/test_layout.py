@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from planner.errors import UsageError
-from planner.inputs.loading import family_of, load
-from planner.runtime.layout import Duty, Layout, Pass, layout, orders_of, simulate
+from planner.files.load import family_of, load
+from planner.process.errors import UsageError
+from planner.training.runtime.layout import Duty, Layout, Pass, layout, orders_of, simulate
 
 
 def stage_graph(**changed: Any) -> Any:
@@ -146,7 +146,7 @@ def test_no_option_of_the_command_hides_one_of_an_instance() -> None:
     import inspect
 
     from planner.cli.run import run_command
-    from planner.inputs import choices
+    from planner.files import choices
 
     own = {name.replace("_", "-") for name in inspect.signature(run_command).parameters}
     assert own.isdisjoint(choice.name for choice in choices.every_override())

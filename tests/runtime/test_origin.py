@@ -107,7 +107,7 @@ def test_orders_of_the_layers_make_no_other_model(tmp_path: Path, capfd: pytest.
     from runtime.test_kinds import captured, instance
 
     import planner
-    from planner.runtime.origin import other_bytes, other_graph
+    from planner.training.runtime.origin import other_bytes, other_graph
 
     found = captured("modal")
     shared = [

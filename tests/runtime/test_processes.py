@@ -18,9 +18,9 @@ pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=Impo
 
 
 def test_without_tags_messages_arrive_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    from planner.inputs.loading import load
-    from planner.runtime.process import Job
-    from planner.runtime.run import run_plan
+    from planner.files.load import load
+    from planner.training.runtime.process import Job
+    from planner.training.runtime.run import run_plan
 
     monkeypatch.setattr(Job, "is_tagged", False)  # as with NCCL, which has no tags
     stages = plan(([0, 1], 2), ([2, 3], 3), ([4], 1))
@@ -94,7 +94,7 @@ def test_folders_of_runs_that_were_killed_are_removed(tmp_path: Path, monkeypatc
     import fcntl
     import tempfile
 
-    from planner.scratch import folder
+    from planner.process.scratch import folder
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names = ("planner-run-killed", "planner-run-running", "planner-run-young", "other")

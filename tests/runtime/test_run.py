@@ -12,7 +12,7 @@ import pytest
 
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
 
@@ -317,7 +317,7 @@ def test_bad_input_is_one_line(call: Any, model: str, made: Any, changed: dict[s
 
 
 def test_the_loss_is_the_model_s_own_where_it_has_one() -> None:
-    from planner.runtime.objective import objective_of
+    from planner.training.runtime.objective import objective_of
 
     with_gradient, number = torch.ones(2, requires_grad=True), torch.ones((), requires_grad=True)
     assert objective_of({"joined": with_gradient, "loss": number}).loss == 1
@@ -331,9 +331,9 @@ def test_the_loss_is_the_model_s_own_where_it_has_one() -> None:
 
 
 def test_a_run_minimises_the_model_s_own_loss() -> None:
-    from planner.capture.models import example_in
-    from planner.inputs.loading import load
-    from planner.runtime.run import run_plan
+    from planner.files.load import load
+    from planner.training.capture.models import example_in
+    from planner.training.runtime.run import run_plan
 
     torch.manual_seed(0)
     example = example_in(f"{MODELS}:branches", meta=False)
@@ -345,7 +345,7 @@ def test_a_run_minimises_the_model_s_own_loss() -> None:
 
 
 def test_a_gradient_that_differs_fails_the_check() -> None:
-    from planner.runtime.run import compare
+    from planner.training.runtime.run import compare
 
     whole = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([1e-9]), "c": None}
     assert compare([{"a": whole["a"], "c": None}, {"b": torch.tensor([0.0])}], whole) == (pytest.approx(5e-7), 3)
@@ -357,8 +357,8 @@ def test_a_gradient_that_differs_fails_the_check() -> None:
 def test_without_torch_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from planner.inputs.loading import load
-    from planner.runtime.run import run_plan
+    from planner.files.load import load
+    from planner.training.runtime.run import run_plan
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UsageError, match=r"planner run needs torch: pip install 'dnn-planner\[torch\]'"):

@@ -10,21 +10,21 @@ import pytest
 
 from instances.hardware import HARDWARE
 from instances.stage_partitioning import to_json
-from planner.capture.choices import Choices, Work
+from planner.training.capture.choices import Choices, Work
 
 pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
 pytest.importorskip("transformers", reason="needs transformers (extra torch)", exc_type=ImportError)
 
 from runtime.test_kinds import captured, run
 
-from planner.runtime.fidelity import fidelity
+from planner.training.runtime.fidelity import fidelity
 
 SAMPLES = 6
 
 
 def imported(kind: str, **offered: Any) -> dict[str, Any]:
     """The instance that `planner import` makes of a kind of model."""
-    from planner.capture.instances import stage_partitioning
+    from planner.training.capture.instances import stage_partitioning
 
     choices = Choices(degrees=(1, 2, 4), **offered)
     work, facts = Work(2, "fp32", SAMPLES), {"granularity": "block"}
@@ -87,7 +87,7 @@ def test_shares_compute_and_exchange_what_the_plan_says(
 
 def test_all_reduces_are_those_of_the_formula() -> None:
     """A block of four tensors of 2 sequences x 6 words x 16 numbers x 8 bytes, two in each pass."""
-    from planner.runtime.splits import splits
+    from planner.training.runtime.splits import splits
 
     found = splits(captured("gpt"), [1, 1, 2, 4, 1, 1, 2])
     assert found.keys() == {2}  # two heads are not for four, nor 31 words for two
@@ -99,7 +99,7 @@ def test_all_reduces_are_those_of_the_formula() -> None:
 
 def test_as_many_heads_of_keys_are_shared_as_there_are() -> None:
     """Products written out (eager attention) are divided into whole heads as the one op for attention is."""
-    from planner.capture.sharding import sharding
+    from planner.training.capture.sharding import sharding
 
     rules = {kind: sharding(captured(kind), captured(kind).nodes[1]) for kind in ("llama", "grouped")}
     assert not rules["llama"].allows(2)  # one head of keys

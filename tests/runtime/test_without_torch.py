@@ -12,7 +12,7 @@ import pytest
 import planner
 from instances.errors import InstanceError
 from planner.cli.app import main
-from planner.runtime.origin import granularity_of
+from planner.training.runtime.origin import granularity_of
 
 #: A process in which no package torch can be found.
 _HIDDEN = "import sys; sys.modules['torch'] = None; from planner.cli.app import main; sys.exit(main(sys.argv[1:]))"

@@ -22,7 +22,7 @@ from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evalu
 from formulations.stage_graph.upsets import chains, levels
 from instances.branching import candle_uno, mmt
 from instances.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 from solvers import cpsat as backend
 from solvers.outcome import Limits, Run, Status, Stop, Watch
 from solvers.scaling import Scale

@@ -15,7 +15,7 @@ from formulations.stage_graph import FAMILY
 from formulations.stage_graph.models import direct
 from formulations.stage_graph.problem import evaluate, violations
 from instances.stage_graph import DeviceGraph, StageGraph
-from planner.run import run
+from planner.solving.solve import run
 from solvers.outcome import Limits, Status, Watch
 
 MODELS = ("cpsat", "milp-columns")

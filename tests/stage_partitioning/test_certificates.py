@@ -24,9 +24,10 @@ from formulations.family import UncertifiedError
 from formulations.stage_partitioning import checker
 from formulations.stage_partitioning.certificates import write
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from planner import Stop, certificates
+from planner import Stop
 from planner.cli.app import main
-from planner.inputs.loading import family_of
+from planner.files.load import family_of
+from planner.solving import certify
 from solvers.outcome import Watch
 
 
@@ -243,7 +244,7 @@ def test_what_cannot_be_certified_says_why() -> None:
 @pytest.fixture
 def _uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
     """No problem has certificates."""
-    monkeypatch.setattr(certificates, "family_of", lambda instance: replace(family_of(instance), certificates=None))
+    monkeypatch.setattr(certify, "family_of", lambda instance: replace(family_of(instance), certificates=None))
 
 
 @pytest.mark.usefixtures("_uncertified")

@@ -17,10 +17,10 @@ from formulations.stage_partitioning.mining import mining
 from formulations.stage_partitioning.problem import evaluate, violations
 from formulations.stage_partitioning.studies.guarantee import hard_for_slowdown, slowdown
 from instances.stage_partitioning import CostModel, StageInstance
-from planner.inputs.loading import admitted
-from planner.mining.mine import mine
-from planner.mining.search import held
-from planner.run import run
+from planner.experiments.mining.mine import mine
+from planner.experiments.mining.search import held
+from planner.files.load import admitted
+from planner.solving.solve import run
 from solvers.outcome import Limits, Watch
 
 RULES = ("rerank", "sort-once", "truncating")

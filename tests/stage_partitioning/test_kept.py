@@ -25,7 +25,7 @@ from instances.errors import InstanceError
 from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.stage_edits import as_run, first_nodes
 from instances.stage_partitioning import CostModel, Edge, KeptTensor, Layer, StageInstance, Tmpc, check, to_json
-from planner.errors import UsageError
+from planner.process.errors import UsageError
 from solvers.outcome import Watch
 
 

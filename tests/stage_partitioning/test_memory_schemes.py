@@ -45,7 +45,7 @@ def test_a_rule_says_what_is_held_of_the_weights(scheme: str):
 
 
 def _json(loaded: Any) -> dict[str, Any]:
-    from planner.inputs.loading import family_of
+    from planner.files.load import family_of
 
     return json.loads(json.dumps(family_of(loaded).to_json(loaded)))
 

@@ -21,8 +21,8 @@ from instances.graph import topological_order
 from instances.published import UNIT_WARNING
 from instances.stage_edits import ORDERS, first_nodes, linearised, with_degrees, without_tmpcs
 from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
-from planner.census.run import census
-from planner.studies.frontier import frontier
+from planner.analysis.frontier import frontier
+from planner.experiments.census.run import census
 
 
 def tmpc(name: str = "x", time: float = 1.0, **volumes: Any) -> Tmpc:

@@ -16,8 +16,8 @@ from formulations.stage_partitioning.models import solving
 from formulations.stage_partitioning.models.solving import prove, too_large
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from instances.stage_partitioning import Layer, StageInstance, Tmpc
-from planner.errors import CrosscheckError
-from planner.run import run as run_method
+from planner.process.errors import CrosscheckError
+from planner.solving.solve import run as run_method
 from solvers.outcome import Limits, Run, Stop, Watch
 
 INSTANCE = StageInstance(

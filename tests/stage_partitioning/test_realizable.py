@@ -14,7 +14,7 @@ from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.problem import Stage, StagePlan
 from formulations.stage_partitioning.trainers import TRAINERS, Kind, Recompute, obstacles, pieces, realizable
 from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from planner.run import run
+from planner.solving.solve import run
 from solvers.outcome import Limits, Status
 
 #: What the second can run, the first cannot do better.

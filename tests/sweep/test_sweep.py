@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import planner
+from planner.analysis.sweep import parse_counts, sweep
 from planner.cli.app import main
-from planner.errors import UsageError
-from planner.inputs.loading import family_of
-from planner.result import Result
-from planner.studies.sweep import parse_counts, sweep
+from planner.files.load import family_of
+from planner.process.errors import UsageError
+from planner.results.result import Result
 from solvers.outcome import Limits, Status, Stop
 
 SMALL = {"layers": 2, "hidden_size": 256, "heads": 4, "sequence_length": 128, "vocabulary": 1024, "devices": 8}
@@ -128,7 +128,7 @@ def result(status: Status, objective: float | None, bound: float | None, **given
 )
 def test_a_sweep_is_proved_as_a_whole(results, expected, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([result(*one) for one in results])
-    monkeypatch.setattr("planner.studies.sweep.solve", lambda *_args, **_given: next(answers))
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_args, **_given: next(answers))
     swept, _, rows = sweep("bert", 2, [1], [1, 2], overrides=SMALL)
     status, stop, objective, bound = expected
     assert (swept.status, swept.stop, swept.objective) == (status, stop, objective)
@@ -139,7 +139,7 @@ def test_a_sweep_is_proved_as_a_whole(results, expected, monkeypatch: pytest.Mon
 
 def test_a_signal_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([result(Status.OPTIMAL, 4.0, 4.0), result(Status.FEASIBLE, 6.0, 1.0, signal=2)])
-    monkeypatch.setattr("planner.studies.sweep.solve", lambda *_args, **_given: next(answers))
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_args, **_given: next(answers))
     swept, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
     assert len(rows) == 2 and swept.signal == 2 and swept.objective == 4.0
     assert swept.status is Status.FEASIBLE and swept.bound is None  # the third one was never run
@@ -147,7 +147,7 @@ def test_a_signal_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_not_asked_may_have_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([result(Status.INFEASIBLE, None, None), result(Status.INFEASIBLE, None, None, signal=15)])
-    monkeypatch.setattr("planner.studies.sweep.solve", lambda *_args, **_given: next(answers))
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_args, **_given: next(answers))
     swept, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
     assert len(rows) == 2 and swept.status is Status.UNKNOWN and swept.signal == 15
 
@@ -164,10 +164,10 @@ def test_a_profile_is_read_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> No
         read.append(name)
         return planner.load(name, *arguments, **given)
 
-    monkeypatch.setattr("planner.studies.sweep.load", counted)
+    monkeypatch.setattr("planner.analysis.sweep.load", counted)
     seen = []
     monkeypatch.setattr(
-        "planner.studies.sweep.solve", lambda instance, **_: seen.append(instance) or result(Status.OPTIMAL, 4.0, 4.0)
+        "planner.analysis.sweep.solve", lambda instance, **_: seen.append(instance) or result(Status.OPTIMAL, 4.0, 4.0)
     )
     given = {"devices": "4", "memory": "8GiB", "exactly": True}
     sweep(str(tmp_path / "{b}.json"), 8, [1, 2, 4], [1, 2], overrides=given)
@@ -197,7 +197,7 @@ def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
         given.append(limits.time_s)
         return result(Status.OPTIMAL, 4.0, 4.0)
 
-    monkeypatch.setattr("planner.studies.sweep.solve", answer)
+    monkeypatch.setattr("planner.analysis.sweep.solve", answer)
     sweep("chain8", 8, [1, 2, 4], [1], limits=Limits(time_s=1.5))
     assert given == [1.5, 0.5, 0.0]
 

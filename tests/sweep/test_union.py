@@ -6,8 +6,8 @@ import pytest
 
 import planner
 from formulations.breakdown import Breakdown
-from planner.show.tables import show_breakdown
-from planner.studies.union import union
+from planner.analysis.merge_results import union
+from planner.display.tables import show_breakdown
 from solvers.outcome import Status, Stop
 
 

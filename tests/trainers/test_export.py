@@ -16,8 +16,8 @@ import pytest
 import planner
 from planner.cli import export as command
 from planner.cli.app import main
-from planner.trainers.formats import FORMATS
-from planner.trainers.plans import PROBLEMS
+from planner.training.trainers.formats import FORMATS
+from planner.training.trainers.plans import PROBLEMS
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -14,9 +14,9 @@ from oracles import megatron as rules
 from random_layouts import random_layout
 
 from formulations.stage_partitioning.trainers import TRAINERS
-from planner.trainers import megatron
-from planner.trainers.formats import FORMATS, capabilities
-from planner.trainers.layout import DECODER, EMBEDDING, HEAD, Layer, Layout, Stage
+from planner.training.trainers import megatron
+from planner.training.trainers.formats import FORMATS, capabilities
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, Layer, Layout, Stage
 
 
 def seen(layout: Layout, name: str) -> Layout:

@@ -1,0 +1,189 @@
+"""The best plans of an instance, one after the other, with a proof that no other plan belongs among them.
+
+The plans are divided as Lawler divides them: once a plan is the best of a part of all plans, the rest of that part
+falls into smaller parts, in each of which one more quantity differs from the plan's, and those before it are the same.
+Each part is the instance with requirements, and an exact method finds its best plan. A part is solved only when its
+bound, that of the part it came from, is not above the best plan that waits.
+
+Source: E. L. Lawler, "A procedure for computing the k best solutions to discrete optimization problems and its
+application to the shortest path problem", Management Science 18(7), 1972.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formulations.nearby import Nearby
+from instances.requirements import Requirement, with_requirements
+from planner.analysis.nearby import Unfinished, Variants, checked
+from planner.files.load import admitted, family_of
+from planner.process.errors import UsageError
+from planner.results.result import Result
+from solvers.outcome import Limits, Status
+
+#: A part whose bound exceeds a plan by no more than this, relatively, cannot hold a better one.
+_SAME = 1e-8
+#: How many plans within a share of the optimum are listed where no other number is given.
+MOST = 100
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Plans that meet some requirements; none is better than ``bound``, and ``result`` has the best, if it is known."""
+
+    requirements: tuple[Requirement, ...]
+    bound: float
+    result: Result | None = None
+
+    @property
+    def objective(self) -> float:
+        """Of the best plan."""
+        return math.inf if self.result is None or self.result.objective is None else self.result.objective
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """The best plans, ascending.
+
+    ``plans`` are ``{"objective", "plan", "verified"}`` each. No plan that is distinct from all of them, in the declared
+    ``sense``, is better than ``bound`` (infinite: there is no other plan; minus infinity: none is known).
+    ``is_complete``: these are the plans that were wanted, or all there are. ``effort`` says how many solves it took,
+    and what ended it early.
+    """
+
+    sense: str
+    plans: tuple[Mapping[str, Any], ...]
+    bound: float
+    is_complete: bool
+    effort: Variants
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys that a result has more."""
+        return {
+            "alternatives": [dict(each) for each in self.plans],
+            "distinct": f"plans that differ in {self.sense}",
+            "bound_of_others": self.bound if math.isfinite(self.bound) else None,
+            "complete": self.is_complete,
+        }
+
+
+def declared(instance: Any, option: str, value: object) -> Nearby:
+    """How plans of the instance's family differ; `UsageError` if the family does not say."""
+    family = family_of(instance)
+    if family.nearby is None:
+        from formulations import FAMILIES
+
+        known = ", ".join(each.name for each in FAMILIES if each.nearby is not None)
+        raise UsageError.at(option, value, f"none for an instance of {family.name}; there are answers for {known}")
+    return family.nearby
+
+
+def expect_distinct(instance: Any, option: str, value: object) -> Nearby:
+    """`declared`, for alternatives; `UsageError` as well if no exact method honours what plans differ in."""
+    nearby = declared(instance, option, value)
+    refusal = nearby.refusal(instance)
+    if refusal is not None:
+        raise UsageError.at(option, value, f"none for this instance: {refusal}")
+    return nearby
+
+
+def alternatives(
+    instance: Any,
+    first: Result,
+    *,
+    count: int | None = None,
+    within: float | None = None,
+    limits: Limits | None = None,
+    **arguments: Any,
+) -> Alternatives:
+    """The ``count`` best plans, or those within a share of the optimum.
+
+    Parameters
+    ----------
+    instance
+        As it was solved.
+    first
+        Its result; there are no plans if it is not proved optimal.
+    count
+        How many plans are wanted at most; ``None``: 1, or `MOST` with ``within``.
+    within
+        Plans that take at most ``1 + within`` times the optimum. If there are more than ``count`` of them, the list is
+        not complete.
+    limits
+        The time is that of all solves together.
+    arguments
+        Further ones of `planner.solve`, such as the method.
+
+    Raises
+    ------
+    UsageError
+        If the family does not say which plans are distinct, or no exact method honours requirements on that.
+    """
+    instance = admitted(instance)
+    search = _Search(instance, expect_distinct(instance, "alternatives", count), first)
+    variants = Variants(limits or Limits(), arguments)
+    most = count if count is not None else MOST if within is not None else 1
+    ceiling = math.inf if within is None or first.objective is None else first.objective * (1 + within)
+    plans: list[Mapping[str, Any]] = []
+    is_complete = first.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    try:
+        while is_complete and len(plans) < most and search.find(variants, ceiling):
+            plans.append(search.take())
+        if within is not None and is_complete:
+            is_complete = len(plans) < most or not search.find(variants, ceiling)
+    except Unfinished:
+        is_complete = False
+    return Alternatives(
+        search.nearby.sense,
+        tuple(sorted(plans, key=lambda each: float(each["objective"]))),
+        search.bound,
+        is_complete,
+        variants,
+    )
+
+
+class _Search:
+    """The parts that are left of all plans, and the best plans that wait in them."""
+
+    def __init__(self, instance: Any, nearby: Nearby, first: Result) -> None:
+        self.instance, self.nearby = instance, nearby
+        self._unknown = -math.inf if first.bound is None else first.bound
+        self.opened = [_Part((), self._unknown, first)] if first.status is Status.OPTIMAL else []
+        self.closed: list[_Part] = []
+        self._is_whole = first.status in (Status.OPTIMAL, Status.INFEASIBLE)
+
+    @property
+    def bound(self) -> float:
+        """No plan of the parts that are left is better."""
+        left = [part.bound for part in (*self.opened, *self.closed)]
+        return min(left, default=math.inf) if self._is_whole else self._unknown
+
+    def find(self, variants: Variants, ceiling: float) -> bool:
+        """Whether a plan of at most the ceiling is left; then `take` has the best. `Unfinished` as `Variants.solve`."""
+        while True:
+            self.opened.sort(key=lambda part: part.objective)
+            best = min((part.objective for part in self.opened), default=math.inf)
+            least = min(self.closed, key=lambda part: part.bound, default=None)
+            if least is None or best <= least.bound * (1 + _SAME) or least.bound > ceiling * (1 + _SAME):
+                return best <= ceiling * (1 + _SAME) and best < math.inf
+            result = variants.solve(with_requirements(self.instance, least.requirements))
+            self.closed.remove(least)
+            if result.objective is not None and result.bound is not None:
+                bound = max(least.bound, result.bound)
+                self.opened.append(_Part(least.requirements, bound, result))
+
+    def take(self) -> Mapping[str, Any]:
+        """The best plan that waits, checked; what else its part has falls into smaller parts."""
+        part = self.opened.pop(0)
+        assert part.result is not None
+        plan, objective = checked(self.instance, part.result.plan)
+        fixed = list(part.requirements)
+        for pin in self.nearby.pins(self.instance, plan):
+            if pin.same in part.requirements:
+                continue
+            self.closed += [_Part((*fixed, other), part.bound) for other in pin.others]
+            fixed.append(pin.same)
+        return {"objective": objective, "plan": part.result.plan, "verified": True}

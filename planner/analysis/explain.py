@@ -1,0 +1,297 @@
+"""Why there is no plan and what would repair it, or what binds and what more of a resource would gain.
+
+Every statement is a proof by an exact method on a changed instance: no duals, no estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from formulations.compilation import compiling
+from formulations.questions import Change, Member, Questions
+from planner.analysis.proofs import Proofs, asked_of
+from planner.analysis.smallest_change import least
+from planner.files.load import admitted
+from planner.files.settings import expect_types
+from planner.results.result import Result
+from planner.solving.solve import silent
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
+
+#: A stage whose memory is filled to this share is tight.
+TIGHT_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change with which there is a plan: of its kind the smallest, its objective (``None``: of another meaning)."""
+
+    change: str
+    amount: float
+    says: str
+    objective: float | None
+    instance: Any = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What more of a resource is worth: the optimum with it, and by what share that is less (below 0: more).
+
+    With some requirements, such as to use all devices, there may be no plan with more: ``None`` each.
+    ``next_amount`` is the least amount with a plan that is better than now, ``next_objective`` the optimum there; both
+    are ``None`` if no amount helps, or, without ``others_tried``, if it was not looked for.
+    """
+
+    change: str
+    says: str
+    amount: float
+    objective: float | None
+    gain: float | None
+    next_amount: float | None = None
+    next_says: str = ""
+    next_objective: float | None = None
+    others_tried: bool = False
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` found.
+
+    Parameters
+    ----------
+    status
+        ``infeasible``, ``optimal``, or ``unknown`` where the limit came first.
+    conflict
+        Rules and layers that no plan can keep together; without any one of them one can, if ``irreducible``.
+    repairs
+        Changes with which there is a plan.
+    untried
+        What was not tried though it might repair it, in words; more of anything else is proved not to.
+    result
+        The optimum, where there is a plan; ``rows`` say what each stage takes, ``bottleneck`` which are slowest,
+        ``tight`` which fill their memory.
+    gains
+        What more of each resource would gain.
+    proofs
+        How many instances exact methods solved for it.
+    """
+
+    problem: str
+    instance: str
+    status: Status
+    stop: Stop
+    unit: str
+    result: Result | None = None
+    conflict: tuple[Member, ...] = ()
+    irreducible: bool = False
+    repairs: tuple[Repair, ...] = ()
+    untried: tuple[str, ...] = ()
+    rows: tuple[dict[str, Any], ...] = ()
+    gains: tuple[Gain, ...] = ()
+    proofs: int = 0
+    seconds: float = 0.0
+    signal: int | None = None
+
+    @property
+    def bottleneck(self) -> list[int]:
+        """The slowest stages."""
+        return [row["stage"] for row in self.rows if row["time_share"] >= 1 - OPTIMAL_GAP]
+
+    @property
+    def tight(self) -> list[int]:
+        """The stages that fill their memory."""
+        return [row["stage"] for row in self.rows if (row["memory_share"] or 0.0) >= TIGHT_SHARE]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner explain --json`` prints (docs/interface.md)."""
+        return {
+            "problem": self.problem,
+            "instance": self.instance,
+            "status": self.status.value,
+            "stop": self.stop.value,
+            "unit": self.unit,
+            "objective": None if self.result is None else self.result.objective,
+            "conflict": [{"kind": each.kind, "name": each.name, "says": each.says} for each in self.conflict],
+            "irreducible": self.irreducible,
+            "repairs": [
+                {"change": each.change, "amount": each.amount, "says": each.says, "objective": each.objective}
+                for each in self.repairs
+            ],
+            "untried": list(self.untried),
+            "bottleneck": self.bottleneck,
+            "tight": self.tight,
+            "stages": list(self.rows),
+            "gains": [
+                {
+                    "change": each.change,
+                    "says": each.says,
+                    "amount": each.amount,
+                    "objective": each.objective,
+                    "gain": each.gain,
+                    "next_amount": each.next_amount,
+                    "next_objective": each.next_objective,
+                }
+                for each in self.gains
+            ],
+            "plan": None if self.result is None else self.result.plan,
+            "proofs": self.proofs,
+            "seconds": self.seconds,
+        }
+
+
+def explain(
+    instance: Any,
+    *,
+    limits: Limits | None = None,
+    listen: Callable[[int], None] | None = None,
+    notice: Callable[[str], None] = silent,
+) -> Explanation:
+    """Why an instance has no plan, or what binds its optimum.
+
+    Parameters
+    ----------
+    instance
+        From `planner.load`; of a problem whose rules can be left out one by one.
+    limits
+        The time is that of all proofs together; what is not known by then is left out (``stop``).
+    listen
+        Called with how many proofs there were, after each.
+    notice
+        As for `planner.solve`.
+
+    Raises
+    ------
+    UsageError
+        If the problem has no such rules.
+    """
+    expect_types(limits=limits, notice=notice)
+    instance = admitted(instance)
+    family, room = asked_of(instance)
+    with compiling(notice):
+        family.load()
+        proofs = Proofs(instance, limits or Limits(), listen)
+        asked = _Asked(instance, room, proofs)
+        with proofs.attentive():
+            asked.ask()
+    return asked.explanation()
+
+
+class _Asked:
+    """An explanation as far as it is."""
+
+    def __init__(self, instance: Any, room: Questions[Any], proofs: Proofs) -> None:
+        self._instance, self._room, self._proofs = instance, room, proofs
+        self._status, self._irreducible = Status.UNKNOWN, False
+        self._result: Result | None = None
+        self._conflict: tuple[Member, ...] = ()
+        self._repairs: list[Repair] = []
+        self._untried: list[str] = []
+        self._gains: list[Gain] = []
+        self._rows: tuple[dict[str, Any], ...] = ()
+
+    def ask(self) -> None:
+        """Find out; `EndedError` where the time is over, after which what is known is kept."""
+        found = self._proofs.optimum(self._instance)
+        self._status = found.status
+        if found.status is Status.INFEASIBLE:
+            self._filter()
+            self._repair()
+        else:
+            self._binds(found)
+
+    def explanation(self) -> Explanation:
+        """What is known."""
+        proofs, family = self._proofs, self._proofs.family
+        return Explanation(
+            family.name,
+            self._instance.name,
+            self._status,
+            proofs.stop,
+            family.unit(self._instance),
+            self._result,
+            self._conflict,
+            self._irreducible,
+            tuple(self._repairs),
+            tuple(self._untried),
+            self._rows,
+            tuple(self._gains),
+            proofs.count,
+            proofs.seconds,
+            proofs.signal,
+        )
+
+    # -- infeasible
+
+    def _filter(self) -> None:
+        """Leave out member after member, whole groups first, as long as there is no plan; again until none can go."""
+        every = self._room.members(self._instance)
+        self._conflict = every
+        while True:
+            before = self._conflict
+            for member in [each for each in before if each.kind != "layer"]:
+                self._leave_out(every, [member])
+            self._leave_out(every, [each for each in self._conflict if each.kind == "layer"])
+            # A plan may keep a requirement only as long as another member stays: look again.
+            if before == self._conflict or not self._instance.requirements:
+                break
+        self._irreducible = True
+
+    def _leave_out(self, every: Sequence[Member], group: Sequence[Member]) -> None:
+        """Drop the whole group if there is still no plan without it, or else each half of it."""
+        if not group:
+            return
+        kept = tuple(each for each in self._conflict if each not in set(group))
+        relaxed = self._room.relaxed(self._instance, frozenset(every) - set(kept))
+        if all(self._proofs.plan(each).status is Status.INFEASIBLE for each in relaxed):
+            self._conflict = kept
+        elif len(group) > 1:
+            half = len(group) // 2
+            self._leave_out(every, group[:half])
+            self._leave_out(every, group[half:])
+
+    def _repair(self) -> None:
+        layers = [each.name for each in self._conflict if each.kind == "layer"]
+        for group in self._room.repairs(self._instance, layers):
+            found = [each for change in group if (each := self._smallest(change)) is not None]
+            if found:
+                self._repairs.append(max(found, key=lambda each: each.amount) if len(found) > 1 else found[0])
+            else:
+                self._untried += dict.fromkeys(change.untried for change in group if change.untried)
+
+    def _smallest(self, change: Change[Any]) -> Repair | None:
+        amount = least(self._proofs, change, lambda result: result.plan is not None, self._proofs.plan)
+        if amount is None:
+            return None
+        repaired = change.changed(amount)
+        solved = self._proofs.optimum(repaired)
+        if solved.plan is None:
+            raise AssertionError(f"{change.says(amount)} was to repair {self._instance.name}")
+        objective = solved.objective if change.same_times else None
+        return Repair(change.name, amount, change.says(amount), objective, repaired)
+
+    # -- feasible
+
+    def _binds(self, found: Result) -> None:
+        family, self._result = self._proofs.family, found
+        plan = family.plan_from_json(self._instance, found.plan)
+        self._rows = tuple(self._room.rows(self._instance, plan))
+        now = found.objective
+        assert now is not None
+
+        def better(result: Result) -> bool:
+            return result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
+
+        for more in self._room.resources(self._instance):
+            with_more = self._proofs.optimum(more.change.changed(more.amount)).objective
+            gain = None if with_more is None else 1 - with_more / now if now else 0.0
+            others = bool(more.change.steps or more.change.needed)
+            gained = Gain(more.change.name, more.unit, more.amount, with_more, gain, others_tried=others)
+            self._gains.append(gained)
+            if not now or not others:
+                continue
+            amount = least(self._proofs, more.change, better, self._proofs.optimum)
+            if amount is not None:
+                then = self._proofs.optimum(more.change.changed(amount)).objective
+                says = more.change.says(amount)
+                self._gains[-1] = replace(gained, next_amount=amount, next_says=says, next_objective=then)

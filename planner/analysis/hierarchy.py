@@ -1,0 +1,132 @@
+"""What the flat network model costs on machines: plans of the flat model, placed and evaluated on two levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.files.load import load
+from planner.process.errors import UsageError
+from planner.solving.solve import solve
+from solvers.outcome import Limits
+
+#: The cluster of the paper's Fig. 4: 8 machines of 8 GPUs, NVSwitch inside and InfiniBand between them.
+CLUSTER: Mapping[str, str] = {
+    "devices-per-machine": "8",
+    "num-machines": "8",
+    "inner-bandwidth": "300GB/s",
+    "outer-bandwidth": "25GB/s",
+    "memory-model": "precise",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A plan: the network it was made for, its time there, and its time on the machines (``None``: no room for it).
+
+    ``superstages``: whether it fits the machines as superstages; else its replicas are spread one by one.
+    ``loss`` is how much longer a sample takes than in the best hierarchical plan, relatively.
+    """
+
+    model: str
+    status: str
+    own_time: float | None
+    time_on_machines: float | None
+    superstages: bool
+    loss: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of flat models and of the hierarchical one, for one instance on one cluster."""
+
+    instance: str
+    unit: str
+    options: dict[str, Any]
+    rows: list[Row]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner hierarchy --json`` prints."""
+        rows = [vars(row) for row in self.rows]
+        return {"instance": self.instance, "unit": self.unit, "options": self.options, "rows": rows}
+
+
+def cluster_of(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The cluster given among the settings, with the defaults for what is not, and the other settings."""
+    given = {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
+    cluster = {name: given.pop(name, default) for name, default in CLUSTER.items()}
+    return cluster, given
+
+
+def compare(name: str, *, inputs: str | None = None, limits: Limits | None = None, **settings: Any) -> Comparison:
+    """Solve a stage-partitioning instance with each network as if it were flat, and on both levels.
+
+    Parameters
+    ----------
+    name
+        A file or catalog name of stage partitioning.
+    **settings
+        Overrides of the instance, and those of the cluster (`CLUSTER` has the defaults). Bandwidths are taken per time
+        unit of the instance, or converted with ``fix_units``.
+
+    Raises
+    ------
+    UsageError
+        If the instance is of another family, or a setting breaks its rule.
+    """
+    from formulations.hierarchical_partitioning.placement import place, spread, spread_time
+    from formulations.hierarchical_partitioning.problem import evaluate
+    from formulations.stage_partitioning.plans import plan_from_json
+    from instances.stage_partitioning import StageInstance
+
+    cluster, rest = cluster_of(settings)
+    if not isinstance(load(name, inputs=inputs, **rest), StageInstance):
+        raise UsageError.at("INSTANCE", name, "an instance of stage_partitioning")
+    on_machines = {**rest, **cluster, "problem": "hierarchical_partitioning"}
+    instance: Any = load(name, inputs=inputs, **on_machines)
+    bandwidths = {"inner": instance.inner_bandwidth, "outer": instance.outer_bandwidth}
+    best = solve(instance, exact=True, limits=limits)
+    optimum = best.objective
+    rows = []
+    for level, bandwidth in bandwidths.items():
+        result = solve(replace(instance.flat, bandwidth=bandwidth), exact=True, limits=limits)
+        plan = result.plan and plan_from_json(instance.flat, result.plan)
+        placed = place(instance, plan) if plan else None
+        counts = spread(instance, plan) if plan else None
+        times = [evaluate(instance, placed)] if placed else []
+        times += [spread_time(instance, plan, counts)] if plan and counts else []
+        time = min(times, default=None)
+        loss = None if time is None or not optimum else time / optimum - 1
+        model = f"flat, {level} bandwidth"
+        rows.append(Row(model, str(result.status), result.objective, time, placed is not None, loss, result.seconds))
+    loss = None if optimum is None else 0.0
+    rows.append(Row("hierarchical", str(best.status), optimum, optimum, optimum is not None, loss, best.seconds))
+    return Comparison(instance.name, instance.flat.time_unit, dict(instance.options), rows)
+
+
+def show_comparison(found: Comparison) -> None:
+    """Print the table."""
+    from rich.table import Table
+
+    from planner.display.terminal import console
+
+    title = (
+        f"{found.instance}: {found.options['num-machines']} machines of {found.options['devices-per-machine']} devices"
+    )
+    table = Table(title=title)
+    for heading in ("network model", "status", f"its own time ({found.unit})", "on the machines", "loss", "seconds"):
+        table.add_column(heading, justify="left" if heading in ("network model", "status") else "right")
+    for row in found.rows:
+        loss = "" if row.loss is None else f"{row.loss:.1%}"
+        table.add_row(row.model, row.status, _number(row.own_time), _placed(row), loss, f"{row.seconds:.2f}")
+    console().print(table)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _placed(row: Row) -> str:
+    return "no room" if row.own_time is not None and row.time_on_machines is None else _number(row.time_on_machines)

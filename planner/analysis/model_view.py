@@ -1,0 +1,403 @@
+"""A declarative method's model, in the open: what it says, how large it is, its relaxation, its files.
+
+Source: this project.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from formulations.family import Claim, Family, Method, resolve
+from formulations.modelled import go_on, prove
+from formulations.size import SizeError
+from formulations.vocabulary import Quantity
+from instances.errors import InstanceError
+from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_requirements
+from planner.files.destinations import writable
+from planner.files.load import admitted, family_of
+from planner.files.settings import expect_types
+from planner.files.write import write_atomically
+from planner.process.errors import UsageError
+from planner.results.result import Result, html_table
+from planner.solving.backends import examined
+from planner.solving.choose import named
+from planner.solving.solve import run
+from solvers.inspection import Relaxation, Sizes
+from solvers.outcome import Limits, Watch
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A quantity with its arguments; comparing it with a whole number makes a requirement of it.
+
+    >>> str(Term("num_stages") <= 6), str(Term("same_stage", (3, 7)).requirement())
+    ('num_stages <= 6', 'same_stage(3, 7)')
+    """
+
+    quantity: str
+    arguments: tuple[Argument, ...] = ()
+
+    def requirement(self, relation: str = "", amount: object = 1) -> Requirement:
+        """That the quantity is so; as it stands: that it holds. `UsageError` for what is no whole number."""
+        return Requirement(self.quantity, self.arguments, relation or "==", _whole(amount), is_alone=not relation)
+
+    def __le__(self, amount: int) -> Requirement:
+        return self.requirement("<=", amount)
+
+    def __lt__(self, amount: int) -> Requirement:
+        return self.requirement("<=", _whole(amount) - 1)
+
+    def __ge__(self, amount: int) -> Requirement:
+        return self.requirement(">=", amount)
+
+    def __gt__(self, amount: int) -> Requirement:
+        return self.requirement(">=", _whole(amount) + 1)
+
+    def __eq__(self, amount: object) -> Requirement:  # type: ignore[override]
+        return self.requirement("==", amount)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+#: What states a requirement: one, a term that is yes or no, or text.
+Stated = Requirement | Term | str
+
+
+def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | None = None) -> OpenModel:
+    """The model of a declarative method for an instance, to look at, to add requirements to, to solve, to write.
+
+    Parameters
+    ----------
+    instance
+        From `planner.load`, or built from the classes in ``instances``.
+    method
+        A declarative method's name (``planner list PROBLEM``), such as ``cpsat`` or ``milp``.
+    complete
+        Leave out nothing that a known plan makes superfluous: whatever is added to the model by other means than its
+        requirements stays right. Larger, and its coefficients may span more magnitudes.
+    watch
+        Building and the relaxation end once it is stopped (`formulations.modelled.Stopped`, or no bound).
+
+    Raises
+    ------
+    InstanceError
+        If the instance breaks a rule.
+    UsageError
+        If the method is unknown, has no model, or does not take the instance.
+    """
+    expect_types(method=method)
+    instance = admitted(instance)
+    family = family_of(instance)
+    chosen = named(family, method)
+    if chosen.build is None:
+        raise UsageError.at("method", method, f"a declarative one: {', '.join(declarative(family)) or 'there is none'}")
+    refused = chosen.misfit(instance)
+    if refused:
+        raise UsageError.at("method", method, f"one that supports this instance ({refused})")
+    return OpenModel(family, chosen, instance, complete=complete, watch=watch)
+
+
+def declarative(family: Family[Any, Any]) -> list[str]:
+    """Names of the methods that are a solver's model."""
+    return [method.name for method in family.methods if method.build is not None]
+
+
+class OpenModel:
+    """A model that can be looked at, changed by requirements, solved and written; made by `planner.model`.
+
+    The quantities of the family's vocabulary are its attributes: ``m.require(m.num_stages() <= 6)``.
+    """
+
+    def __init__(
+        self,
+        family: Family[Any, Any],
+        method: Method[Any, Any],
+        instance: Any,
+        *,
+        complete: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
+        self._family, self._method, self.complete = family, method, complete
+        self._watch = watch or Watch()
+        #: With all requirements; what is solved.
+        self.instance = instance
+
+    def __getattr__(self, name: str) -> Callable[..., Term]:
+        family = self.__dict__.get("_family")  # not there yet while it is being copied
+        for quantity in () if family is None else family.vocabulary:
+            if quantity.name == name:
+                return lambda *arguments, **by_name: Term(name, _ordered(quantity, arguments, by_name))
+        raise AttributeError(f"{type(self).__name__} has no attribute or quantity {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(quantity.name for quantity in self._family.vocabulary)]
+
+    def require(self, *stated: Stated) -> OpenModel:
+        """Add requirements; `InstanceError` for one that the vocabulary or the instance does not have."""
+        more = [_requirement(each) for each in stated]
+        instance = admitted(with_requirements(self.instance, more))
+        refused = self._method.misfit(instance)
+        if refused:
+            raise UsageError.at("requirement", str(more[-1]), refused)
+        self.instance = instance
+        self.__dict__.pop("_built", None)
+        return self
+
+    def forbid(self, *stated: Stated) -> OpenModel:
+        """Require that these do not hold."""
+        return self.require(*map(_opposite, stated))
+
+    def fix(self, quantity: str, *arguments: Argument, value: int, **by_name: Argument) -> OpenModel:
+        """Require a quantity to have a value: ``m.fix("tp_degree", stage=1, value=4)``."""
+        found = {each.name: each for each in self._family.vocabulary}
+        if quantity not in found:
+            raise UsageError.unknown("quantity", quantity, found)
+        return self.require(Term(quantity, _ordered(found[quantity], arguments, by_name)) == value)
+
+    @cached_property
+    def _built(self) -> Any:
+        assert self._method.build is not None
+        try:
+            built = self._method.build(self.instance, self._watch, complete=self.complete)
+            go_on(self._watch)
+            return built
+        except (SizeError, InstanceError) as error:
+            raise UsageError.at("method", self._method.name, f"one whose model can be built ({error})") from None
+
+    def prepare(self) -> None:
+        """Import what building it needs: what is left is its own work."""
+        resolve(self._method.build)  # type: ignore[arg-type]  # it has one
+        self._method.load()
+
+    @property
+    def model(self) -> Any:
+        """The solver's own model (Pyomo's or CP-SAT's). Whoever adds to it needs a complete one (`open_model`)."""
+        self._is_shared = True
+        return self._built.model
+
+    @property
+    def unit(self) -> str:
+        """That of the objective and of the root's bound."""
+        return self._family.unit(self.instance)
+
+    @cached_property
+    def vocabulary(self) -> tuple[Quantity, ...]:
+        """What requirements may speak of."""
+        return tuple(each for each in self._family.vocabulary if each.name in self._method.honours)
+
+    def sizes(self) -> Sizes:
+        """How large the model is: variables, constraints, coefficients, groups with their sentences."""
+        found: Sizes = self._built.inspected()
+        return found
+
+    def root(self, time_limit: float | None = None, limits: Limits | None = None) -> Relaxation:
+        """The linear relaxation: its bound in the instance's unit, seconds, fractional variables, duals.
+
+        Of a CP-SAT model that of its linear part; ``left_out`` names the rest. ``limits`` choose a solver for a MILP's.
+
+        Raises
+        ------
+        UsageError
+            If the model has no relaxation to solve.
+        """
+        if not hasattr(self._built, "relaxation"):
+            raise UsageError(f"{self._method.name} has no linear relaxation")
+        limits = limits or Limits(time_s=time_limit)
+        examined([self._method], limits)
+        found: Relaxation = self._built.relaxation(limits, self._watch.part(limits.time_s))
+        return found if found.bound is None else replace(found, bound=self._built.lower_bound(found.bound))
+
+    def duals(self) -> Mapping[str, float]:
+        """Dual values of the relaxation's constraints, in the model's own unit; those that are 0 are left out."""
+        return self.root().duals
+
+    def solve(self, limits: Limits | None = None) -> Result:
+        """Solve it; plans are checked against the definition and the requirements.
+
+        Where `model` was handed out, whoever has it may have added to it: what is solved is that, and its bound is
+        reported under ``stats`` alone, as it may hold for less than the instance.
+        """
+        expect_types(limits=limits)
+        limits, family = limits or Limits(), self._family
+        examined([self._method], limits)
+        if not self.__dict__.get("_is_shared"):
+            return run(family, self._method, self.instance, limits, {})
+
+        def solve(instance: Any, limits: Limits, watch: Watch) -> Any:
+            own = watch.part(bounds=False)
+            found = prove(instance, lambda: self._built, family.evaluate, family.violations, limits, own)
+            stats = {**found.stats, "model_bound": found.bound, "model_infeasible": found.infeasible}
+            said = "the model was handed out and may have been changed: its bound is no bound of the instance"
+            return replace(found, bound=None, infeasible=False, stats=stats, reason=said)
+
+        changed = replace(self._method, solve=solve, claim=Claim.HEURISTIC)
+        return run(family, changed, self.instance, limits, {})
+
+    def write(self, path: str) -> str:
+        """Write the model as a file for other solvers, and beside it ``PATH.json``: what its solutions mean.
+
+        Returns
+        -------
+        str
+            What solvers may be wrong about, as the model's numbers are too far apart; empty if nothing. It is the first
+            line of a ``.lp`` or ``.mps`` file, too.
+
+        Raises
+        ------
+        UsageError
+            If the model has no such format, or the file cannot be written.
+        """
+        with writable(path, "--write"):  # some writers make a file of their own first
+            content = self._text(path)
+        beside = self.sidecar(_suffix(path))
+        write_atomically(path, content, "--write")
+        write_atomically(f"{path}.json", json.dumps(beside, indent=1) + "\n", "--write")
+        return str(beside["warning"])
+
+    def _text(self, path: str) -> str:
+        try:
+            return str(self._built.text(_suffix(path)))
+        except ValueError as rule:
+            raise UsageError.at("--write", path, f"a name that ends in {rule}, which this model has") from None
+
+    def sidecar(self, suffix: str = ".lp") -> dict[str, Any]:
+        """What a file of the model does not say: the instance, the names of its variables in their order, units.
+
+        An objective of the file, times ``scale`` and plus ``offset``, is one of the instance in its ``unit``, but for
+        what the model rounds; both are null where the model's objective stands for something else.
+        """
+        scale, offset = self._built.objective_unit() or (None, None)
+        return {
+            "problem": self._family.name,
+            "schema_version": 1,
+            "method": self._method.name,
+            "complete": self.complete,
+            "unit": self.unit,
+            "scale": scale,
+            "offset": offset,
+            "instance": self._family.to_json(self.instance),
+            "variables": self._built.file_order(suffix),
+            "warning": self._built.file_warning(suffix),
+        }
+
+    def read_solution(self, path: str) -> Result:
+        """The plan of a solution that any solver found for this model, judged by the definition.
+
+        The file has a name and a value in each line, as SCIP, HiGHS, CBC and Gurobi write them; variables that it does
+        not name are 0.
+
+        Raises
+        ------
+        InstanceError
+            If the file is no solution of this model.
+        CrosscheckError
+            If what it holds is not a plan.
+        """
+        from planner.analysis.read_solution import judged
+
+        return judged(self._family, self._method, self.instance, self._built, path)
+
+    def named(self) -> dict[str, Any]:
+        """What it is a model of, in JSON types."""
+        return {
+            "problem": self._family.name,
+            "instance": self.instance.name,
+            "method": self._method.name,
+            "unit": self.unit,
+            "complete": self.complete,
+            "requirements": list(self.instance.requirements),
+        }
+
+    def to_json(self, sizes: Sizes | None = None) -> dict[str, Any]:
+        """Sizes and groups, in JSON types (docs/interface.md); ``sizes`` where they are known."""
+        found = sizes or self.sizes()
+        return {
+            **self.named(),
+            "variables": {
+                "total": found.variables,
+                "binary": found.binary,
+                "integer": found.integer,
+                "continuous": found.continuous,
+            },
+            "constraints": found.constraints,
+            "nonzeros": found.nonzeros,
+            "coefficients": {
+                name: {"least": each.least, "most": each.most}
+                for name, each in (("matrix", found.matrix), ("objective", found.objective), ("sides", found.sides))
+            },
+            "groups": [dict(vars(group)) for group in found.groups],
+        }
+
+    def __repr__(self) -> str:
+        found = self.sizes()
+        lines = [
+            f"{self._method.name} of {self.instance.name} ({self._family.name}): {found.variables} variables "
+            f"({found.binary} binary), {found.constraints} constraints, {found.nonzeros} non-zeros"
+        ]
+        lines += [f"  {group.kind} {group.name} x {group.count}: {group.says}" for group in found.groups]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A table of its groups for notebooks."""
+        return html_table([vars(group) for group in self.sizes().groups])
+
+
+def _suffix(path: str) -> str:
+    return ".pb.txt" if str(path).endswith(".pb.txt") else "." + str(path).rpartition(".")[2]
+
+
+def _requirement(stated: Stated) -> Requirement:
+    if isinstance(stated, Requirement):
+        return stated
+    if isinstance(stated, Term):
+        return stated.requirement()
+    if not isinstance(stated, str):
+        raise UsageError.at("requirement", stated, GRAMMAR)
+    try:
+        return parse(stated)
+    except ValueError as rule:
+        raise UsageError.at("requirement", stated, str(rule)) from None
+
+
+def _opposite(stated: Stated) -> Requirement:
+    """What is required where this must not hold."""
+    if isinstance(stated, Term):
+        return stated.requirement(amount=0)
+    if isinstance(stated, str):
+        return _requirement(f"not {stated}")
+    try:
+        return _requirement(stated).negated()
+    except ValueError as rule:
+        raise UsageError.at("requirement", str(stated), str(rule)) from None
+
+
+def _whole(amount: object) -> int:
+    try:
+        return int(operator.index(amount))  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError.at("the amount of a requirement", amount, "a whole number") from None
+
+
+def _argument(given: object) -> Argument:
+    if isinstance(given, str):
+        return given
+    try:
+        return int(operator.index(given))  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError.at("an argument of a quantity", given, "a whole number or a name") from None
+
+
+def _ordered(
+    quantity: Quantity, arguments: Sequence[Argument], by_name: Mapping[str, Argument]
+) -> tuple[Argument, ...]:
+    """The arguments of a quantity, in its order."""
+    rest = dict(by_name)
+    found = list(arguments) + [rest.pop(each.name) for each in quantity.domains[len(arguments) :] if each.name in rest]
+    if rest or len(found) != len(quantity.domains):
+        raise UsageError(f"{quantity.name} has other arguments; expected {quantity.signature}")
+    return tuple(map(_argument, found))

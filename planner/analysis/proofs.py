@@ -1,0 +1,130 @@
+"""Many small proofs under one limit: what several instances near each other are worth, by exact methods alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from formulations import FAMILIES
+from formulations.family import Claim, Family, Method
+from formulations.questions import Questions
+from planner.files.load import family_of
+from planner.plugins.method_names import AUTO
+from planner.process.errors import UsageError
+from planner.results.result import Result
+from planner.solving.choose import candidates
+from planner.solving.solve import run
+from planner.solving.worker import Received, signals_stop
+from solvers.outcome import Limits, Status, Stop, Watch
+
+#: A gap at which any plan is enough.
+ANY_PLAN = 1 - 1e-9
+
+
+def asked_of(instance: Any, studied: bool = False) -> tuple[Family[Any, Any], Questions[Any]]:
+    """The family of an instance, and what its room knows for explanations, or, ``studied``, for sensitivity.
+
+    Raises
+    ------
+    UsageError
+        If the room knows nothing; with the names of those that do.
+    """
+    family = family_of(instance)
+    room = family.questions() if family.questions is not None else None
+    if room is not None and (room.factors is not None or not studied):
+        return family, room
+    rooms = {each.name: each.questions() for each in FAMILIES if each.questions is not None}
+    known = [name for name, each in rooms.items() if each.factors is not None or not studied]
+    raise UsageError.at("INSTANCE", family.name, f"an instance of {', '.join(known)}")
+
+
+class EndedError(Exception):
+    """The limit came, or a signal, or no exact method ended with a proof."""
+
+
+class Proofs:
+    """Solves instances of one family with exact methods, and counts.
+
+    Parameters
+    ----------
+    limits
+        The time is that of all proofs together.
+    listen
+        Called with how many there were, after each.
+    """
+
+    def __init__(self, instance: Any, limits: Limits, listen: Callable[[int], None] | None = None) -> None:
+        self.family = family_of(instance)
+        self.count = 0
+        self.signal: int | None = None
+        self.stop = Stop.PROVED
+        self._limits, self._listen = limits, listen
+        self._began = time.perf_counter()
+        self._silent = replace(self.family, why_infeasible=None)
+        self._received: Received | None = None
+
+    @contextmanager
+    def attentive(self) -> Iterator[None]:
+        """Inside, Ctrl-C and SIGTERM end the proofs (`EndedError`), also between two of them; it is caught here."""
+        # ``stop`` then says why there are no more; what is known is kept.
+        with signals_stop(Watch(Limits())) as self._received, suppress(EndedError):
+            yield
+
+    @property
+    def seconds(self) -> float:
+        """Since the first was asked."""
+        return time.perf_counter() - self._began
+
+    def optimum(self, instance: Any) -> Result:
+        """The proved optimum, or the proof that there is no plan; `EndedError` if there is neither."""
+        found = self._run(instance, 0.0)
+        if found.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            raise self._ended(found)
+        return found
+
+    def plan(self, instance: Any) -> Result:
+        """Any plan, or the proof that there is none; `EndedError` if there is neither."""
+        found = self._run(instance, ANY_PLAN)
+        if found.plan is None and found.status is not Status.INFEASIBLE:
+            raise self._ended(found)
+        return found
+
+    def _run(self, instance: Any, gap: float) -> Result:
+        left = self._left()
+        self.signal = self._received.signal if self._received is not None else None
+        if self.signal is not None or left == 0:
+            self.stop = Stop.TIME_LIMIT if self.signal is None else Stop.INTERRUPTED
+            raise EndedError
+        limits = replace(self._limits, gap=gap, time_s=left)
+        for method, reason in self._methods(instance, limits):
+            found = run(self._silent, method, instance, replace(limits, time_s=self._left()), {}, reason)
+            proved = found.status in (Status.OPTIMAL, Status.INFEASIBLE) or (gap and found.plan is not None)
+            if proved or found.stop not in (Stop.SIZE_LIMIT, Stop.COMPLETED):
+                break
+        self.count += 1
+        if self._listen is not None:
+            self._listen(self.count)
+        return found
+
+    def _left(self) -> float | None:
+        """Seconds until the limit, if there is one."""
+        return None if self._limits.time_s is None else max(0.0, self._limits.time_s - self.seconds)
+
+    def _methods(self, instance: Any, limits: Limits) -> Iterator[tuple[Method[Any, Any], str]]:
+        """Exact methods to be tried; `UsageError` if none takes the first instance, a later one ends the proofs."""
+        try:
+            yield from candidates(self._silent, instance, limits, AUTO, exact=True)
+        except UsageError as error:
+            if self.count:
+                self.stop = Stop.SIZE_LIMIT
+                raise EndedError(str(error)) from None
+            exact = [method for method in self.family.methods if method.claim is Claim.EXACT]
+            reasons = "; ".join(f"{method.name}: {method.refusal(instance)}" for method in exact)
+            raise UsageError.at("INSTANCE", self.family.name, f"one that an exact method takes ({reasons})") from None
+
+    def _ended(self, found: Result) -> EndedError:
+        self.signal, self.stop = found.signal, found.stop
+        return EndedError(found.reason)

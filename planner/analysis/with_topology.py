@@ -1,0 +1,78 @@
+"""``solve MODEL --topology T``: an operator graph and a network of devices become one instance of both phases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from instances import topologies
+from instances.device_mapping import DeviceMapping
+from instances.mapping_catalog import MAX_DEVICES
+from instances.operator_partitioning import OperatorInstance
+from instances.pipeline_placement import PlacementInstance, placed
+from planner.files.load import load
+from planner.process.errors import UsageError
+
+_OWN = ("objective", "ring")
+
+
+def load_placed(
+    model: str, topology: str, *, inputs: str | None = None, overrides: Mapping[str, Any]
+) -> PlacementInstance:
+    """The instance of a model on a network.
+
+    Parameters
+    ----------
+    model
+        An operator graph: a file or a name from the catalog, with the overrides of its family.
+    topology
+        A kind of network (``planner make topology --help``), for as many devices as stages times replicas; a matrix
+        of bandwidths in CSV; or a file of a device mapping, whose network is taken.
+    overrides
+        Of the operator graph, and ``objective`` and ``ring`` of the placement.
+
+    Raises
+    ------
+    UsageError
+        If the model is of another family, or there is no such network.
+    """
+    own = {name: overrides[name] for name in _OWN if name in overrides}
+    operators = load(model, inputs=inputs, **{name: value for name, value in overrides.items() if name not in _OWN})
+    if not isinstance(operators, OperatorInstance):
+        raise UsageError.at("--topology", topology, "a model that is an operator graph (operator_partitioning)")
+    if operators.num_stages is None or operators.num_devices is not None:
+        raise UsageError.at("--topology", topology, "--stages and --replicas beside it, not --devices")
+    devices = operators.num_stages * operators.replicas
+    instance = placed(operators, network(topology, devices, inputs), model)
+    options = {**operators.options, "topology": topology}
+    from formulations.pipeline_placement import FAMILY
+    from planner.files import settings
+
+    return FAMILY.read(
+        PlacementInstance(operators, instance.bandwidth_bytes_per_s, options=options),
+        model,
+        settings.parse(FAMILY.overrides, own),
+    )
+
+
+def network(topology: str, devices: int, inputs: str | None = None) -> tuple[tuple[float, ...], ...]:
+    """The bandwidths between so many devices of a kind of network, or those that a file holds."""
+    if devices > MAX_DEVICES:
+        raise UsageError.at("stages x replicas", devices, f"at most {MAX_DEVICES}")
+    if topology in topologies.KINDS:
+        try:
+            return topologies.topology(topology, devices)
+        except ValueError as error:
+            raise UsageError.at("--topology", topology, f"a network for {devices} devices ({error})") from None
+    if not os.path.exists(topology):
+        raise UsageError.unknown("--topology", topology, topologies.KINDS)
+    if Path(topology).suffix.lower() == ".csv":
+        from instances.readers import bandwidth_csv
+
+        return bandwidth_csv.read(topology)
+    found = load(topology, inputs=inputs)
+    if not isinstance(found, DeviceMapping):
+        raise UsageError.at("--topology", topology, "a file of a device mapping, or a matrix FILE.csv")
+    return found.bandwidth_bytes_per_s

@@ -1,0 +1,146 @@
+"""The commands around the instances: ``list``, ``make``, ``bench``, ``doctor`` and ``reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import (
+    Certify,
+    Inputs,
+    Json,
+    Quiet,
+    catalog_of_all,
+)
+from planner.files import choices
+from planner.process.errors import UsageError
+
+
+def list_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROBLEM|INSTANCE",
+            help="one problem, with its options; or which methods take an instance",
+            autocompletion=completion.listed,
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """List problems, methods, instances and versions; of an instance, which methods take it and why others do not."""
+    from planner.display.listing import listing, listing_of, show_fitting, show_listing, show_problem
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.files.settings import UnknownSettingError
+
+    given = {key: value for key, value in settings.items() if value is not None and value is not False}
+    if name is not None and not choices.families_named(name):
+        found = listing_of(name, inputs=inputs, notice=lambda line: note(quiet, line), **given)
+        show = show_fitting
+    elif given:
+        raise UnknownSettingError.of(next(iter(given)).replace("_", "-"), (), f"planner list {name or ''}".rstrip())
+    else:
+        found = listing(catalog_of_all(), name)
+        show = show_listing if name is None else show_problem
+    print_json(found) if json else show(found)
+
+
+def make_command(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|method|template", help="catalog name, or a blank", autocompletion=completion.made),
+    ],
+    of: Annotated[
+        str | None,
+        typer.Argument(metavar="PROBLEM", help="of the method or the template", autocompletion=completion.problems),
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+    **settings: Any,
+) -> None:
+    """Write an instance as JSON, a small one of a problem to edit, or a blank for a method of yours as Python."""
+    from planner.display.tables import as_json
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.load import family_of, load
+    from planner.files.write import write_atomically
+
+    blanks = (completion.METHOD, completion.TEMPLATE)
+    if name not in catalog_of_all() and name not in blanks:
+        raise UsageError.unknown("NAME", name, [*catalog_of_all(), *blanks])
+    if out is not None:
+        refuse_overwriting(out)
+    if name in blanks:
+        text = _blank(name, of, out, settings)
+    elif of is not None:
+        raise UsageError.at("PROBLEM", of, "nothing behind the name of an instance")
+    else:
+        loaded = load(name, **settings)
+        text = as_json(family_of(loaded).to_json(loaded))
+    if out is None:
+        print(text)
+    else:
+        write_atomically(Path(out), text + "\n")
+
+
+def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any]) -> str:
+    """The text of `planner make method PROBLEM`, or of a template; a file that is there may be somebody's work."""
+    from planner.files.settings import UnknownSettingError
+    from planner.files.template import template
+    from planner.plugins.blank import blank
+
+    given = next((name for name, value in settings.items() if value not in (None, False, [])), None)
+    if given is not None:
+        raise UnknownSettingError.of(given.replace("_", "-"), (), f"planner make {name}")
+    if of is None:
+        raise UsageError.at("PROBLEM", "nothing", "a problem of planner list")
+    if out is not None and Path(out).is_file():
+        raise UsageError.at("--out", out, "a file that is not there yet")
+    return (blank if name == completion.METHOD else template)(of).rstrip("\n")
+
+
+def doctor_command(
+    compiling: Annotated[bool, typer.Option("--compile", help="compile all kernels first, on all cores")] = False,
+    json: Json = False,
+) -> None:
+    """Check the installation: versions, small models, which kernels are compiled; exit 1 if a check fails."""
+    from planner.display.tables import print_json
+    from planner.process.installation import examine, show_findings
+
+    findings = examine(compiling=compiling)
+    if json:
+        print_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]})
+    else:
+        show_findings(findings)
+    raise typer.Exit(0 if all(found.healthy for found in findings) else 1)
+
+
+def reproduce_command(
+    claim: Annotated[
+        str | None, typer.Argument(metavar="CLAIM", help="a name from --list", autocompletion=completion.claims)
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
+    certify: Certify = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """Examine a claim of a paper: what it prints, what is found here, and the optimum."""
+    from planner.display.progress import note
+    from planner.display.tables import print_json
+    from planner.reproduction.reproduce import claims_listing, reproduce, show_claims, show_reproduction
+
+    if list_:
+        listed = claims_listing()
+        print_json(listed) if json else show_claims(listed)
+        return
+    if claim is None:
+        raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
+    given = {name: value for name, value in settings.items() if value is not None and value is not False}
+    found = reproduce(claim, inputs=inputs, certify=certify, note=lambda line: note(quiet, line), **given)
+    print_json(found.to_json()) if json else show_reproduction(found)

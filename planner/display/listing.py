@@ -1,0 +1,208 @@
+"""What there is: families and their methods, catalog instances, versions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import formulations
+from formulations.compilation import compiling
+from formulations.family import Family, Method
+from instances.parameters import Setting
+from planner.display.tables import facts
+from planner.display.terminal import bold, console
+from planner.files import choices
+from planner.files.load import UnknownInstanceError, catalog, family_of, load
+from planner.process.errors import UsageError
+from planner.process.versions import versions
+from planner.solving.predicted_runtime import predicted_s
+from planner.solving.solve import silent
+
+#: Columns of the lists, in a terminal that has them: longer lines of prose are hard to read.
+_WIDE = 80
+
+
+def listing(catalog: Mapping[str, Any], problem: str | None = None) -> dict[str, Any]:
+    """The object that ``planner list --json`` prints, of one problem or (``None``) of all."""
+    known = {family.name: family for family in formulations.FAMILIES}
+    return {
+        "families": [_family(family) for family in known.values() if problem in (None, family.name)],
+        "catalog": [
+            {
+                "name": entry.name,
+                "problem": entry.family,
+                "help": entry.help,
+                "source": entry.source,
+                "parameters": [_setting(parameter) for parameter in entry.parameters],
+            }
+            for entry in catalog.values()
+            if problem in (None, entry.family)
+        ],
+        "versions": versions(),
+    }
+
+
+def listing_of(
+    name: str, *, inputs: str | None = None, notice: Callable[[str], None] = silent, **overrides: Any
+) -> dict[str, Any]:
+    """The object that ``planner list INSTANCE --json`` prints: which methods take the instance, and why others do not.
+
+    Parameters
+    ----------
+    name, inputs, overrides
+        As for `planner.load`.
+    notice
+        Called when kernels are being compiled, and with the instance's warnings.
+
+    Raises
+    ------
+    InstanceError, UsageError
+        As of `planner.load`; the names closest to an unknown one may be those of problems.
+    """
+    try:
+        instance = load(name, inputs=inputs, **overrides)
+    except UnknownInstanceError:
+        known = [*(family.name for family in formulations.FAMILIES), *catalog()]
+        raise UsageError.unknown("PROBLEM or INSTANCE", name, known) from None
+    family = family_of(instance)
+    for warning in family.warnings(instance):
+        notice(f"warning: {warning}")
+    with compiling(notice):
+        family.load()
+    return {
+        "problem": family.name,
+        "instance": instance.name,
+        "figures": dict(family.describe(instance)),
+        "methods": [_fitting(family, method, instance) for method in family.methods],
+    }
+
+
+def _fitting(family: Family[Any, Any], method: Method[Any, Any], instance: Any) -> dict[str, Any]:
+    """Whether a method takes an instance: the reason if not, else predicted steps and seconds (absent: none)."""
+    refusal, too_large = method.refusal(instance), method.too_large(instance)
+    if refusal is None and too_large is not None:
+        refusal = f"{too_large}; named, it has a first plan"
+    effort = 0.0 if refusal else method.effort(instance)
+    predicted = effort if 0.0 < effort < math.inf else None
+    seconds = None if predicted is None else predicted_s(family, method, instance)
+    return {
+        "name": method.name,
+        "claim": method.claim.value,
+        "refusal": refusal,
+        "effort": predicted,
+        "predicted_s": seconds,
+    }
+
+
+def show_fitting(found: Mapping[str, Any]) -> None:
+    """Print which methods take an instance, with their predicted effort, and why others do not."""
+    _show(found["instance"], [(found["problem"], facts(found["figures"]))])
+    rows = [(method["name"] + "*" * (method["claim"] == "exact"), _answer(method)) for method in found["methods"]]
+    _show("Methods (*: exact) that take this instance, with predicted steps and seconds", rows)
+
+
+def _answer(method: Mapping[str, Any]) -> str:
+    if method["refusal"] is not None:
+        return f"does not take it: {method['refusal']}"
+    if method["effort"] is None:
+        return "takes it"
+    lasting = "" if method["predicted_s"] is None else f", {method['predicted_s']:.2g} s or more"
+    return f"takes it, {method['effort']:.1e} steps{lasting}"
+
+
+def show_listing(found: Mapping[str, Any]) -> None:
+    """Print the problems with the names of their methods, the instances, and the versions."""
+    names = {
+        family["name"]: ", ".join(method["name"] + "*" * (method["claim"] == "exact") for method in family["methods"])
+        for family in found["families"]
+    }
+    _show("Problems and their methods (*: exact; more: planner list PROBLEM)", names.items())
+    for problem in names:
+        _show(f"Instances of {problem}", _instances(found, problem))
+    _show("Versions", found["versions"].items())
+
+
+def show_problem(found: Mapping[str, Any]) -> None:
+    """Print one problem: its methods in sentences, the options, and the instances."""
+    family = found["families"][0]
+    _show(
+        f"Methods of {family['name']}",
+        ((method["name"], f"{method['claim'].capitalize()}. {_described(method)}") for method in family["methods"]),
+    )
+    families = choices.families_named(family["name"])
+    offered = [*choices.overrides_of(families), *choices.options_of(families)]
+    for heading in dict.fromkeys(choice.heading for choice in offered):
+        of_heading = (choice for choice in offered if choice.heading == heading)
+        _show(heading, ((_usage(choice), choice.help) for choice in of_heading))
+    terms = ((each["quantity"], sentence(each["says"])) for each in family["vocabulary"])
+    _show("Quantities for --require", terms)
+    inside = ((f"{each['problem']} --from {each['method']}", sentence(each["says"])) for each in family["subproblems"])
+    _show("Subproblems for planner extract and census --problem", inside)
+    _show(f"Instances of {family['name']}", _instances(found, family["name"]))
+
+
+def sentence(text: str) -> str:
+    """A text as a sentence: a capital letter, unless the first word has digits as names do, and a full stop.
+
+    >>> sentence("multi-modal transformer, 4 layers"), sentence("chain8 with a flush.")
+    ('Multi-modal transformer, 4 layers.', 'chain8 with a flush.')
+    """
+    first = text.partition(" ")[0]
+    start = text[:1].upper() if first.islower() and not any(map(str.isdigit, first)) else text[:1]
+    return start + text[1:] + "." * (text[-1:] not in (".", "!", "?"))
+
+
+def _show(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """A title, and rows of a name and its description."""
+    from rich.table import Table
+
+    out = console(most=_WIDE)
+    table = Table.grid(padding=(0, 2, 0, 1))
+    for name, text in rows:
+        table.add_row(name, text)
+    if table.row_count:
+        out.print(bold(title), table, "")
+
+
+def _instances(found: Mapping[str, Any], problem: str) -> Iterable[tuple[str, str]]:
+    return ((entry["name"], sentence(entry["help"])) for entry in found["catalog"] if entry["problem"] == problem)
+
+
+def _described(method: Mapping[str, Any]) -> str:
+    limits = "" if method["supports"] == _EVERY else f" Takes {method['supports']}."
+    return sentence(method["source"]) + limits
+
+
+def _usage(choice: choices.Choice) -> str:
+    return f"--{choice.name}" if choice.is_flag else f"--{choice.name} {choice.metavar}"
+
+
+def _family(family: Family[Any, Any]) -> dict[str, Any]:
+    return {
+        "name": family.name,
+        "overrides": [_setting(setting) for setting in family.overrides],
+        "methods": [_method(method) for method in family.methods],
+        "vocabulary": [{"quantity": each.signature, "says": each.says} for each in family.vocabulary],
+        "subproblems": [
+            {"problem": each.problem, "method": each.method, "says": each.says} for each in family.subproblems
+        ],
+    }
+
+
+#: The sentence for a method that supports every instance.
+_EVERY = "every instance"
+
+
+def _method(method: Method[Any, Any]) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "claim": method.claim.value,
+        "source": method.source,
+        "supports": method.limits or _EVERY,
+        "options": [_setting(option) for option in method.options],
+    }
+
+
+def _setting(setting: Setting) -> dict[str, Any]:
+    return {"name": setting.name, "help": setting.help, "default": setting.default, "is_flag": setting.is_flag}

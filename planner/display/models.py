@@ -1,0 +1,176 @@
+"""Show models: how large one is, with a line for each group of its constraints; and several of an instance compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.analysis.compare_models import Formulations
+from planner.display.plots.charts import LINES_SAY, bars, gap_over_time
+from planner.display.plots.files import save
+from planner.display.plots.marks import theme_of
+from planner.display.plots.panel import Panel
+from planner.display.tables import number, percent, with_unit
+from planner.display.terminal import bold, console
+
+
+def show_model(found: Mapping[str, Any]) -> None:
+    """Print what ``planner model --json`` does (docs/interface.md)."""
+    from rich.table import Table
+
+    out = console()
+    counts = found["variables"]
+    if counts is None:
+        out.print(bold(found["instance"]), f" {found['problem']}, {found['method']}: {found['reason']}")
+        return
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("binary", "integer", "continuous") if counts[kind])
+    out.print(bold(found["instance"]), f" {found['problem']}, {found['method']}")
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("variables", f"{counts['total']} ({kinds})" if counts["total"] else "0")
+    facts.add_row("constraints", f"{found['constraints']}, {found['nonzeros']} non-zeros ({_density(found)} of all)")
+    for name, label in (("matrix", "coefficients"), ("objective", "of the objective"), ("sides", "right-hand sides")):
+        facts.add_row(label, _magnitudes(found["coefficients"][name]))
+    for requirement in found["requirements"]:
+        facts.add_row("required", requirement)
+    if found["root_seconds"] is not None:
+        facts.add_row("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}")
+    if found.get("root_left_out"):
+        facts.add_row("left out of it", ", ".join(found["root_left_out"]))
+    for path in found["files"]:
+        facts.add_row("written", path)
+    out.print(facts)
+    groups = Table("group", "kind", "count", "says", box=None)
+    for group in found["groups"]:
+        says = f"{group['says']} ({group['source']})" if group["source"] else group["says"]
+        groups.add_row(group["name"], group["kind"], str(group["count"]), says)
+    out.print(groups)
+
+
+def show_formulations(found: Formulations) -> None:
+    """Print a line for the search beside the models and for each of them, and what is known of the optimum."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(found.instance), f" {found.problem}, optimum {with_unit(found.optimum, found.unit)}")
+    lines = formulation_lines(found)
+    table = Table(*lines[0], box=None)
+    for line in lines:
+        table.add_row(*line.values())
+    out.print(table)
+    out.print("root: bound of the linear relaxation; 1st plan, 1 %, proof: seconds until there was one", style="dim")
+    for row in found.lines:
+        if row.reason and row.proof_s is None:
+            out.print(f"{row.method}: {row.reason}")
+    for sentence in found.report.contradictions:
+        out.print(f"contradiction: {sentence}", style="bold red")
+
+
+def formulation_lines(found: Formulations) -> list[dict[str, str]]:
+    """A line for the search beside the models and for each of them, by heading, as people read them."""
+    return [
+        {
+            "method": line.method,
+            "variables": number(line.variables),
+            "rows": number(line.constraints),
+            "non-zeros": number(line.nonzeros),
+            "root": _short(line.root_bound),
+            "of optimum": percent(line.root_share),
+            "1st plan": _short(line.first_plan_s),
+            "1 %": _short(line.one_percent_s),
+            "proof": _short(line.proof_s),
+            "status": line.status,
+        }
+        for line in found.lines
+    ]
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def draw_formulations(path: str, found: Formulations) -> None:
+    """Write the pictures of a comparison of models to a file."""
+    save(panels_of_formulations(found), path, found.instance)
+
+
+def panels_of_formulations(found: Formulations) -> list[Panel]:
+    """The share of the optimum that each root bound has, and incumbents and bounds over time."""
+    shares = {row.method: 100 * row.root_share for row in found.rows if row.root_share is not None}
+    panels = [Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, found.events, found.unit), LINES_SAY)]
+    if shares:
+        ylabel = "bound of the relaxation, % of the optimum"
+
+        def draw(axes: Any) -> Any:
+            axes.axhline(100.0, color=theme_of(axes).ink, linestyle="--")
+            return bars(axes, list(shares), list(shares.values()), ylabel, xlabel="model")
+
+        panels.insert(0, Panel("Root bounds", draw))
+    return panels
+
+
+def _ending(found: Mapping[str, Any]) -> str:
+    said = "infeasible" if found["root_infeasible"] else found["root_reason"]
+    return f" {said}".rstrip() + f" ({number(found['root_seconds'])} s, {found['fractional']} fractional)"
+
+
+def _density(found: Mapping[str, Any]) -> str:
+    cells = found["variables"]["total"] * found["constraints"]
+    return f"{found['nonzeros'] / cells:.2%}" if cells else "0 %"
+
+
+def _magnitudes(values: Mapping[str, float]) -> str:
+    return f"{values['least']:.3g} to {values['most']:.3g}" if values["most"] else "none"
+
+
+def show_brought(found: Mapping[str, Any]) -> None:
+    """Print what ``planner import --json`` does (docs/your-own-model.md)."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(found["instance"]), f" {found['problem']}")
+    facts = Table.grid(padding=(0, 2))
+    downsets = "more than 20,000" if found["downsets"] is None else number(found["downsets"])
+    facts.add_row("nodes", f"{found['nodes']}, {found['edges']} edges, {downsets} downsets")
+    facts.add_row("parameters", f"{found['parameters'] / 1e9:.4g} G, {found['dtype']}")
+    facts.add_row(
+        "forward pass", f"{found['forward_flops'] / 1e12:.4g} TFLOP of a micro-batch of {found['microbatch']}"
+    )
+    facts.add_row("saved", f"{found['saved_bytes'] / 2**30:.4g} GiB of activations of a micro-batch")
+    for name, nodes in found["tied"].items():
+        facts.add_row("tied", f"{name} in nodes {', '.join(map(str, nodes))}")
+    facts.add_row("hardware", f"{found['hardware']} ({found['source']})")
+    facts.add_row("written", found["out"])
+    out.print(facts)
+
+
+def show_profile(found: Mapping[str, Any]) -> None:
+    """Print what ``planner profile --json`` does (docs/your-own-model.md)."""
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(found["instance"]), f" medians of {found['repeats']} runs on {found['device']}")
+    table = Table("node", "forward", "backward", "spread", "GFLOP/s forward", box=None)
+    for row in found["rows"]:
+        rate = row["forward_flops"] / row["forward_s"] / 1e9 if row["forward_s"] else 0.0
+        seconds = (with_unit(row[each], "s") for each in ("forward_s", "backward_s"))
+        table.add_row(row["name"], *seconds, percent(row["spread"]), f"{rate:.3g}")
+    out.print(table)
+    if found["out"] is not None:
+        out.print(f"written {found['out']}")
+
+
+def show_fit(found: Mapping[str, Any]) -> None:
+    """Print what ``planner calibrate --json`` does (docs/your-own-model.md)."""
+    from rich.table import Table
+
+    table = Table("rate", "fitted", "from", "to", box=None)
+    labels = {"flop_per_s": "products, FLOP/s", "memory_bytes_per_s": "memory, bytes/s"}
+    labels |= {"efficiency": "--efficiency", "memory_efficiency": "--memory-efficiency"}
+    for name, label in labels.items():
+        if name in found:
+            shown = found[name] or [None, None, None]
+            table.add_row(label, *("-" if each is None else f"{each:.3g}" for each in shown))
+    out = console()
+    out.print(table)
+    errors = f"{percent(found['median_error'])} in the median, {percent(found['worst_error'])} for {found['worst']}"
+    out.print(f"{found['measurements']} measurements; the fit is off by {errors}")

@@ -1,0 +1,77 @@
+"""Alternatives and fronts as tables a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.analysis.alternatives import Alternatives
+from planner.analysis.pareto import Front
+from planner.display import tables
+from planner.display.terminal import console
+from planner.results.result import Result
+
+
+def show_alternatives(found: Alternatives, first: Result) -> None:
+    """Print the plans, what each takes more than the first, and what is proved of all others."""
+    from rich.table import Table
+
+    out = console()
+    table = Table("", f"objective, {first.unit}", "more", _heading(first.plan), box=None)
+    best = first.objective or 0.0
+    for place, each in enumerate(found.plans, 1):
+        more = tables.percent(each["objective"] / best - 1 if best else 0.0)
+        table.add_row(str(place), tables.number(each["objective"]), more, in_a_line(each["plan"]))
+    out.print(f"alternatives: plans that differ in {found.sense}", highlight=False)
+    out.print(table)
+    others = found.to_json()["bound_of_others"]
+    if others is not None:
+        words = f"no other plan is below {tables.with_unit(others, first.unit)}"
+    elif found.is_complete:
+        words = "there is no other plan" if found.plans else "there is no plan"
+    else:
+        words = "nothing is known of others"
+    words = words if found.is_complete else f"incomplete; {words}"
+    out.print(f"{words} ({found.effort.solved} solves)", highlight=False)
+
+
+def show_front(found: Front) -> None:
+    """Print the points of a front."""
+    from rich.table import Table
+
+    out = console()
+    names = [*found.axes, *(name for name in found.units if name not in found.axes)]
+    heads = [f"{name}, {found.units[name]}".rstrip(", ") for name in names]
+    table = Table(*heads, _heading(found.points[0].plan if found.points else None), box=None)
+    for point in found.points:
+        table.add_row(*(tables.number(point.amounts[name]) for name in names), in_a_line(point.plan))
+    out.print(f"front of {', '.join(found.axes)}", highlight=False)
+    out.print(table)
+    words = "no plan beats any of these" if found.is_complete else "incomplete: points may be missing or be beaten"
+    out.print(f"{words} ({found.effort.solved} solves)", highlight=False)
+
+
+def _heading(plan: Mapping[str, Any] | None) -> str:
+    """What the parts of a plan show, in their order."""
+    part = next(iter(_parts(plan or {})), None)
+    return f"plan ({' / '.join(_shown(part))})" if isinstance(part, Mapping) else "plan"
+
+
+def in_a_line(plan: Mapping[str, Any]) -> str:
+    """A plan without its choices inside stages.
+
+    >>> in_a_line({"stages": [{"nodes": [0, 1], "d": 2, "tmpcs": {"0": "keep"}}, {"nodes": [2], "d": 1}]})
+    '0, 1 / 2 | 2 / 1'
+    >>> in_a_line({"lengths": [3, 4]})
+    '3 | 4'
+    """
+    shown = (_shown(part).values() if isinstance(part, Mapping) else [part] for part in _parts(plan))
+    return " | ".join(" / ".join(map(tables.brief, values)) for values in shown)
+
+
+def _parts(plan: Mapping[str, Any]) -> list[Any]:
+    return next((part for part in plan.values() if isinstance(part, list)), [])
+
+
+def _shown(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if not isinstance(value, Mapping)}

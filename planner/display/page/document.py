@@ -1,0 +1,186 @@
+"""The page itself: material, charts and scripts put into the template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from formulations.breakdown import Breakdown
+from planner.display.names import names_of_nodes, with_names
+from planner.display.page import library, sentences
+from planner.display.page.chart import Columns
+from planner.display.page.methods import losses, over_time
+from planner.display.page.plans import distinct, explored
+from planner.display.page.report_data import Material, material
+from planner.display.page.rows import COLUMNS, by_row, cells, parts
+from planner.display.page.theme import PATTERNS, schemes
+from planner.display.page.tradeoffs import heat
+from planner.display.tables import facts, plan_file
+from planner.display.terminal import printable
+from planner.files.load import family_of
+from planner.files.write import plain
+from planner.process.errors import UsageError
+from planner.process.signals import noted
+from planner.process.versions import machine, today, versions
+from planner.results.events import Listen
+from planner.results.result import Result
+from planner.solving.compare import Report
+from planner.solving.solve import silent
+from solvers.outcome import Limits
+
+
+def page(
+    names: Sequence[str],
+    settings: Mapping[str, Any],
+    *,
+    methods: Sequence[str] | None = None,
+    plans: Mapping[str, str] | None = None,
+    limits: Limits,
+    inputs: str | None = None,
+    topology: str | None = None,
+    listen: Listen | None = None,
+    notice: Callable[[str], None] = silent,
+) -> tuple[str, list[Report]]:
+    """Run the methods on instances and write the page about them.
+
+    Parameters
+    ----------
+    names, settings
+        As the command line gives them: files or catalog names, overrides and options by name, which all of them take.
+    methods, plans, limits, inputs, listen, notice
+        As for `planner.crosscheck` and `planner.load`.
+    topology
+        The network on which operator graphs are placed as well.
+
+    Returns
+    -------
+    page, reports
+        HTML text that needs no network, and what it was made of: a signal ends it with the instance at which it came.
+    """
+    library.require_page()
+    found: list[Material] = []
+    for name in names:
+        given = material(
+            name,
+            settings,
+            methods=methods,
+            plans=plans,
+            limits=limits,
+            inputs=inputs,
+            topology=topology,
+            listen=listen,
+            notice=notice,
+        )
+        found.append(given)
+        if given.report.signal or noted():
+            break
+    return _rendered(found, limits), [each.report for each in found]
+
+
+def _rendered(found: Sequence[Material], limits: Limits) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    columns = Columns()
+    subjects = [_subject(place, each, columns) for place, each in enumerate(found)]
+    data = {
+        "columns": columns.kept,
+        "schemes": schemes(),
+        "subjects": [{"charts": each["charts"], "plans": each["plans"]} for each in subjects],
+    }
+    scripts = library.library(), library.own_script()
+    template = Environment(
+        loader=PackageLoader("planner"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    ).get_template("report.html")
+    text: str = template.render(
+        title=_title(found),
+        subjects=subjects,
+        columns=COLUMNS,
+        allowed=library.allowed(*scripts),
+        style=library.style(),
+        scripts=scripts,
+        data=_embedded(data),
+        patterns=PATTERNS,
+        seed=limits.seed,
+        threads=limits.threads,
+        time_limit="none" if limits.time_s is None else f"{limits.time_s:g} s",
+        made=today(),
+        machine=machine(),
+        versions=versions(),
+    )
+    return text
+
+
+def _title(found: Sequence[Material]) -> str:
+    """What the page is called among others."""
+    if len(found) == 1:
+        return f"{found[0].report.instance}: {found[0].report.problem}"
+    return f"{len(found)} instances: {', '.join(each.report.instance for each in found)}"
+
+
+def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
+    """What the template shows of one instance, and the ``charts`` that its script draws."""
+    family, report, best = family_of(found.instance), found.report, found.best
+    own = distinct(found.instance, report)
+    breakdown = own[0].figures if own else None
+    drawn = {"losses": losses(report), "time": over_time(found.events, report)}
+    if found.frontier is not None:
+        [drawn["frontier"]] = heat(found.frontier)
+    return {
+        "id": f"i{place}",
+        "report": report,
+        "figures": facts(plain(family.describe(found.instance))),
+        "warnings": family.warnings(found.instance),
+        "answer": sentences.answer(report, best, breakdown),
+        "no_frontier": found.no_frontier,
+        "frontier_command": found.frontier_command,
+        "rows": [cells(result, report.optimum is not None) for result in report.results],
+        "remarks": [
+            *(f"{result.method}: {result.reason}" for result in report.results if result.reason),
+            *found.left_out,
+        ],
+        "best": best,
+        "parts": _parts(found.instance, best, breakdown),
+        "plan": "" if best is None else plan_file(best),
+        "proved": sentences.proved(report),
+        "certificate": sentences.certified(found.proof, len(found.checks) > 1),
+        "checks": found.checks,
+        "commands": found.commands,
+        "charts": {name: columns.of(chart) for name, chart in drawn.items() if chart is not None},
+        "plans": list(explored(own, columns)),
+    }
+
+
+def _parts(instance: Any, best: Result | None, found: Breakdown | None) -> list[dict[str, Any]]:
+    """The best plan, and its figures, as tables and lines."""
+    if best is None:
+        return []
+    shown = list(parts(with_names(best.plan or {}, names_of_nodes(instance))))
+    return shown if found is None or not found.rows else [*shown, by_row(found)]
+
+
+def _embedded(data: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it is markup, and all of it can be seen."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _visible(value: Any) -> Any:
+    r"""A text of which every line is printable; anything else, such as scripts and styles of ours, as it is.
+
+    >>> _visible("two\n\u202elines"), _visible(2)
+    ('two\n\\u202elines', 2)
+    """
+    return "\n".join(map(printable, value.split("\n"))) if type(value) is str else value
+
+
+def page_path(out: str) -> Path:
+    """Where the page goes; `UsageError` unless it is a file FILE.html."""
+    if Path(out).suffix.lower() not in (".html", ".htm"):
+        raise UsageError.at("--out", out, "a file FILE.html")
+    return Path(out)

@@ -1,0 +1,440 @@
+"""Devices, links, bandwidths and tiles for the page; what is too large to be seen is folded or left out, as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from formulations.breakdown import Link, Matrix, Network, Place, Tiles
+from planner.display.headlines import amount, headline
+from planner.display.page.chart import Chart, Row
+from planner.display.page.marks import pixels_per, said, short_name, stage_colour, stage_name, x_of
+
+#: The most links that are drawn, the slowest first, and rows or columns of a matrix.
+_LINKS, _BLOCKS = 1500, 48
+_HIGHEST = 560
+_GB = 1e9
+#: Of so many links those that would pass over other devices go around them; the points on the way, and how far it is.
+_CURVED, _POINTS, _ASIDE = 400, 8, 0.4
+#: Numbers of stages in devices, and of devices beside them, are drawn where a device has so many pixels.
+_NUMBERED, _NAMED = 22, 40
+#: With more devices across there is no page on which they have.
+_NAMES = 50
+
+
+def network(found: Network) -> list[Chart]:
+    """Devices where they stand in the colours of their stages; the longer a load takes, the wider its link."""
+    xs, ys = [place.x for place in found.places] or [0.0], [place.y for place in found.places] or [0.0]
+    across, down = max(xs) - min(xs) + 1, max(ys) - min(ys) + 1
+    places: list[Row] = [
+        {
+            "device": place.device,
+            "x": place.x,
+            "y": place.y,
+            "machine": found.machines[place.machine] if place.machine < len(found.machines) else str(place.machine),
+            "stage": place.stage,
+            "replica": place.replica,
+            "stage_name": "none" if place.stage is None else stage_name(found.stages[place.stage]),
+            "label": "" if place.stage is None else short_name(found.stages[place.stage]),
+            "is_bottleneck": place.stage is not None and found.stages[place.stage].is_bottleneck,
+        }
+        for place in found.places
+    ]
+    drawn = sorted(found.links, key=lambda link: (not link.is_slowest, -link.seconds))[:_LINKS]
+    widest = min(7.0, max(1.2, 96 / across))
+    longest = max((link.seconds for link in drawn), default=0.0) or 1.0
+    links: list[Row] = [
+        {
+            "link": number,
+            "place": place,
+            "x": x,
+            "y": y,
+            "wide": widest * (0.15 + 0.85 * link.seconds / longest),
+            "is_slowest": link.is_slowest,
+            **_said_of(link),
+        }
+        for number, (link, way) in enumerate(zip(reversed(drawn), _ways(found, drawn[::-1]), strict=True))
+        for place, (x, y) in enumerate(way)
+    ]  # the slowest above the others
+    machines = _machines(found) if len(found.machines) > 1 else []
+    above = 0.95 if machines else 0.6
+    quiet = {"axis": None, "scale": {"domain": [min(xs) - 0.6, max(xs) + 0.6], "nice": False}}
+    down_scale = {"domain": [max(ys) + 0.6, min(ys) - above], "nice": False}
+    x, y = x_of("x", **quiet), {"field": "y", "type": "quantitative", "axis": None, "scale": down_scale}
+    room = pixels_per(across)
+    spec: dict[str, Any] = {
+        "height": int(min(_HIGHEST, max(90, 62 * (down - 0.4 + above)))),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "data": {"name": "machines"},
+                "mark": {"type": "rect", "fill": None, "stroke": "@quiet", "strokeDash": [3, 3], "cornerRadius": 6},
+                "encoding": {
+                    "x": {**x, "field": "left"},
+                    "x2": {"field": "right"},
+                    "y": {**y, "field": "above"},
+                    "y2": {"field": "below"},
+                },
+            },
+            {
+                "data": {"name": "machines"},
+                "mark": {"type": "text", "align": "left", "baseline": "bottom", "dy": -3, "color": "@quiet"},
+                "encoding": {
+                    "x": {**x, "field": "left"},
+                    "y": {**y, "field": "above"},
+                    "text": {
+                        "condition": {
+                            "test": f"(datum.right - datum.left) * {room} > 7 * datum.name.length && {room} > 24",
+                            "field": "name",
+                        },
+                        "value": "",
+                    },
+                },
+            },
+            {
+                "data": {"name": "links"},
+                "mark": {"type": "line", "interpolate": "cardinal", "strokeCap": "round"},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "detail": {"field": "link"},
+                    "order": {"field": "place", "type": "quantitative"},
+                    "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
+                    "color": {"condition": {"test": "datum.is_slowest", "value": "@ink"}, "value": "@quiet"},
+                    "opacity": {"condition": {"test": "datum.is_slowest", "value": 1}, "value": 0.55},
+                    "tooltip": said({"ends": "devices", "load": "load", "speed": "bandwidth", "seconds": "takes"}),
+                },
+            },
+            {
+                "data": {"name": "places"},
+                "mark": {
+                    "type": "circle",
+                    "opacity": 1,
+                    "size": {"expr": f"pow(clamp(0.62 * {room}, 3, 30), 2)"},
+                },
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": stage_colour(found.stages),
+                    "stroke": {"condition": {"test": "datum.is_bottleneck", "value": "@ink"}, "value": "@edge"},
+                    "strokeWidth": {
+                        "condition": {"test": "datum.is_bottleneck", "value": {"expr": f"{room} > 20 ? 3 : 1"}},
+                        "value": {"expr": f"{room} > 12 ? 1 : 0.4"},
+                    },
+                    "tooltip": said(
+                        {"device": "device", "machine": "machine", "stage_name": "stage", "replica": "replica"}
+                    ),
+                },
+            },
+            {
+                "data": {"name": "places"},
+                "mark": {"type": "text", "fontSize": 11, "fontWeight": "bold", "tooltip": None},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                    "text": {
+                        "condition": {
+                            "test": f"0.6 * {room} > 7 * datum.label.length && {room} > {_NUMBERED}",
+                            "field": "label",
+                        },
+                        "value": "",
+                    },
+                },
+            },
+            {
+                "data": {"name": "places"},
+                "mark": {
+                    "type": "text",
+                    "fontSize": 10,
+                    "align": "left",
+                    "color": "@quiet",
+                    "tooltip": None,
+                    "dx": {"expr": f"2 + 0.28 * clamp(0.62 * {room}, 3, 30)"},
+                    "dy": {"expr": f"6 + 0.36 * clamp(0.62 * {room}, 3, 30)"},
+                },
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "text": {"condition": {"test": f"{room} > {_NAMED}", "field": "device"}, "value": ""},
+                },
+            },
+        ],
+    }
+    left = f"; the {_LINKS:,} slowest of {len(found.links):,} links" if len(found.links) > _LINKS else ""
+    names = " (in circles: stages, beside them: devices)" if across <= _NAMES else ""
+    title = f"{found.title}{left}{names}"
+    return [Chart(title, headline(found), spec, {"links": links, "places": places, "machines": machines})]
+
+
+def _ways(found: Network, links: Sequence[Link]) -> list[list[tuple[float, float]]]:
+    """The points on the way of each link: straight ones have two, those around other devices bend to one side."""
+    import numpy
+
+    at = {place.device: place for place in found.places}
+    everywhere = numpy.array([(place.x, place.y) for place in found.places]).reshape(-1, 2)
+    ways = []
+    for link in links:
+        a, b = ((at[device].x, at[device].y) for device in (link.a, link.b))
+        along = numpy.subtract(b, a)
+        length = float(numpy.hypot(*along)) or 1.0
+        from_a = everywhere - a
+        ahead = from_a @ along / length
+        aside = numpy.abs(from_a[:, 0] * along[1] - from_a[:, 1] * along[0]) / length
+        is_over = bool(((ahead > 0.3) & (ahead < length - 0.3) & (aside < 0.3)).any())
+        if not is_over or len(links) > _CURVED:
+            ways.append([a, b])
+            continue
+        shares = [step / _POINTS for step in range(_POINTS + 1)]
+        up = -1 if along[0] > along[1] else 1  # or to the left: names stand below on the right
+        bow = [up * 4 * _ASIDE * share * (1 - share) / length for share in shares]
+        ways.append(
+            [
+                (float(a[0] + share * along[0] - far * along[1]), float(a[1] + share * along[1] + far * along[0]))
+                for share, far in zip(shares, bow, strict=True)
+            ]
+        )
+    return ways
+
+
+def _machines(found: Network) -> list[Row]:
+    """The frame of each machine around its devices."""
+    members: dict[int, list[Place]] = {}
+    for place in found.places:
+        members.setdefault(place.machine, []).append(place)
+    return [
+        {
+            "name": found.machines[number],
+            "left": min(place.x for place in own) - 0.42,
+            "right": max(place.x for place in own) + 0.42,
+            "above": min(place.y for place in own) - 0.42,
+            "below": max(place.y for place in own) + 0.42,
+        }
+        for number, own in sorted(members.items())
+    ]
+
+
+def _said_of(link: Link) -> dict[str, str]:
+    return {
+        "ends": f"{link.a} and {link.b}",
+        "load": amount(link.load_bytes, "bytes"),
+        "speed": f"{link.capacity_bytes_per_s / _GB:.4g} GB/s",
+        "seconds": amount(link.seconds, "s"),
+    }
+
+
+def matrix(found: Matrix) -> list[Chart]:
+    """Bandwidths between devices in the order of their stages; of many devices those of blocks, each at its least."""
+    order = [device for own in found.devices for device in own]
+    step = -(-len(order) // _BLOCKS) or 1
+    count = len(order) / step
+    cells = _cells(found.bandwidth_bytes_per_s, order, step)
+    speeds = sorted({row["speed"] for row in cells if row["speed"]})
+    band = -max(0.6, 0.05 * count)
+    x = {"type": "quantitative", "axis": None, "scale": {"domain": [band, count], "nice": False, "zero": False}}
+    y = {"type": "quantitative", "axis": None, "scale": {"domain": [count, band], "nice": False, "zero": False}}
+    kind = "log" if speeds and speeds[-1] > 20 * speeds[0] else "linear"
+    speed = {
+        "field": "speed",
+        "type": "quantitative",
+        "title": "bandwidth, GB/s",
+        "scale": {"type": kind, "range": ["@faint", "@line"], "interpolate": "rgb"},
+        "legend": {"orient": "top", "gradientLength": 160},
+    }
+    beside = (
+        {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "datum": band}, "y2": {"datum": 0}},
+        {"y": {**y, "field": "start"}, "y2": {"field": "end"}, "x": {**x, "datum": band}, "x2": {"datum": 0}},
+    )
+    room = f"(width / {count - band:g})"
+    names = (
+        {"x": {**x, "field": "middle"}, "y": {**y, "datum": band / 2}},
+        {"y": {**y, "field": "middle"}, "x": {**x, "datum": band / 2}},
+    )
+    spec: dict[str, Any] = {
+        "width": "@square",
+        "height": "@inside",
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "data": {"name": "cells"},
+                "transform": [
+                    {"calculate": "datum.row + 1", "as": "below"},
+                    {"calculate": "datum.column + 1", "as": "right"},
+                ],
+                "mark": {"type": "rect"},
+                "encoding": {
+                    "x": {**x, "field": "column"},
+                    "x2": {"field": "right"},
+                    "y": {**y, "field": "row"},
+                    "y2": {"field": "below"},
+                    "color": speed,
+                    "tooltip": said({"from": "devices", "to": "and", "speed": "bandwidth, GB/s"}),
+                },
+            },
+            *(
+                {
+                    "data": {"name": "stages"},
+                    "mark": {"type": "rect", "stroke": "@paper"},
+                    "encoding": {**place, "color": stage_colour(found.stages), "tooltip": said({"name": "stage"})},
+                }
+                for place in beside
+            ),
+            *(
+                {
+                    "data": {"name": "stages"},
+                    "mark": {"type": "text", "fontSize": 11, "fontWeight": "bold", "tooltip": None},
+                    "encoding": {
+                        **place,
+                        "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                        "text": {
+                            "condition": {
+                                "test": f"(datum.end - datum.start) * {room} > 7 * datum.short.length + 2",
+                                "field": "short",
+                            },
+                            "value": "",
+                        },
+                    },
+                }
+                for place in names
+            ),
+            *(
+                {  # what the bottleneck's replicas use among themselves
+                    "data": {"name": "stages"},
+                    "transform": [{"filter": "datum.is_bottleneck"}],
+                    "mark": {"type": "rect", "fill": None, "stroke": colour, "strokeWidth": wide, "tooltip": None},
+                    "encoding": {
+                        "x": {**x, "field": "start"},
+                        "x2": {"field": "end"},
+                        "y": {**y, "field": "start"},
+                        "y2": {"field": "end"},
+                    },
+                }
+                for colour, wide in (("@paper", 5), ("@ink", 2.5))
+            ),
+        ],
+    }
+    folded = f"; blocks of {step} devices, each at its least" if step > 1 else ""
+    return [Chart(f"{found.title}{folded}", headline(found), spec, {"cells": cells, "stages": _edges(found, step)})]
+
+
+def _cells(speeds: Sequence[Sequence[float]], order: Sequence[int], step: int) -> list[Row]:
+    """The least bandwidth between each two blocks of so many devices, in GB/s; of a device with itself none."""
+    import numpy
+
+    starts = list(range(0, len(order), step))
+    ordered = numpy.array(speeds, dtype=float)[numpy.ix_(order, order)] / _GB
+    numpy.fill_diagonal(ordered, numpy.inf)
+    least = numpy.minimum.reduceat(numpy.minimum.reduceat(ordered, starts, axis=0), starts, axis=1)
+    names = [_range(order[start : start + step]) for start in starts]
+    return [
+        {
+            "row": i,
+            "column": j,
+            "speed": float(speed) if numpy.isfinite(speed) else None,
+            "from": names[i],
+            "to": names[j],
+        }
+        for i, line in enumerate(least)
+        for j, speed in enumerate(line)
+    ]
+
+
+def _edges(found: Matrix, step: int) -> list[Row]:
+    """From where to where each stage's devices reach, in blocks."""
+    rows: list[Row] = []
+    end = 0.0
+    for place, (own, stage) in enumerate(zip(found.devices, found.stages, strict=True)):
+        start, end = end, end + len(own) / step
+        rows.append(
+            {
+                "stage": place,
+                "start": start,
+                "end": end,
+                "middle": (start + end) / 2,
+                "name": stage_name(stage),
+                "short": short_name(stage),
+                "is_bottleneck": stage.is_bottleneck,
+            }
+        )
+    return rows
+
+
+def _range(devices: Sequence[int]) -> str:
+    return str(devices[0]) if len(devices) == 1 else f"{min(devices)} .. {max(devices)}"
+
+
+def tiles(found: Tiles) -> list[Chart]:
+    """Stages as rectangles on a mesh: a column is a machine."""
+    rows: list[Row] = [
+        {
+            "stage": tile.stage,
+            "row": tile.row,
+            "column": tile.column,
+            "below": tile.row + tile.rows,
+            "right": tile.column + tile.columns,
+            "middle": tile.column + tile.columns / 2,
+            "centre": tile.row + tile.rows / 2,
+            "label": short_name(found.stages[tile.stage]),
+            "name": stage_name(found.stages[tile.stage]),
+            "form": f"{tile.rows} x {tile.columns}",
+            "is_bottleneck": found.stages[tile.stage].is_bottleneck,
+        }
+        for tile in found.tiles
+    ]
+    x = x_of(
+        "column", title="machine", axis=_middles(found.columns), scale={"domain": [0, found.columns], "nice": False}
+    )
+    y = {
+        "field": "row",
+        "type": "quantitative",
+        "title": "device of the machine",
+        "axis": _middles(found.rows),
+        "scale": {"domain": [found.rows, 0], "nice": False},
+    }
+    spec = {
+        "data": {"name": "tiles"},
+        "height": int(min(420, max(80, 44 * found.rows))),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "mark": {"type": "rect"},
+                "encoding": {
+                    "x": x,
+                    "x2": {"field": "right"},
+                    "y": y,
+                    "y2": {"field": "below"},
+                    "color": stage_colour(found.stages),
+                    "stroke": {"condition": {"test": "datum.is_bottleneck", "value": "@ink"}, "value": "@quiet"},
+                    "strokeWidth": {"condition": {"test": "datum.is_bottleneck", "value": 3}, "value": 1},
+                    "tooltip": said({"name": "stage", "form": "devices x machines"}),
+                },
+            },
+            {
+                "mark": {"type": "text", "tooltip": None},
+                "encoding": {
+                    "x": {**x, "field": "middle"},
+                    "y": {**y, "field": "centre"},
+                    "color": stage_colour(found.stages, "@on_stages", "@ink"),
+                    "text": {
+                        "condition": {
+                            "test": f"(datum.right - datum.column) * width / {found.columns} > 22",
+                            "field": "label",
+                        },
+                        "value": "",
+                    },
+                },
+            },
+        ],
+    }
+    return [Chart(found.title, headline(found), spec, {"tiles": rows})]
+
+
+def _middles(count: int) -> dict[str, Any]:
+    """An axis whose numbers stand in the middle of what they count."""
+    return {
+        "grid": False,
+        "ticks": False,
+        "values": [number + 0.5 for number in range(count)],
+        "labelExpr": "format(floor(datum.value), 'd')",
+        "labelOverlap": True,
+    }

@@ -1,0 +1,135 @@
+"""Which pass runs when, for the page: a Gantt chart with a zoom that keys can move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from formulations.breakdown import Passes, Task
+from planner.display.headlines import headline, note, scaled
+from planner.display.page.chart import Chart, Row
+from planner.display.page.marks import said, short_name, stage_colour, stage_name, x_of
+from planner.display.palette import SHARES
+
+#: Pixels of a row where there are few, and where there are more.
+_FEW, _ROW, _LOW = 12, 24, 16
+#: More passes than this have no visible edges.
+_EDGED = 800
+#: At most so high, and so many passes.
+_HIGHEST, _MOST = 560, 6000
+
+
+def end(found: Passes) -> float:
+    """When the last pass that is drawn ends."""
+    return max((task.end for task in _first(found)), default=0.0) or 1.0
+
+
+def _first(found: Passes) -> list[Task]:
+    """The passes that are drawn."""
+    return sorted(found.tasks, key=lambda task: task.start)[:_MOST]
+
+
+def _rows(found: Passes, tasks: Sequence[Task]) -> dict[tuple[int, int], str]:
+    """The rows of passes from the top: by stage and replica what they are called, replicas only where there are any."""
+    places = sorted({(task.stage, task.replica) for task in tasks})
+    replicated = {stage for stage, replica in places if replica}
+    labels = [short_name(stage) for stage in found.stages]
+    return {(s, r): f"{labels[s]} ({r})" if s in replicated else labels[s] for s, r in places}
+
+
+def passes(found: Passes, most: float = 0.0) -> list[Chart]:
+    """A row for each stage: backward passes full, forward passes paler, with the numbers of their micro-batches."""
+    shown, last = _first(found), end(found)
+    factor, unit = scaled(found.unit, max(most, last))
+    whole, names = last / factor, _rows(found, shown)
+    rows: list[Row] = [
+        {
+            "row": names[task.stage, task.replica],
+            "stage": task.stage,
+            "stage_name": stage_name(found.stages[task.stage]),
+            "kind": {"F": "forward", "B": "backward"}.get(task.kind, task.kind),
+            "microbatch": task.microbatch,
+            "start": task.start / factor,
+            "end": task.end / factor,
+        }
+        for task in shown
+    ]
+    order = list(names.values())
+    height = min((_ROW if len(order) <= _FEW else _LOW) * max(1, len(order)), _HIGHEST)
+    scale = {
+        "domainMin": {"expr": "place / 100 * whole * (1 - 1 / zoom)"},
+        "domainMax": {"expr": "place / 100 * whole * (1 - 1 / zoom) + whole / zoom"},
+        "nice": False,
+        "zero": False,
+    }
+    x = x_of("start", title=f"time, {unit}", scale=scale)
+    y = {
+        "field": "row",
+        "type": "nominal",
+        "sort": order,
+        "title": "stage",
+        "axis": {"labelOverlap": True, "ticks": False},
+    }
+    is_wide = (
+        "(min(datum.end, whole) - datum.start) / whole * zoom * width > 16"
+        " && (datum.middle / whole * zoom - place / 100 * (zoom - 1)) * width > 8"
+    )
+    spec: dict[str, Any] = {
+        "height": height,
+        "params": [
+            {"name": "whole", "value": "@top"},
+            {"name": "zoom", "value": 1, "bind": {"input": "range", "min": 1, "max": 60, "step": 1, "name": "Zoom"}},
+            {"name": "place", "value": 0, "bind": {"input": "range", "min": 0, "max": 100, "step": 1, "name": "Place"}},
+        ],
+        "data": {"name": "tasks"},
+        "encoding": {"y": y},
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "mark": {
+                    "type": "bar",
+                    "clip": True,
+                    "stroke": "@quiet" if len(rows) <= _EDGED else "@paper",
+                    "strokeWidth": 0.4,
+                    "height": {"band": 0.85},
+                },
+                "encoding": {
+                    "x": x,
+                    "x2": {"field": "end"},
+                    "color": stage_colour(found.stages),
+                    "fillOpacity": {"condition": {"test": "datum.kind === 'forward'", "value": SHARES[1]}, "value": 1},
+                    "tooltip": said(
+                        {
+                            "stage_name": "stage",
+                            "kind": "pass",
+                            "microbatch": "micro-batch",
+                            "start": f"from, {unit}",
+                            "end": f"to, {unit}",
+                        }
+                    ),
+                },
+            },
+            *(
+                {
+                    "transform": [
+                        {"filter": f"datum.kind === '{kind}'"},
+                        {"calculate": "(datum.start + datum.end) / 2", "as": "middle"},
+                    ],
+                    "mark": {"type": "text", "clip": True, "fontSize": 10, "tooltip": None},
+                    "encoding": {
+                        "x": {**x, "field": "middle"},
+                        "color": colour,
+                        "text": {"condition": {"test": is_wide, "field": "microbatch"}, "value": ""},
+                    },
+                }
+                for kind, colour in (
+                    ("backward", stage_colour(found.stages, "@on_stages", "@ink")),
+                    ("forward", stage_colour(found.stages, "@on_pale_stages", "@ink")),
+                )
+            ),
+        ],
+    }
+    cut = "" if len(shown) == len(found.tasks) else f"; the first {_MOST:,} of {len(found.tasks):,} passes"
+    title = f"{found.title}{cut} (forward passes are pale, backward passes full)"
+    said_of_it = ". ".join(filter(None, (headline(found), note(found))))
+    return [Chart(title, said_of_it, spec, {"tasks": rows}, top=whole, unit=unit)]

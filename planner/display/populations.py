@@ -1,0 +1,120 @@
+"""Show a validation: tables when it is done, and its pictures as files."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.display.plots.files import save
+from planner.display.plots.panel import Panel
+from planner.display.plots.populations import ecdf, profile, scattered
+from planner.display.tables import percent
+from planner.display.terminal import console
+from planner.experiments.validation.run import Validation
+from planner.experiments.validation.tally import reasons
+
+#: Reasons of a method that are shown.
+_REASONS = 3
+NO_PICTURES = "no pictures: they need matplotlib (pip install 'dnn-planner[plot]')"
+
+
+def show_validation(found: Validation) -> None:
+    """Print how many of what there are, a row for every method, its worst instances and why it has no plan."""
+    from rich.table import Table
+
+    out = console()
+    partly = "" if found.instances == found.wanted else f" of {found.wanted}"
+    plural = "" if found.wanted == 1 else "s"
+    out.print(
+        f"{found.instances}{partly} instance{plural} of {found.problem}, against {found.against}: "
+        f"{found.infeasible} infeasible, {found.unproved} unproved"
+    )
+    heads = ("method", "optimal", "suboptimal", "no plan", "invalid", "errors")
+    table = Table(*heads, "mean loss", "p95 loss", "worst loss", "seconds", box=None)
+    most = "<= " if found.unproved else ""
+    for name, each in found.methods.items():
+        counts = (each.optimal, each.suboptimal, each.no_plan, each.invalid, each.errors)
+        losses = (each.mean_loss, each.p95_loss, each.worst_loss)
+        shown = ["-" if loss is None else f"{most}{percent(loss)}" for loss in losses]
+        table.add_row(name, *map(str, counts), *shown, f"{each.seconds:.4g}")
+    out.print(table)
+    for line in _lines(found):
+        out.print(line)
+
+
+def _lines(found: Validation) -> Iterator[str]:
+    if found.unproved:
+        optima = "optimum is" if found.unproved == 1 else "optima are"
+        yield f"{found.unproved} {optima} not proved: losses there are to the best bound, and may be less"
+    for name in dict.fromkeys([*found.methods, found.against]):
+        files = found.worst.get(name)
+        if files:
+            yield f"worst of {name}: {files[0]}" + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
+        said = reasons(found.records, name)
+        for reason, count, first in said[:_REASONS]:
+            yield f"{name}: {reason} ({count} {'instances' if count > 1 else 'instance'}, first {first})"
+        if len(said) > _REASONS:
+            more = len(said) - _REASONS
+            yield f"{name}: {more} other {'reasons' if more > 1 else 'reason'}"
+    yield from found.contradictions
+    yield f"a row for each instance and method: {found.table}"
+
+
+def can_draw() -> bool:
+    """Whether there is matplotlib."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw_validation(found: Validation) -> list[str]:
+    """Write the pictures into the folder of a validation; returns their files, none without matplotlib."""
+    if not can_draw() or not found.records:
+        return []
+    feasible = [record for record in found.records if not record["infeasible"]]
+    losses = {name: _column(feasible, name, "loss") for name in found.methods}
+    names = dict.fromkeys([*(name for name in found.methods if _is_timed(found, name)), found.against])
+    seconds = {name: _seconds(feasible, name) for name in names}
+    known = ["optimum"] * (found.unproved < len(feasible)) + ["best bound"] * (found.unproved > 0)
+    reference = " or ".join(known)
+    panels = {
+        "losses": [Panel(f"Losses on {len(feasible)} instances", lambda axes: ecdf(axes, losses, reference))],
+        "profile": [
+            Panel(f"Performance profile of seconds on {len(feasible)} instances", lambda axes: profile(axes, seconds))
+        ],
+        "features": _features(found, feasible, losses),
+    }
+    files = []
+    for name, drawn in panels.items():
+        if drawn:
+            files.append(str(Path(found.out) / f"{name}.png"))
+            save(drawn, files[-1], found.problem)
+    return files
+
+
+def _features(
+    found: Validation, records: Sequence[Mapping[str, Any]], losses: Mapping[str, Sequence[float | None]]
+) -> list[Panel]:
+    """Losses over what is known of the instances: their size, and how tight their memory is."""
+    panels = []
+    for field, name in (("size", f"size: {found.size_of}"), ("memory_pressure", "memory pressure")):
+        values = [record[field] for record in records]
+        if any(value is not None for value in values):
+            panels.append(
+                Panel(f"Loss over {name}", lambda axes, v=values, n=name: scattered(axes, v, losses, n))  # type: ignore[misc]
+            )
+    return panels
+
+
+def _is_timed(found: Validation, name: str) -> bool:
+    """Whether a row is a method: a plan that came from elsewhere has no seconds."""
+    return any(record["rows"][name]["seconds"] for record in found.records)
+
+
+def _column(records: Sequence[Mapping[str, Any]], method: str, field: str) -> list[float | None]:
+    return [record["rows"][method][field] for record in records]
+
+
+def _seconds(records: Sequence[Mapping[str, Any]], method: str) -> list[float | None]:
+    rows = [record["rows"][method] for record in records]
+    return [None if row["objective"] is None else row["seconds"] for row in rows]

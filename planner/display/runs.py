@@ -1,0 +1,87 @@
+"""Show what a run of a plan found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from planner.display.tables import size
+from planner.display.terminal import console
+
+if TYPE_CHECKING:
+    from planner.training.runtime.fidelity import Fidelity
+    from planner.training.runtime.run import Run
+
+
+#: Relative error that --check accepts in float32.
+_FLOAT32 = 1e-6
+
+
+def _equal(measured: Sequence[float], planned: Sequence[float]) -> bool:
+    """Whether sums over all processes are equal."""
+    return math.isclose(sum(measured), sum(planned), rel_tol=1e-9)
+
+
+def _other_bytes(found: Run) -> str:
+    """Why processes send other bytes than the plan counts."""
+    if _equal(found.bytes_sent, found.bytes_planned):
+        return "sent is as planned in all: a tensor without a gradient is planned half for each end, and sent by one"
+    return "sent is not as planned: instances count a tensor for each layer that takes it, runs for each stage"
+
+
+def show_run(found: Run) -> None:
+    """Print a row for each process, and how far loss and gradients are from the whole model's."""
+    from rich.table import Table
+
+    table = Table(title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s")
+    is_shared = any(duty.degree > 1 for duty in found.layout.duties)
+    sums = ("summed", "planned") if is_shared else ()
+    for heading in ("stage", "replica", "passes", "sent", "planned", "held at most", "planned", *sums):
+        table.add_column(heading, justify="right")
+    for rank, duty in enumerate(found.layout.duties):
+        columns = [found.bytes_sent, found.bytes_planned, found.held_bytes, found.held_planned]
+        columns += [found.collective_bytes, found.collective_planned] if is_shared else []
+        replica = f"{duty.replica}.{duty.shard}" if duty.degree > 1 else str(duty.replica)
+        table.add_row(str(duty.stage), replica, str(len(duty.passes)), *(size(each[rank]) for each in columns))
+    out = console()
+    out.print(table)
+    if list(found.bytes_sent) != list(found.bytes_planned):
+        out.print(_other_bytes(found))
+    if not _equal(found.gradient_bytes, found.gradient_planned):
+        more = size(sum(found.gradient_bytes)), size(sum(found.gradient_planned))
+        why = "weights tied across layers are summed once for all"
+        why += ", and whole where their stages cut them otherwise" if is_shared else ""
+        out.print(f"gradients take {more[0]} to sum, {more[1]} planned: {why}")
+    if found.tolerance is None:
+        out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
+        return
+    verdict = "equal to" if found.ok else "DIFFERENT from"
+    out.print(
+        f"{verdict} the unsplit model: loss within {found.loss_error:.2g}, gradients of {found.compared} of "
+        f"{found.parameters} parameters within {found.gradient_error:.2g}; expected {found.tolerance:g}"
+    )
+    if not found.ok and found.compared == found.parameters and _may_be_rounding(found):
+        out.print(
+            "float32 may round so far in a large model: whether it is that or an error, float64 shows (1e-12 expected)"
+        )
+
+
+def _may_be_rounding(found: Run) -> bool:
+    """Whether the errors are those of a float32 model, and small."""
+    return found.tolerance == _FLOAT32 and max(found.loss_error or 0.0, found.gradient_error or 0.0) < 100 * _FLOAT32
+
+
+def show_fidelity(found: Fidelity) -> None:
+    """Print a row for each term, and the one that is most wrong."""
+    from rich.table import Table
+
+    table = Table(title=f"{found.instance}: what the plan predicts, and its run")
+    for heading in ("term", "unit", "predicted", "measured", "measured / predicted"):
+        table.add_column(heading, justify="left" if heading in ("term", "unit") else "right")
+    for term in found.terms:
+        ratio = "" if term.ratio is None else f"{term.ratio:.4g}"
+        table.add_row(term.term, term.unit, f"{term.predicted:.6g}", f"{term.measured:.6g}", ratio)
+    out = console()
+    out.print(table)
+    out.print("every term is as predicted" if found.worst is None else f"most wrong: {found.worst}")

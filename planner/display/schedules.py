@@ -1,0 +1,110 @@
+"""Schedules as text and as a trace that Chrome's tracing page (and Perfetto) opens."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from planner.files.write import write_atomically
+from planner.process.errors import UsageError
+
+#: A pass: stage, "F" or "B", index of the micro-batch, start and end in seconds (docs/interface.md).
+Task = Sequence[Any]
+
+#: Columns of a text chart.
+WIDTH = 120
+_DIGITS = "0123456789"
+_LETTERS = "abcdefghij"
+
+
+def refuse_untraceable(instance: Any, path: str) -> None:
+    """`UsageError` if plans of the instance are no schedules: before any work is done."""
+    from planner.files.load import family_of
+
+    if family_of(instance).name not in _TASKS:
+        raise UsageError.at("--trace", path, f"a problem whose plans can be scheduled ({', '.join(_TASKS)})")
+
+
+def chrome_trace(tasks: Sequence[Task], name: str) -> dict[str, Any]:
+    """The passes as complete events in microseconds, a thread for each stage."""
+    stages = sorted({task[0] for task in tasks})
+    events: list[dict[str, Any]] = [{"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": name}}]
+    events += [
+        {"name": "thread_name", "ph": "M", "pid": 0, "tid": stage, "args": {"name": f"stage {stage}"}}
+        for stage in stages
+    ]
+    for stage, kind, index, start, end in tasks:
+        category = "forward" if kind == "F" else "backward"
+        events.append(
+            {
+                "name": f"{kind}{index}",
+                "cat": category,
+                "ph": "X",
+                "pid": 0,
+                "tid": stage,
+                "ts": start * 1e6,
+                "dur": (end - start) * 1e6,
+                "args": {"microbatch": index, "pass": category},
+            }
+        )
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def write_trace(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
+    """Write the trace of a plan, in its JSON form, to a file."""
+    from planner.files.load import family_of
+
+    tasks = _TASKS[family_of(instance).name](instance, plan)
+    write_atomically(path, json.dumps(chrome_trace(tasks, instance.name), allow_nan=False) + "\n", "--trace")
+
+
+def _own_tasks(_instance: Any, plan: Mapping[str, Any]) -> Sequence[Task]:
+    tasks: Sequence[Task] = plan["tasks"]
+    return tasks
+
+
+def simulated_tasks(instance: Any, plan: Mapping[str, Any]) -> list[Task]:
+    """The passes of a simulated 1F1B step of a placed pipeline, on its slowest replica."""
+    from formulations.pipeline_placement import FAMILY
+    from formulations.pipeline_placement.simulate import simulate_plan
+
+    step = simulate_plan(instance, FAMILY.plan_from_json(instance, plan))
+    return [[p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s] for p in step.passes]
+
+
+#: For each problem whose plans are schedules, or can be simulated, what its passes are.
+_TASKS: Mapping[str, Callable[[Any, Mapping[str, Any]], Sequence[Task]]] = {
+    "microbatch_schedule": _own_tasks,
+    "pipeline_placement": simulated_tasks,
+}
+
+
+def _round_up(seconds: float) -> float:
+    """The next number of the form 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(seconds))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= seconds * (1 - 1e-9))
+
+
+def text_gantt(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
+    """A line for each stage: forward passes as the last digit of their micro-batch, backward ones as a letter.
+
+    >>> text_gantt([[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4, 6]], 6)
+    ['0 |0...aa|', '1 |.0aa..|', 'forward 0-9, backward a-j, idle .; a column is 1 s']
+    """
+    end = max((task[4] for task in tasks), default=0.0)
+    if not end:
+        return []
+    last = max(task[0] for task in tasks)
+    column = _round_up(end / width)
+    width = math.ceil(end / column - 1e-9)
+    rows = [["."] * width for _ in range(last + 1)]
+    for stage, kind, index, start, stop in tasks:
+        sign = (_DIGITS if kind == "F" else _LETTERS)[index % 10]
+        for place in range(
+            max(0, round(start / column)), min(width, max(round(stop / column), round(start / column) + 1))
+        ):
+            rows[stage][place] = sign
+    lines = [f"{stage:>{len(str(last))}} |{''.join(row)}|" for stage, row in enumerate(rows)]
+    return [*lines, f"forward 0-9, backward a-j, idle .; a column is {column:.4g} s"]

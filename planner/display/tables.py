@@ -1,0 +1,398 @@
+"""Show results: as JSON objects, or as tables a person reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from formulations.amounts import printed
+from formulations.breakdown import Breakdown
+from planner.display.names import with_names
+from planner.display.schedules import text_gantt
+from planner.display.terminal import bold, console, printable
+from planner.files.write import plain
+from planner.results.check import Verdict
+from planner.results.events import Event
+from planner.results.optimality_loss import any_optimal, shown
+from planner.results.result import Result
+from planner.solving.certify import Verification
+from planner.solving.compare import Report, is_proved
+from solvers.outcome import Stop
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+#: Of plan files (docs/interface.md).
+SCHEMA_VERSION = 1
+#: More nodes than this in a stage are shown as first and last.
+_SHOWN_NODES = 6
+
+#: The columns of a comparison, and those of them that give way, one after the other, in a narrow terminal.
+_COMPARED = ("instance", "method", "loss", "own gap", "objective", "bound", "status", "stop", "seconds", "proved by")
+_GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "own gap")
+_ENDLESS = 10_000
+#: Columns of a strip of layers at most.
+_STRIP = 120
+
+
+def as_json(value: Any) -> str:
+    """One JSON object on one line."""
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object on one line, which no signal cuts in two."""
+    sys.stdout.write(as_json(value) + "\n")
+
+
+def plan_file(result: Result) -> str:
+    """The text of a plan file: the plan in its JSON form, with its problem, its instance and how both were made."""
+    head: dict[str, Any] = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
+    if result.options:
+        head["options"] = result.options
+    return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
+
+
+#: Runs that took so long show how their gap closed.
+_WATCHED_S = 1.0
+
+
+def show_result(
+    result: Result,
+    figures: Mapping[str, Any],
+    found: Breakdown | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    is_proved: bool = True,
+    events: Sequence[Event] = (),
+) -> None:
+    """Print one result: what holds, why, the plan with the ``names`` of its nodes, and ``found``: its figures.
+
+    ``is_proved``: whether the result's loss, if it has one, is to a proved optimum. ``events`` are those of its run.
+    """
+    from rich.table import Table
+
+    out = console()
+    out.print(bold(result.instance), f" {result.problem}  {facts(figures)}")
+    table = Table.grid(padding=(0, 2))
+    table.add_row("status", bold(result.status.value).append(printable(f" ({ending(result)})"), style="not bold"))
+    table.add_row("method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip())
+    table.add_row("objective", with_unit(result.objective, result.unit))
+    table.add_row("bound", with_unit(result.bound, result.unit))
+    table.add_row("gap", percent(result.gap))
+    if result.seconds >= _WATCHED_S and (closed := _closed(events)):
+        table.add_row("over time", closed)
+    if result.loss is not None:
+        table.add_row("loss", shown(result.loss, is_proved))
+    if result.certificate is not None:
+        table.add_row("certificate", facts(result.certificate))
+    if result.reason:
+        table.add_row("why", result.reason)
+    if result.options:
+        table.add_row("options", facts(result.options))
+    lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
+    if result.stats:
+        table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")}))
+    if "printed" in result.stats:  # by a function of the user's
+        table.add_row("printed", str(result.stats["printed"]))
+    out.print(table)
+    if result.plan is not None:
+        _show_parts(with_names(result.plan, names))
+    if found is not None:
+        show_breakdown(found)
+    _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
+
+
+def _closed(events: Sequence[Event]) -> str:
+    """How the gap of the last method's run closed."""
+    from planner.display.strips import sparkline
+
+    own = [event for event in events if event.method == events[-1].method]
+    line = sparkline(own)
+    return f"{line} gap in {own[-1].seconds:.3g} s" if line else ""
+
+
+def show_breakdown(found: Breakdown) -> None:
+    """The figures of a plan: a table by stage, equal neighbours in one line, and a line for the whole."""
+    from rich.table import Table
+
+    out = console()
+    if found.rows:
+        names = list(found.rows[0])
+        headings = (name.removesuffix("_bytes") for name in names)
+        table = Table("#", *headings, box=None, title="by stage", title_justify="left")
+        for position, cells in together([[named(name, row[name], 6) for name in names] for row in found.rows]):
+            table.add_row(position, *cells)
+        out.print(table)
+    if found.figures:
+        out.print(facts(found.figures))
+    if found.strip is not None:
+        from planner.display.strips import strip_lines
+
+        for line in strip_lines(found.strip(), min(out.width, _STRIP)):
+            out.print(line, no_wrap=True, crop=True)
+
+
+def together(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Rows with their positions; neighbours that look the same are one, from the first to the last.
+
+    >>> together([["1 s"], ["1 s"], ["2 s"]])
+    [('0-1', ['1 s']), ('2', ['2 s'])]
+    """
+    found = []
+    for cells, same in groupby(enumerate(rows), key=lambda each: each[1]):
+        positions = [position for position, _ in same]
+        first, last = positions[0], positions[-1]
+        found.append((str(first) if first == last else f"{first}-{last}", cells))
+    return found
+
+
+def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a sweep by the seconds of an iteration, the first one marked."""
+    ordered = sorted(rows, key=lambda row: row.get("iteration_s") or math.inf)
+    return [{**row, "": "" if position else "quickest"} for position, row in enumerate(ordered)]
+
+
+def show_report(report: Report) -> None:
+    """Print a comparison: a row for each method, then what follows from it."""
+    out = console()
+    show_results(report.results, {result.method: certified(report, result) for result in report.results})
+    for sentence in reasons(report):
+        out.print(sentence)
+    for sentence in report.contradictions:
+        out.print(f"contradiction: {sentence}", style="bold red")
+    if report.reproducer:
+        out.print(f"reproducer: {report.reproducer}")
+    elif report.agree:
+        out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
+
+
+def certified(report: Report, result: Result) -> str:
+    """Whether a proof can be checked by others: its certificate, ``possible`` (none was requested) or `uncertified`."""
+    if not is_proved(result):
+        return "-"
+    if result.certificate is not None:
+        return certificate_words(result.certificate)
+    return "uncertified" if result.method in report.uncertified else "possible"
+
+
+def certificate_words(certificate: Mapping[str, Any]) -> str:
+    """A certificate's kind, size and the seconds it took, or why there is none."""
+    if "uncertified" in certificate:
+        return f"uncertified: {certificate['uncertified']}"
+    return f"{certificate['kind']}, {size(certificate['bytes'])}, {certificate['seconds']:.2g} s"
+
+
+def reasons(report: Report) -> list[str]:
+    """Why proofs have no certificate, a sentence for each reason."""
+    return [
+        f"uncertified ({', '.join(method for method, own in report.uncertified.items() if own == why)}): {why}"
+        for why in dict.fromkeys(report.uncertified.values())
+    ]
+
+
+def show_results(results: Sequence[Result], certificates: Mapping[str, str] | None = None) -> None:
+    """Print a row for each result, and why there is no plan where there is none; ``certificates`` are by method."""
+    out = console()
+    out.print(results_table(results, out, certificates))
+    for result in results:
+        if result.reason and (result.plan is None or "failure" in result.stats):
+            out.print(f"{result.method}: {result.reason}")
+
+
+def ending(result: Result) -> str:
+    """Why the run stopped; if with a proof, by whose means."""
+    return f"{result.stop} by {result.proved_by}" if result.stop is Stop.PROVED else str(result.stop)
+
+
+def proofs(report: Report) -> str:
+    """How many methods hold a proof, and how many of these do not rest on each other."""
+    return f"{_counted(report.proved, 'proof')}, {report.independent_proofs} independent"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def results_table(results: Sequence[Result], out: Console, certificates: Mapping[str, str] | None = None) -> Table:
+    """A row for each result, with as many columns as fit: what is compared is never cut."""
+    is_optimal = any_optimal(result.loss for result in results)
+    shown_certificates = certificates or {}
+    rows = [
+        _compared(result, is_optimal) | {"certificate": shown_certificates.get(result.method, "-")}
+        for result in results
+    ]
+    headings = [*_COMPARED, *(["certificate"] if certificates else [])]
+    for given_up in (None, *_GIVE_WAY):
+        headings = [heading for heading in headings if heading != given_up]
+        table = _table(headings, rows)
+        if out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum <= out.width:
+            break
+    return table
+
+
+def _table(headings: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(row[heading] for heading in headings))
+    return table
+
+
+def _compared(result: Result, is_proved: bool) -> dict[str, str]:
+    """What a comparison, in which an optimum ``is_proved`` or not, shows of a result, by heading."""
+    return {
+        "instance": result.instance,
+        "method": result.method,
+        "loss": shown(result.loss, is_proved),
+        "status": result.status,
+        "stop": result.stop,
+        "seconds": f"{result.seconds:.4g}",
+        "objective": number(result.objective),
+        "bound": number(result.bound),
+        "own gap": percent(result.gap),
+        "proved by": result.proved_by or "-" if result.stop is Stop.PROVED else "-",
+    }
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """Print the definition's verdict on a plan."""
+    out = console()
+    if verdict.feasible:
+        out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}")
+    for found in verdict.violations:
+        out.print(str(found))
+
+
+def show_verification(found: Verification) -> None:
+    """Print a checker's verdict on a certificate."""
+    console().print(f"{'accepted' if found.accepted else 'rejected'}: {found.reason}")
+
+
+def number(value: float | None) -> str:
+    """Nine digits, or a dash for an absent number."""
+    return "-" if value is None else f"{value:.9g}"
+
+
+def with_unit(value: float | None, unit: str) -> str:
+    """A number and its unit."""
+    return number(value) if value is None else f"{number(value)} {unit}".rstrip()
+
+
+def percent(gap: float | None) -> str:
+    """A relative gap in percent."""
+    return "-" if gap is None else f"{100 * gap:.3g} %"
+
+
+def facts(values: Mapping[str, Any]) -> str:
+    """Names and values on one line, without what is absent."""
+    return ", ".join(_fact(name, value) for name, value in values.items() if value is not None and value is not False)
+
+
+def _fact(name: str, value: Any) -> str:
+    if name.startswith("least_") and name.endswith("_bytes"):  # to be typed again: not rounded
+        return f"{name.removesuffix('_bytes')} {printed(value)} B"
+    if name.endswith("_bytes") or name == "memory":
+        return f"{name.removesuffix('_bytes')} {size(value)}"
+    if isinstance(value, Mapping):
+        return f"{name} ({facts(value)})"
+    return f"{name} {named(name, value, 6)}" if isinstance(value, float) else f"{name} {value}"
+
+
+def size(value: float) -> str:
+    """Bytes in the largest binary unit that leaves at least one.
+
+    >>> size(8 * 2**30), size(1000)
+    ('8 GiB', '1000 B')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 2**power:
+            return f"{value / 2**power:.4g} {unit}"
+    return f"{value:.4g} B"
+
+
+def brief(value: Any) -> str:
+    """A part of a plan in a few characters: runs of nodes as first and last, choices as counts."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} x {name}" for name, count in Counter(map(str, value.values())).most_common())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) <= _SHOWN_NODES:
+            return ", ".join(map(str, value))
+        return f"{value[0]} .. {value[-1]} ({len(value)})"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def named(name: str, value: Any, digits: int = 9) -> str:
+    """A cell under a heading: bytes and shares by their name, anything else in a few characters.
+
+    >>> named("peak_memory_bytes", 2.0**31), named("bubble_share", 0.25), named("depth", 3)
+    ('2 GiB', '25 %', '3')
+    """
+    if isinstance(value, float) and name.endswith("_bytes"):
+        return f"-{size(-value)}" if value < 0 else size(value)
+    if isinstance(value, float) and name.endswith("_share"):
+        return f"{100 * value:.3g} %"
+    return f"{value:.{digits}g}" if isinstance(value, float) else brief(value)
+
+
+def unfolded(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of objects of one kind; of a list of objects in one, each gets a row (1.0, 1.1).
+
+    >>> unfolded([{"dp_degree": 2, "inner": [{"nodes": [0]}, {"nodes": [1]}]}])
+    (['#', 'dp_degree', 'inner nodes'], [['0.0', '2', '0'], ['0.1', '', '1']])
+    """
+    nested = next((name for name, value in part[0].items() if _is_table(value)), None)
+    if nested is None:
+        cells = [[str(i), *(named(name, row.get(name)) for name in part[0])] for i, row in enumerate(part)]
+        return ["#", *(name.removesuffix("_bytes") for name in part[0])], cells
+    outer, rows = [name for name in part[0] if name != nested], []
+    for i, row in enumerate(part):
+        inner = row.get(nested) or [{}]
+        for j, each in enumerate(inner):
+            own = [brief(row.get(name)) if j == 0 else "" for name in outer]
+            rows.append([f"{i}.{j}", *own, *(brief(each.get(name)) for name in part[0][nested][0])])
+    return ["#", *outer, *(f"{nested} {name}" for name in part[0][nested][0])], rows
+
+
+def _is_table(part: Any) -> bool:
+    """Whether this is a list of objects."""
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(row, Mapping) for row in part)
+
+
+def is_rows(part: Any) -> bool:
+    """Whether this is a list of lists."""
+    return isinstance(part, Sequence) and bool(part) and all(isinstance(row, list | tuple) for row in part)
+
+
+def _show_parts(parts: Mapping[str, Any]) -> None:
+    """Print a plan or figures of any family: lists of objects with equal keys as tables, anything else as a line."""
+    from rich.table import Table
+
+    out = console()
+    for name, part in parts.items():
+        if _is_table(part):
+            headings, rows = unfolded(part)
+            table = Table(*headings, box=None, title=str(name), title_justify="left")
+            for row in rows:
+                table.add_row(*row)
+            out.print(table)
+        elif name == "tasks":
+            for line in text_gantt(part):
+                out.print(line)
+        elif isinstance(part, Mapping) and any(is_rows(rows) for rows in part.values()):
+            out.print(f"{name}:")
+            _show_parts(part)
+        elif is_rows(part):
+            for position, row in enumerate(part):
+                out.print(f" {name} {position}: {brief(row)}")
+        else:
+            out.print(f"{name}: {brief(part)}")

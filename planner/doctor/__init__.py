@@ -1,1 +1,0 @@
-"""The installation: examined, and its kernels compiled."""

@@ -1,0 +1,1 @@
+"""Many instances: benchmarks, censuses, validations, searches for losses."""

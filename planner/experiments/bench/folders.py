@@ -1,0 +1,219 @@
+"""A folder of measurements: rows as they come, a table with dates and versions, and two folders compared."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from instances.errors import InstanceError
+from instances.files import read_lines
+from planner.display.tables import as_json, number, percent
+from planner.display.terminal import console, printable
+from planner.experiments.bench.measure import Row, certificates, shown_losses, unplanned
+from planner.files.destinations import writable
+from planner.files.read import parse_json
+from planner.files.write import append, write_atomically
+from planner.process.errors import UsageError
+
+ROWS, TABLE = "rows.jsonl", "table.md"
+#: Characters with a meaning of their own in a cell of a markdown table.
+_MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
+#: Objectives closer than this are the same; times closer than this factor are noise.
+SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
+
+
+def opened(out: str) -> Path:
+    """The folder, made if it is not there; `UsageError` if it cannot be."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError.at("--out", out, f"a folder that can be made ({error.strerror or error})") from None
+    return folder
+
+
+def rows_of(place: str | Path) -> list[Row]:
+    """The rows of a folder, or of a file of JSON lines; a last line that was cut off is left out.
+
+    Raises
+    ------
+    UsageError
+        If there is no such file, or a line is no row.
+    """
+    path = Path(place)
+    path = path / ROWS if os.path.isdir(path) else path
+    try:
+        lines = read_lines(path).split("\n")
+    except InstanceError as error:
+        raise UsageError.at("rows", str(path), f"a file that bench wrote ({error})") from None
+    found = []
+    for count, line in enumerate(lines, start=1):
+        if count == len(lines) and not line:
+            break
+        where = f"{path}: line {count}"
+        try:
+            content = parse_json(line, where)
+        except InstanceError as error:
+            if count == len(lines):
+                break  # no end of the line: the process died while writing it
+            raise UsageError(str(error)) from None
+        try:
+            found.append(Row.from_json(content))
+        except (KeyError, TypeError) as error:
+            raise UsageError.at(where, line[:60], f"a row that bench wrote ({error!r})") from None
+    return found
+
+
+def kept(folder: Path) -> list[Row]:
+    """The rows that are there already; a last line without an end is taken away, so that it does not spoil the next.
+
+    Raises
+    ------
+    UsageError
+        If the file does not hold rows, or cannot be written.
+    """
+    path = folder / ROWS
+    found = rows_of(path) if os.path.lexists(path) else []
+    with writable(path, "--out"), path.open("ab") as file:
+        whole = not file.tell() or path.read_bytes().endswith(b"\n")
+    if not whole:
+        write_atomically(path, "".join(as_json(row.to_json()) + "\n" for row in found))
+    return found
+
+
+def keep(folder: Path, row: Row) -> None:
+    """Add a finished row, all of it or nothing; `UsageError` if it cannot be written."""
+    append(folder / ROWS, as_json(row.to_json()) + "\n")
+
+
+def write_table(folder: Path, rows: Sequence[Row]) -> None:
+    """Write the rows with their losses, and the markdown table of all of them."""
+    write_atomically(folder / ROWS, "".join(as_json(row.to_json()) + "\n" for row in rows))
+    write_atomically(folder / TABLE, markdown(rows))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
+    head: tuple[str, ...] = (
+        "instance",
+        "settings",
+        "method",
+        "seed",
+        "loss",
+        "own gap",
+        "objective",
+        "bound",
+        "seconds",
+        "status",
+    )
+    certified = any(row.certificate for row in rows)
+    head += ("certificate",) * certified
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row, loss in zip(rows, shown_losses(rows), strict=True):
+        settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
+        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.3g}"]
+        status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
+        if row.stop == "proved" and row.proved_by:
+            status += f" by {row.proved_by}"
+        lines.append(
+            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *certificates(row, certified)])
+        )
+    reasons = [f"- {_cell(line)}" for line in unplanned(rows)]
+    return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
+
+
+def compare(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
+    """What changed between two measurements, row by row.
+
+    Returns
+    -------
+    dict
+        ``rows`` (``case``, ``settings``, ``method``, ``seed``, ``objective``, ``seconds`` and ``gap`` as pairs,
+        ``speedup``, and ``verdict``: better, worse, faster, slower or same), ``only_first``, ``only_second``,
+        ``counts`` of the verdicts, and ``mean_speedup``, the geometric mean of first seconds over second.
+    """
+    before, after = {row.key: row for row in first}, {row.key: row for row in second}
+    both = [(before[key], after[key]) for key in before if key in after]
+    rows = [_compared(*pair) for pair in both]
+    ratios = [row["speedup"] for row in rows if row["speedup"]]
+    verdicts = [row["verdict"] for row in rows]
+    return {
+        "rows": rows,
+        "only_first": sorted(set(before) - set(after)),
+        "only_second": sorted(set(after) - set(before)),
+        "counts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)},
+        "mean_speedup": math.exp(math.fsum(map(math.log, ratios)) / len(ratios)) if ratios else None,
+    }
+
+
+def show_comparison(found: Mapping[str, Any]) -> None:
+    """Print the rows that changed, and how many did not."""
+    from rich.table import Table
+
+    out = console()
+    table = Table("instance", "settings", "method", "seed", "objective", "seconds", "speed-up", "verdict", box=None)
+    for row in found["rows"]:
+        if row["verdict"] != "same":
+            settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
+            objective = " -> ".join(map(number, row["objective"]))
+            seconds = " -> ".join(f"{value:.3g}" for value in row["seconds"])
+            speedup = "-" if row["speedup"] is None else f"{row['speedup']:.2f}"
+            cells = (row["case"], settings, row["method"], str(row["seed"]), objective, seconds, speedup)
+            table.add_row(*cells, row["verdict"])
+    out.print(table)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found["counts"].items()) or "no row in both"
+    mean = "" if found["mean_speedup"] is None else f"; {found['mean_speedup']:.2f} times faster on geometric average"
+    alone = f"; {len(found['only_first'])} only in the first, {len(found['only_second'])} only in the second"
+    out.print(counts + mean + alone)
+
+
+def _compared(before: Row, after: Row) -> dict[str, Any]:
+    speedup = before.seconds / after.seconds if before.seconds and after.seconds else None
+    return {
+        "case": before.case,
+        "settings": before.settings,
+        "method": before.method,
+        "seed": before.seed,
+        "objective": [before.objective, after.objective],
+        "seconds": [before.seconds, after.seconds],
+        "gap": [before.gap, after.gap],
+        "speedup": speedup,
+        "verdict": _verdict(before, after, speedup),
+    }
+
+
+def _verdict(before: Row, after: Row, speedup: float | None) -> str:
+    """The plan decides, then the gap, then the time."""
+    for old, new in ((before.objective, after.objective), (before.gap, after.gap)):
+        if (old is None) != (new is None):
+            return "better" if old is None else "worse"
+        if old is not None and new is not None and abs(old - new) > SAME_OBJECTIVE * max(abs(old), abs(new), 1e-300):
+            if max(abs(old), abs(new)) <= SAME_OBJECTIVE and old is before.gap:
+                continue  # both are proved
+            return "better" if new < old else "worse"
+    if speedup is None or 1 / SAME_TIME <= speedup <= SAME_TIME:
+        return "same"
+    return "faster" if speedup > 1 else "slower"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\g<0>", printable(text))
+
+
+def _provenance(rows: Sequence[Row]) -> list[str]:
+    """Where the figures come from, once for each date, machine and set of versions."""
+    sources = dict.fromkeys(
+        f"Measured {row.date} on {row.machine}; "
+        + ", ".join(f"{name} {version}" for name, version in (row.versions or {}).items())
+        + f"; time limit {'none' if row.time_limit_s is None else f'{row.time_limit_s:g} s'}, {row.threads} thread(s)."
+        for row in rows
+    )
+    return list(sources)

@@ -1,0 +1,333 @@
+"""Measure: cases x methods x seeds -> rows, as a table and as JSON lines."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from formulations.family import Family, Method
+from planner.display.tables import as_json, certificate_words, number, percent
+from planner.display.terminal import console
+from planner.experiments.bench.suites import EVERY, RELEASED, Case
+from planner.files.choices import split
+from planner.files.load import family_of, load
+from planner.files.settings import method_options
+from planner.files.write import plain
+from planner.plugins.registry import texts, texts_of
+from planner.process.executors import completed, place
+from planner.process.signals import noted
+from planner.process.versions import machine, today, versions
+from planner.results.optimality_loss import any_optimal, losses, shown
+from planner.results.result import Result
+from planner.solving.backends import chosen, examined, fitted
+from planner.solving.certify import certified_into, why_uncertified
+from planner.solving.choose import named, pick
+from planner.solving.compare import entered, is_proved, sane
+from planner.solving.solve import run
+from solvers.outcome import Limits
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one case with one seed: the median of ``all_seconds``, and the outcome of the last run.
+
+    ``case`` is the file or catalog name that was named, ``instance`` what the instance is called;
+    ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
+    ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`); ``solver``: the solver and its
+    options where they were chosen; ``source``: of a method or plan that a user brought, with the hash of its file;
+    ``loss`` is to what all rows of the case prove (`with_losses`); ``reason``: why there is no plan; ``certificate``:
+    of what is proved, if it was requested, or why there is none, under ``uncertified``. Older rows lack these six.
+    """
+
+    case: str
+    instance: str
+    settings: Mapping[str, Any]
+    method: str
+    seed: int
+    threads: int
+    time_limit_s: float | None
+    seconds: float
+    all_seconds: tuple[float, ...]
+    compile_seconds: float
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    status: str
+    stop: str
+    unit: str
+    reference_s: float | None
+    date: str = ""
+    machine: str = ""
+    versions: Mapping[str, str] | None = None
+    proved_by: str | None = None
+    solver: Mapping[str, Any] | None = None
+    source: str | None = None
+    loss: float | None = None
+    reason: str | None = None
+    certificate: Mapping[str, Any] | None = None
+    signal: int | None = None
+
+    @property
+    def key(self) -> str:
+        """What was measured, whatever came of it: two rows with one key can be compared."""
+        own = [self.case, self.settings, self.method, self.seed, self.threads, self.time_limit_s]
+        return as_json(own + [each for each in (self.solver, self.source) if each])
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times less time than the reference."""
+        return self.reference_s / self.seconds if self.reference_s and self.seconds else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON line, with date, machine and versions so that it can be compared later."""
+        shown = {name: value for name, value in vars(self).items() if name != "signal"}
+        return {**shown, "speedup": self.speedup}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Row:
+        """The row of a JSON line; ``KeyError`` if a field is missing, ``TypeError`` if it is of another type."""
+        late = ("signal", *_LATE)
+        known = {each.name: content[each.name] for each in fields(cls) if each.name not in late}
+        known |= {name: content.get(name) for name in _LATE}
+        for name, value in known.items():
+            _refuse_other_type(name, value)
+        return cls(**{**known, "all_seconds": tuple(known["all_seconds"])})
+
+
+#: Fields that older rows do not have.
+_LATE = ("proved_by", "solver", "source", "loss", "reason", "certificate")
+_NUMBER = (int, float)
+#: The types of the fields that are not texts.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "settings": (dict,),
+    "seed": (int,),
+    "threads": (int,),
+    "seconds": _NUMBER,
+    "all_seconds": (list,),
+    "compile_seconds": _NUMBER,
+    **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s", "loss"), (*_NUMBER, type(None))),
+    "versions": (dict, type(None)),
+    **dict.fromkeys(("proved_by", "source", "reason"), (str, type(None))),
+    **dict.fromkeys(("solver", "certificate"), (dict, type(None))),
+}
+
+
+def _refuse_other_type(name: str, value: Any) -> None:
+    if not isinstance(value, _TYPES.get(name, (str,))) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}")
+
+
+def measure(
+    found: Sequence[Case],
+    limits: Limits,
+    repeats: int,
+    inputs: str | None,
+    seeds: Sequence[int] | None = None,
+    known: Collection[str] = (),
+    certificates: str | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
+) -> Iterator[Row]:
+    """Rows, as they are there; a signal ends the measurement with the row it interrupted.
+
+    Parameters
+    ----------
+    seeds
+        Every case is measured with each of them; default: the one of ``limits``.
+    known
+        Keys of rows that are there already and are not measured again.
+    certificates
+        Folder for certificates of what is proved; their seconds are not among those measured.
+    jobs, dask
+        Local processes, or the address of a dask scheduler; runs that share a machine take longer.
+    """
+    opened = place(jobs, dask)
+    planned = (
+        (each, repeats, certificates)
+        for case in found
+        if noted() is None  # before the instance is read
+        for each in _planned(case, limits, inputs, seeds or (limits.seed,))
+        if each.key not in known
+    )
+    for _, row in completed(opened, _Planned.row, planned):
+        yield row
+        if row.signal:
+            return
+
+
+def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
+    """Every method of a case with every seed."""
+    methods = _methods(case, inputs, limits)
+    examined(methods, limits)
+    for method in methods:
+        for seed in seeds:
+            own = replace(fitted(method, limits), seed=seed)
+            source = None if method in family_of(_loaded(case, inputs)).methods else method.source
+            files = texts_of([method.name] if method.name not in case.plans else [])
+            yield _Planned(case, method.name, source, own, inputs, files)
+
+
+#: The instance of the case that was loaded last, in this process.
+_LAST: dict[str, Any] = {}
+
+
+def _loaded(case: Case, inputs: str | None) -> Any:
+    key = as_json([case.instance, case.settings, inputs])
+    found = _LAST.get(key)
+    if found is None:
+        found = load(case.instance, inputs=inputs, **split(case.settings)[0])
+        _LAST.clear()
+        _LAST[key] = found
+    return found
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A case with the name of one method and one seed, not measured yet: all that whoever measures it has to know.
+
+    ``source`` is where a method or plan that a user brought comes from; ``None``: it is one of the family's. ``texts``
+    has the method's file as it was read, by path.
+    """
+
+    case: Case
+    method: str
+    source: str | None
+    limits: Limits
+    inputs: str | None
+    texts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def key(self) -> str:
+        """As `Row.key`."""
+        case, limits = self.case, self.limits
+        settings = plain(case.settings)
+        own = [case.instance, settings, self.method, limits.seed, limits.threads, limits.time_s]
+        return as_json(own + [each for each in (chosen(limits), self.source) if each])
+
+    def row(self, repeats: int, certificates: str | None = None) -> Row:
+        """Measure it, and certify what is proved into a folder."""
+        results = []
+        instance = _loaded(self.case, self.inputs)
+        family = family_of(instance)
+        with texts(self.texts):
+            method = self._method(family)
+        given = method_options([method], split(self.case.settings)[1])[method.name]
+        for _ in range(repeats):
+            results.append(run(family, method, instance, self.limits, given))
+            if results[-1].signal:
+                break
+        last = results[-1]
+        times = tuple(result.seconds for result in results)
+        compiling: list[Any] = [result.stats["compile_seconds"] for result in results]
+        return Row(
+            case=self.case.instance,
+            instance=last.instance,
+            settings=self.case.settings,
+            method=last.method,
+            seed=self.limits.seed,
+            threads=self.limits.threads,
+            time_limit_s=self.limits.time_s,
+            seconds=statistics.median(times),
+            all_seconds=times,
+            compile_seconds=max(compiling),
+            objective=last.objective,
+            bound=last.bound,
+            gap=last.gap,
+            status=last.status.value,
+            stop=last.stop.value,
+            unit=last.unit,
+            reference_s=self.case.reference_s,
+            date=today(),
+            machine=machine(),
+            versions=versions(),
+            proved_by=None if last.proved_by is None else str(last.proved_by),
+            solver=chosen(self.limits) or None,
+            source=self.source,
+            reason=None if last.plan is not None else last.reason,
+            certificate=None if certificates is None else self._certificate(certificates, instance, last),
+            signal=last.signal,
+        )
+
+    def _method(self, family: Family[Any, Any]) -> Method[Any, Any]:
+        plans = self.case.plans
+        return (
+            entered(family, {self.method: plans[self.method]})[0]
+            if self.method in plans
+            else named(family, self.method)
+        )
+
+    def _certificate(self, folder: str, instance: Any, result: Result) -> Mapping[str, Any] | None:
+        """What is known of a proof's certificate, or why there is none; of no proof ``None``."""
+        if not is_proved(result):
+            return None
+        found = certified_into(folder, instance, result, limits=self.limits)
+        return found.certificate or {"uncertified": why_uncertified(found)}
+
+
+def _methods(case: Case, inputs: str | None, limits: Limits) -> list[Method[Any, Any]]:
+    """The case's methods, with `EVERY` spelled out and ``auto`` resolved (a row can be found again), and its plans."""
+    instance = _loaded(case, inputs)
+    family = family_of(instance)
+    found: list[Method[Any, Any]] = []
+    for name in case.methods:
+        found += sane(family, instance) if name == EVERY else [pick(family, instance, limits, name, False)[0]]
+    distinct = list({method.name: method for method in found}.values())
+    return [*distinct, *entered(family, case.plans, distinct)]
+
+
+def with_losses(rows: Iterable[Row]) -> list[Row]:
+    """The rows, each with its loss to what all rows of the same case and settings prove together."""
+    found = list(rows)
+    cases: dict[str, list[int]] = {}
+    for index, row in enumerate(found):
+        cases.setdefault(as_json([row.case, row.settings]), []).append(index)
+    for indices in cases.values():
+        own = losses([(found[index].objective, found[index].bound) for index in indices])
+        for index, loss in zip(indices, own, strict=True):
+            found[index] = replace(found[index], loss=loss)
+    return found
+
+
+def shown_losses(rows: Sequence[Row]) -> list[str]:
+    """The losses of rows as a table shows them, "optimal" among them."""
+    proved = {as_json([row.case, row.settings]) for row in rows if any_optimal([row.loss])}
+    return [shown(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
+
+
+def show_rows(rows: Sequence[Row]) -> None:
+    """Print the table."""
+    from rich.table import Table
+
+    table = Table(
+        *("instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"), box=None
+    )
+    referred = any(row.reference_s for row in rows)
+    if referred:
+        table.add_column("reference s")
+        table.add_column("speed-up")
+    certified = any(row.certificate for row in rows)
+    if certified:
+        table.add_column("certificate")
+    for row, loss in zip(rows, shown_losses(rows), strict=True):
+        settings = " ".join(
+            f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
+        )
+        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
+        more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
+        table.add_row(row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified))
+    out = console()
+    out.print(table)
+    for line in unplanned(rows):
+        out.print(line)
+
+
+def certificates(row: Row, asked: bool) -> list[str]:
+    """The cell of a row's certificate, if there is a column for it."""
+    return [certificate_words(row.certificate) if row.certificate else "-"] if asked else []
+
+
+def unplanned(rows: Iterable[Row]) -> list[str]:
+    """Why rows have no plan, a line for each."""
+    return [f"{row.instance} {row.method}: {row.reason}" for row in rows if row.reason]

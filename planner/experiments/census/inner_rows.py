@@ -1,0 +1,141 @@
+"""The subproblems that arise inside a run, one to a row: which kinds there are, and what a row holds."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import formulations
+from formulations.family import Family
+from formulations.subproblems import Arisen, Decision, Inside, Subproblem
+from planner.display.tables import as_json
+from planner.files.load import admitted, family_named, family_of
+from planner.process.errors import CrosscheckError, UsageError
+from solvers.outcome import Limits, Watch
+
+
+@dataclass(frozen=True)
+class Row:
+    """A subproblem as an instance that stands on its own: its name and origin say where it arose.
+
+    ``inner`` chose ``plan`` (in its JSON form; ``None``: it found none), which is worth ``objective``. Rows of equal
+    ``content`` differ in name and origin alone.
+    """
+
+    instance: Any
+    inner: str
+    plan: dict[str, Any] | None
+    objective: float | None
+    decision: Decision | None
+
+    @property
+    def family(self) -> Family[Any, Any]:
+        """The family that the instance is of."""
+        return family_of(self.instance)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a file of rows holds of it: the instance in its family's own JSON."""
+        return self.family.to_json(self.instance)
+
+    @cached_property
+    def content(self) -> str:
+        """The instance as JSON, without a name and an origin of its own."""
+        return as_json(self.family.to_json(replace(self.instance, name=self.family.name, origin={})))
+
+
+def inside_of(instance: Any, problem: str | None, method: str | None) -> Inside:
+    """The kind of subproblems that is requested: of ``problem``, inside ``method``; by default the first one there is.
+
+    Raises
+    ------
+    UsageError
+        If the instance's family has none, or none of this problem, or this method has none of it.
+    """
+    family = family_of(instance)
+    if not family.subproblems:
+        known = ", ".join(each.name for each in formulations.FAMILIES if each.subproblems)
+        raise UsageError.at("INSTANCE", family.name, f"an instance of a problem that others arise in: {known}")
+    problems = list(dict.fromkeys(each.problem for each in family.subproblems))
+    if problem is not None and problem not in problems:
+        raise UsageError.unknown("--problem", problem, problems)
+    found = [each for each in family.subproblems if problem in (None, each.problem)]
+    if method is None:
+        return found[0]
+    for each in found:
+        if each.method == method:
+            return each
+    raise UsageError.unknown("--from", method, [each.method for each in found])
+
+
+def rows(
+    instance: Any,
+    inside: Inside,
+    limits: Limits,
+    sample: int | None = None,
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> Iterator[Row]:
+    """The subproblems of a run on an instance, all or so many at random, in the order in which they arise.
+
+    ``watch``: what ends the run early (default: the limits alone).
+
+    Raises
+    ------
+    UsageError
+        If the method does not take the instance.
+    CrosscheckError
+        If what was chosen inside is no plan of its subproblem.
+    """
+    instance = admitted(instance, requirements=False)
+    family = family_of(instance)
+    method = family.method(inside.method)
+    refused = method.refusal(instance)
+    if refused is not None:
+        raise UsageError.at("--from", method.name, f"a method that takes {instance.name} ({refused})")
+    family.load()
+    method.load()
+    assert inside.arise is not None
+    watch = watch or Watch(limits)
+    watch.start()
+    arisen = inside.arise(instance, limits, watch)
+    digest = hashlib.sha256(as_json(family.to_json(instance)).encode()).hexdigest()
+    child = family_named(inside.problem)
+    for number, each in _drawn(arisen, sample, seed):
+        origin = {"parent": instance.name, "parent_problem": family.name, "parent_sha256": digest,
+                  "method": inside.method, "number": number}  # fmt: skip
+        yield _row(child, each(), f"{instance.name}-{inside.method}-{number}", origin)
+
+
+def _drawn(arisen: Iterable[Arisen], sample: int | None, seed: int) -> Iterable[tuple[int, Arisen]]:
+    """Each with its number; of a sample, which has every subproblem with the same chance, in their order."""
+    if sample is None:
+        return enumerate(arisen)
+    rng = random.Random(seed)
+    kept: list[tuple[int, Arisen]] = []
+    for number, each in enumerate(arisen):
+        if len(kept) < sample:
+            kept.append((number, each))
+        elif (place := rng.randrange(number + 1)) < sample:
+            kept[place] = (number, each)
+    return sorted(kept, key=lambda pair: pair[0])
+
+
+def _row(child: Family[Any, Any], found: Subproblem, name: str, origin: dict[str, str | int | float]) -> Row:
+    plan, objective, form = found.plan, None, None
+    origin["inner"] = found.inner
+    if plan is not None:
+        form = child.plan_to_json(found.instance, plan)
+        broken = child.violations(found.instance, plan)
+        if broken:
+            evidence = {"problem": child.name, "instance": child.to_json(found.instance), "plan": form}
+            raise CrosscheckError(f"{found.inner} chose a plan that breaks: {'; '.join(map(str, broken))}", evidence)
+        objective = child.evaluate(found.instance, plan)
+        origin |= {"objective": objective, "plan": as_json(form)}
+    if found.decision is not None:
+        origin["target"] = found.decision.target
+    instance = replace(found.instance, name=name, origin={**origin, **found.origin})
+    return Row(instance, found.inner, form, objective, found.decision)

@@ -1,0 +1,362 @@
+"""The census of knapsack subproblems: all of a Piper run, solved exactly and by every variant of its heuristic.
+
+The outer downsets are cut into chunks. Every chunk that is done lies in a folder of its own census, written whole, so
+that a census that was killed resumes where it was; the totals do not depend on who solved which chunk.
+
+Source: Piper, Appendix C.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.appendix_d import appendix_d
+from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
+from instances.stage_partitioning import StageInstance
+from planner.display.tables import as_json
+from planner.experiments.census.folders import WORST, Folder
+from planner.files.load import admitted, family_of
+from planner.files.settings import declared
+from planner.process.errors import UsageError
+from planner.process.executors import Opened, WorkersLostError, completed, place
+from planner.process.signals import noted
+from planner.solving.compare import crosscheck
+from planner.solving.solve import solve
+from solvers.outcome import Limits
+
+#: Fewest and most chunks, and about how many pairs of downsets one holds in between.
+_FEWEST, _MOST, _PAIRS = 32, 2000, 20_000
+_COUNTS = ("pairs", "calls", "instances", "reachable", "all_fastest_feasible", "infeasible", "nontrivial")
+_WITNESSES = ("exact", "cpsat", "milp")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How one variant of the heuristic fared; see `formulations.stage_partitioning.studies.subproblems.RuleTally`.
+
+    ``mean_gap`` is over all non-trivial instances, ``mean_gap_suboptimal`` over those it did not solve.
+    """
+
+    suboptimal: int
+    usable: int
+    missed: int
+    worst_gap: float
+    mean_gap: float
+    mean_gap_suboptimal: float
+    histogram: tuple[int, ...]
+    worst: tuple[tuple[float, Origin], ...]
+
+
+@dataclass
+class Census:
+    """The totals of all chunks; ``chunks_done`` < ``chunks`` if ``signal`` or what ``lost`` says ended it early.
+
+    ``unwritten`` names the files that could not be written. ``variant`` is the one that the dynamic program uses on
+    this instance. ``seconds`` is wall time from the first to the last chunk of this run, ``cpu_seconds`` the chunks'
+    own, those found in the folder included.
+    """
+
+    instance: StageInstance
+    variant: str
+    counts: dict[str, int]
+    variants: dict[str, Variant]
+    formula: dict[str, int]
+    chunks: int
+    chunks_done: int
+    chunks_found: int
+    seconds: float
+    cpu_seconds: float
+    compile_seconds: float
+    out: str
+    signal: int | None = None
+    lost: str | None = None
+    unwritten: list[str] = field(default_factory=list)
+    worst_files: dict[str, list[str]] = field(default_factory=dict)
+    crosscheck: dict[str, Any] | None = None
+    end_to_end: dict[str, Any] | None = None
+
+    @property
+    def progress(self) -> str:
+        """How far it came, in words that continue "in a folder"."""
+        return f"{self.chunks_done} of {self.chunks} chunks lie"
+
+    @property
+    def agree(self) -> bool:
+        """Whether no solver contradicts the census."""
+        return self.crosscheck is None or not self.crosscheck["contradictions"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner census --json`` prints."""
+        own = self.variants[self.variant]
+        return {
+            "problem": FAMILY.name,
+            "instance": self.instance.name,
+            "options": declared(self.instance),
+            "complete": self.chunks_done == self.chunks,
+            **self.counts,
+            "variant": self.variant,
+            "suboptimal": own.suboptimal,
+            "worst_gap": own.worst_gap,
+            "mean_gap": own.mean_gap,
+            "variants": {name: self._variant(name) for name in self.variants},
+            "end_to_end": self.end_to_end,
+            "crosscheck": self.crosscheck,
+            "formula": self.formula,
+            "chunks": self.chunks,
+            "chunks_done": self.chunks_done,
+            "chunks_found": self.chunks_found,
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "compile_seconds": self.compile_seconds,
+            "out": self.out,
+        }
+
+    def _variant(self, name: str) -> dict[str, Any]:
+        found = asdict(self.variants[name])
+        ends = [0.0, *EDGES]
+        bins = zip(ends, [*EDGES, None], found["histogram"], strict=True)
+        found["histogram"] = [{"above": low, "up_to": high, "count": count} for low, high, count in bins]
+        found["worst"] = [
+            {"gap": gap, "file": file}
+            for (gap, _), file in zip(self.variants[name].worst, self.worst_files.get(name, []), strict=False)
+        ]
+        return found
+
+
+def census(
+    instance: Any,
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    sample: int = 0,
+    seed: int = 0,
+    end_to_end: bool = True,
+    limits: Limits | None = None,
+    out: str | None = None,
+    fresh: bool = False,
+    listen: Callable[[int, int], None] = lambda _done, _chunks: None,
+    notice: Callable[[str], None] = lambda _line: None,
+) -> Census:
+    """Solve every knapsack subproblem of a Piper run on ``instance``.
+
+    Parameters
+    ----------
+    jobs, dask
+        Local processes, or the address of a dask scheduler.
+    sample, seed
+        This many random non-trivial instances are solved again by the family's exact, CP-SAT and MILP methods.
+    end_to_end
+        Also run Piper and the exact method on the whole instance, with ``limits`` each.
+    out
+        Folder of the chunks and of the worst instances; default: ``census/NAME-FINGERPRINT``. Chunks of the same
+        census that lie there are not computed again, unless ``fresh``.
+    listen
+        Called with the chunks done and their number.
+
+    Raises
+    ------
+    UsageError
+        If the graph has too many downsets, or ``out`` holds something else.
+    """
+    instance = admitted(instance, requirements=False)
+    if not isinstance(instance, StageInstance):
+        raise UsageError.at("INSTANCE", family_of(instance).name, f"an instance of {FAMILY.name}")
+    again = Limits(time_s=60.0, seed=seed)
+    opened = place(jobs, dask)
+    began = time.perf_counter()
+    try:
+        calls = Subproblems(instance)
+    except ValueError as error:
+        raise UsageError(f"{instance.name}: {error}") from None
+    calls.survey(1, 1)  # loads or compiles the kernels
+    compiled = time.perf_counter()
+    text = as_json(FAMILY.to_json(instance))
+    ranges = chunks_of(calls.num_downsets)
+    folder = Folder(text, ranges, out, instance.name)
+    records = {} if fresh else folder.records(notice)
+    found = len(records)
+    if found:
+        notice(f"{found} of {len(ranges)} chunks lie in {folder.path} already")
+    for failure in folder.failures:
+        notice(f"warning: {failure}")
+    stopped, lost = None, None
+    try:
+        stopped = _fill(opened, text, ranges, folder, records, listen)
+    except WorkersLostError as error:
+        lost = str(error)
+    done = [records[number] for number in sorted(records)]
+    result = Census(
+        instance=instance,
+        variant=_own_variant(instance),
+        counts={name: sum(record["survey"][name] for record in done) for name in _COUNTS},
+        variants={rule: _merged(rule, done) for rule in calls.rules},
+        formula=appendix_d(calls.profile, calls.num_downsets),
+        chunks=len(ranges),
+        chunks_done=len(done),
+        chunks_found=found,
+        seconds=time.perf_counter() - compiled,
+        cpu_seconds=sum(record["seconds"] for record in done),
+        compile_seconds=compiled - began,
+        out=str(folder.path),
+        signal=stopped,
+        lost=lost,
+    )
+    result.worst_files = {rule: folder.write_worst(calls, rule, found.worst) for rule, found in result.variants.items()}
+    if result.signal is None and lost is None and sample > 0:
+        result.crosscheck, result.signal = _crosscheck(calls, ranges, done, sample, again, folder, notice)
+    if result.signal is None and lost is None and end_to_end:
+        result.end_to_end, result.signal = _end_to_end(instance, result.variant, limits or Limits(time_s=60.0))
+    result.unwritten = list(dict.fromkeys(folder.failures))
+    return result
+
+
+def chunks_of(num_downsets: int) -> list[tuple[int, int]]:
+    """Ranges of outer downsets that hold about as many pairs each."""
+    rows = num_downsets - 1
+    wanted = min(rows, _MOST, max(_FEWEST, rows * rows // 2 // _PAIRS))
+    ends = sorted({round(rows * (number / wanted) ** 0.5) for number in range(wanted + 1)}) if wanted else []
+    return [(low + 1, high + 1) for low, high in pairwise(ends)]
+
+
+def survey_chunk(text: str, first: int, last: int) -> dict[str, Any]:
+    """One chunk of the census of the instance in JSON ``text``, wherever it runs."""
+    began = time.process_time()
+    survey = _calls(text).survey(first, last, worst=WORST)
+    return {"seconds": time.process_time() - began, "survey": asdict(survey)}
+
+
+@lru_cache(maxsize=1)
+def _calls(text: str) -> Subproblems:
+    return Subproblems(FAMILY.read(json.loads(text), "census", {}))
+
+
+def _fill(
+    opened: Opened,
+    text: str,
+    ranges: Sequence[tuple[int, int]],
+    folder: Folder,
+    records: dict[int, dict[str, Any]],
+    listen: Callable[[int, int], None],
+) -> int | None:
+    """Compute the chunks that are missing from ``records``; the signal that ended it early, if one did."""
+    left = [number for number in range(len(ranges)) if number not in records]
+    listen(len(records), len(ranges))
+    try:
+        for position, record in completed(opened, survey_chunk, [(text, *ranges[number]) for number in left]):
+            folder.write(left[position], record)
+            records[left[position]] = json.loads(as_json(record))  # as it would be read back
+            listen(len(records), len(ranges))
+    except KeyboardInterrupt:
+        return signal.SIGINT
+    except SystemExit as stop:
+        return int(stop.code or 0) - 128
+    return noted()
+
+
+def _merged(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
+    parts = [record["survey"]["rules"][rule] for record in records]
+    nontrivial = sum(record["survey"]["nontrivial"] for record in records)
+    suboptimal, gaps = sum(part["suboptimal"] for part in parts), sum(part["gap_sum"] for part in parts)
+    worst = [(gap, Origin(*origin)) for part in parts for gap, origin in part["worst"]]
+    worst.sort(key=lambda each: -each[0])  # stable: chunks are in order
+    return Variant(
+        suboptimal=suboptimal,
+        usable=sum(part["usable"] for part in parts),
+        missed=sum(part["missed"] for part in parts),
+        worst_gap=worst[0][0] if worst else 0.0,
+        mean_gap=gaps / nontrivial if nontrivial else 0.0,
+        mean_gap_suboptimal=gaps / suboptimal if suboptimal else 0.0,
+        histogram=tuple(sum(part["histogram"][b] for part in parts) for b in range(len(EDGES) + 1)),
+        worst=tuple(worst[:WORST]),
+    )
+
+
+def _own_variant(instance: StageInstance) -> str:
+    from formulations.stage_partitioning.paper import resolve
+
+    return resolve(instance, "auto")
+
+
+def sampled(
+    calls: Subproblems,
+    ranges: Sequence[tuple[int, int]],
+    counts: Sequence[int],
+    sample: int,
+    seed: int,
+    *,
+    nontrivial: bool,
+) -> Iterator[Origin]:
+    """A uniform sample without repetition, in the order of the walk; ``counts`` are the instances of every range."""
+    seen = [0, *accumulate(counts)]
+    wanted = sorted(random.Random(seed).sample(range(seen[-1]), min(sample, seen[-1])))
+    by_range: dict[int, list[int]] = {}
+    for ordinal in wanted:
+        by_range.setdefault(bisect_right(seen, ordinal) - 1, []).append(ordinal)
+    for number, ordinals in by_range.items():
+        yield from calls.pick(*ranges[number], ordinals, nontrivial=nontrivial, seen=seen[number])
+
+
+def _crosscheck(
+    calls: Subproblems,
+    ranges: Sequence[tuple[int, int]],
+    records: Sequence[dict[str, Any]],
+    sample: int,
+    limits: Limits,
+    folder: Folder,
+    notice: Callable[[str], None],
+) -> tuple[dict[str, Any], int | None]:
+    """What the witnesses find on a random sample, and the signal that ended it early, if one did."""
+    began = time.perf_counter()
+    counts = [record["survey"]["nontrivial"] for record in records]
+    checked, unproved, contradictions, signalled = 0, 0, [], None
+    for origin in sampled(calls, ranges, counts, sample, limits.seed, nontrivial=True):
+        report = crosscheck(
+            calls.knapsack(origin),
+            methods=_WITNESSES,
+            limits=limits,
+            reproducers=str(folder.path / "reproducers"),
+        )
+        checked += 1
+        unproved += report.optimum is None
+        contradictions += [f"{report.instance}: {sentence}" for sentence in report.contradictions]
+        signalled = report.signal
+        if signalled is not None:
+            notice(f"the crosscheck was interrupted after {checked} instances")
+            break
+    found = {
+        "methods": list(_WITNESSES),
+        "checked": checked,
+        "unproved": unproved,
+        "contradictions": contradictions,
+        "seconds": time.perf_counter() - began,
+    }
+    return found, signalled
+
+
+def _end_to_end(instance: StageInstance, variant: str, limits: Limits) -> tuple[dict[str, Any] | None, int | None]:
+    """What the heuristic's gaps do to the plan: Piper's objective against the optimum (null: not found in time).
+
+    Nothing, and the signal, if one ended it early.
+    """
+    found: dict[str, Any] = {}
+    for name, method in (("piper", "piper"), ("exact", "exact")):
+        missing = FAMILY.method(method).supports(instance)
+        if missing:
+            return {"piper": None, "exact": None, "loss": None, "reason": missing}, None
+        options = {"knapsack": variant} if method == "piper" else {}
+        result = solve(instance, method=method, limits=limits, options=options)
+        if result.signal is not None:
+            return None, result.signal
+        found[name] = result.objective
+    loss = found["piper"] / found["exact"] - 1 if found["piper"] and found["exact"] else None
+    return {**found, "loss": loss, "unit": instance.time_unit}, None

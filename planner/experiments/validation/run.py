@@ -1,0 +1,347 @@
+"""Validate methods on a population: every instance, every method, and a reference that proves the optimum.
+
+The distinct instances are cut into chunks. What is done lies in a folder, a line for each instance, so that a
+validation that was killed goes on where it was; the totals do not depend on who solved which chunk, nor when.
+
+Source: Piper, Appendix C, for any problem and any method.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from formulations.family import Claim, Family
+from planner.display.tables import as_json
+from planner.experiments.validation import tally
+from planner.experiments.validation.folders import Folder, Population
+from planner.experiments.validation.records import Handed, Work, size, solve_all
+from planner.experiments.validation.sources import Member, members, same_problem
+from planner.files.load import family_of
+from planner.files.settings import expect_types, method_options
+from planner.plugins.registry import registered
+from planner.process.errors import UsageError
+from planner.process.executors import Opened, WorkersLostError, completed, place
+from planner.process.signals import noted
+from planner.results.check import read_plan
+from planner.results.result import html_table
+from planner.solving.backends import examined
+from planner.solving.choose import exact_names, named
+from planner.solving.compare import DEFAULT_TIME_S, entered, expect_methods, write_reproducer
+from planner.solving.solve import silent
+from planner.types import Instance, Json, JsonObject
+from solvers.outcome import Limits
+
+#: Most instances of a chunk, and about how many chunks there are at least.
+_LARGEST, _CHUNKS = 50, 256
+#: The worst instances of every method that are kept as files.
+WORST = 5
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How methods fared on a population.
+
+    ``instances`` were validated, of ``wanted``; ``methods`` has the totals by method, ``worst`` the files of the
+    instances on which it lost most. ``records`` hold what came of every instance, in order, ``table`` is the file of
+    rows, ``contradictions`` are claims that exclude each other. ``signal`` ended it early, if one did, and ``lost``
+    says how its workers did.
+    """
+
+    problem: str
+    against: str
+    instances: int
+    wanted: int
+    infeasible: int
+    unproved: int
+    methods: Mapping[str, tally.Fared]
+    worst: Mapping[str, Sequence[str]]
+    out: str
+    size_of: str
+    table: str
+    contradictions: tuple[str, ...]
+    records: Sequence[Mapping[str, Any]] = field(repr=False, default=())
+    seconds: float = 0.0
+    signal: int | None = None
+    lost: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """The object that ``planner validate --json`` prints."""
+        return {
+            "problem": self.problem,
+            "against": self.against,
+            "instances": self.instances,
+            "infeasible": self.infeasible,
+            "unproved": self.unproved,
+            "methods": {name: dict(vars(each)) for name, each in self.methods.items()},
+            "worst": {name: list(files) for name, files in self.worst.items()},
+            "out": self.out,
+        }
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        return html_table([{"method": name, **vars(each)} for name, each in self.methods.items()])
+
+
+def validate(
+    sources: str | Instance | Sequence[str | Instance],
+    *,
+    methods: Sequence[str] | None = None,
+    against: str | None = None,
+    out: str | os.PathLike[str],
+    count: int | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    dask: str | None = None,
+    plans: Mapping[str, str | JsonObject] | None = None,
+    limits: Limits | None = None,
+    options: Mapping[str, Any] | None = None,
+    worst: int = WORST,
+    inputs: str | None = None,
+    listen: Callable[[int, int], None] = lambda _done, _all: None,
+    notice: Callable[[str], None] = silent,
+    **overrides: Any,
+) -> Validation:
+    """Run methods on all instances of a population, and measure their losses to the proved optima.
+
+    Parameters
+    ----------
+    sources
+        Files of rows, folders, patterns, catalog entries to draw from (`validation.sources`), or instances.
+    methods
+        Names, or ``FILE.py:FUNCTION``; default: all heuristics of the problem.
+    against
+        The method that proves the optima; default: ``exact``, or the problem's first exact method. What other methods
+        prove counts as well.
+    out
+        Folder for the population, the records, the table of rows and the worst instances. What lies there of the same
+        validation is not solved again.
+    count, seed
+        How many instances of each source: drawn, or a sample.
+    jobs, dask
+        Local processes, or the address of a dask scheduler.
+    plans
+        Plans that came from elsewhere, by name: each is entered on every instance.
+    limits
+        For each method on each instance; default: a minute. Its seed is ``seed`` unless limits are given.
+    options
+        Options of the methods; each takes its own.
+    worst
+        How many of the worst instances of each method become files.
+    inputs, overrides
+        As for `planner.load`, for every instance.
+    listen, notice
+        Called with the number of distinct instances done and of all, and with lines that a person should read.
+
+    Raises
+    ------
+    InstanceError
+        If an instance cannot be read or breaks a rule, or the sources mix problems.
+    UsageError
+        If a method or option is unknown, a source is empty, or the folder holds something else.
+    """
+    expect_types(listen=listen, notice=notice)
+    ready = prepared(
+        sources, methods=methods, against=against, out=out, count=count, seed=seed, jobs=jobs, dask=dask, plans=plans,
+        limits=limits, options=options, worst=worst, inputs=inputs, **overrides,
+    )  # fmt: skip
+    return ready.run(listen, notice)
+
+
+def prepared(
+    sources: str | Instance | Sequence[str | Instance],
+    *,
+    methods: Sequence[str] | None,
+    against: str | None,
+    out: str | os.PathLike[str],
+    count: int | None,
+    seed: int,
+    jobs: int,
+    dask: str | None,
+    plans: Mapping[str, str | JsonObject] | None,
+    limits: Limits | None,
+    options: Mapping[str, Any] | None,
+    worst: int,
+    inputs: str | None,
+    **overrides: Any,
+) -> Prepared:
+    """A validation before anything is written or solved; arguments and errors as of `validate`."""
+    expect_types(limits=limits, options=options, plans=plans, inputs=inputs)
+    expect_types(against=against, out=out, count=count, jobs=jobs, dask=dask, worst=worst)
+    expect_methods(methods)
+    opened = place(jobs, dask)
+    if worst < 0:
+        raise UsageError.at("--worst", worst, "at least 0")
+    listed = [sources] if isinstance(sources, str) or not isinstance(sources, Sequence) else sources
+    limits = limits or Limits(DEFAULT_TIME_S, seed=seed)
+    population, family, size_of = _population(_members(listed, count, seed), inputs, overrides)
+    against = against or _reference(family)
+    names, work = _work(family, methods, against, plans or {}, limits, options)
+    if (jobs > 1 or dask) and (local := set(work.names) & set(registered(family.name))):
+        raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
+    return Prepared(family, population, size_of, against, names, work, opened, os.fspath(out), worst)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A validation whose instances are read and whose methods are found."""
+
+    family: Family[Any, Any]
+    population: Population
+    size_of: str
+    against: str
+    names: Sequence[str]
+    work: Work
+    opened: Opened
+    out: str
+    worst: int
+
+    def run(self, listen: Callable[[int, int], None], notice: Callable[[str], None]) -> Validation:
+        """Solve what is not in the folder yet, and sum up; arguments and errors as of `validate`."""
+        began, population = time.perf_counter(), self.population
+        folder = Folder(self.out, _title(self.family, self.work, self.against), population)
+        records = folder.records(notice)
+        if records:
+            notice(f"{len(records)} of {len(population.distinct)} distinct instances lie in {self.out} already")
+        stopped, lost = None, None
+        try:
+            stopped = self._solve(folder, records, listen)
+        except WorkersLostError as error:
+            lost = str(error)
+        every = list(_expanded(population, records))
+        worst = {name: tally.worst(every, name, self.worst) for name in self.names}
+        return Validation(
+            problem=self.family.name,
+            against=self.against,
+            instances=len(every),
+            wanted=len(population.origins),
+            infeasible=tally.infeasible(every),
+            unproved=tally.unproved(every),
+            methods={name: tally.fared(every, name) for name in self.names},
+            worst=folder.write_worst(population, {n: [each["number"] for each in worst[n]] for n in worst}),
+            out=self.out,
+            size_of=self.size_of,
+            table=folder.write_table(tally.flat(every)),
+            contradictions=_contradictions(folder, self.family, population, records),
+            records=every,
+            seconds=time.perf_counter() - began,
+            signal=stopped,
+            lost=lost,
+        )
+
+    def _solve(
+        self, folder: Folder, records: dict[int, dict[str, Any]], listen: Callable[[int, int], None]
+    ) -> int | None:
+        """Add the records that are missing; the signal that ended it early, if one did."""
+        distinct = self.population.distinct
+        left = [number for number in distinct if number not in records]
+        listen(len(records), len(distinct))
+        for _, (found, stopped) in completed(self.opened, solve_all, _tasks(self.work, self.population, left)):
+            folder.keep(found)
+            records.update((record["number"], json.loads(as_json(record))) for record in found)  # as they would be read
+            listen(len(records), len(distinct))
+            if stopped is not None:
+                return stopped
+        return noted()
+
+
+def _members(sources: Sequence[Any], count: int | None, seed: int) -> Iterator[Member]:
+    """The members of what was named, and of the instances that were given."""
+    for source in sources:
+        if isinstance(source, str):
+            yield from members([source], count, seed)
+        else:
+            yield Member(getattr(source, "name", "instance"), content=source)
+
+
+def _population(
+    found: Iterable[Member], inputs: str | None, overrides: Mapping[str, Any]
+) -> tuple[Population, Family[Any, Any], str]:
+    """All instances, read and written in one form, their problem, and what their size counts."""
+    population, family, size_of = Population(), None, ""
+    for member, instance in same_problem((member, member.load(inputs, overrides)) for member in found):
+        if family is None:
+            family = family_of(instance)
+            size_of = size(family, instance)[0]
+        population.add(family.to_json(instance), instance.name, member.origin)
+    if family is None:
+        raise UsageError.at("SOURCE", "nothing", "at least one instance")
+    return population, family, size_of
+
+
+def _reference(family: Family[Any, Any]) -> str:
+    """The method that proves optima by default."""
+    names = exact_names(family)
+    return "exact" if "exact" in names else names[0]
+
+
+def _work(
+    family: Family[Any, Any],
+    methods: Sequence[str] | None,
+    against: str,
+    plans: Mapping[str, Any],
+    limits: Limits,
+    options: Mapping[str, Any] | None,
+) -> tuple[tuple[str, ...], Work]:
+    """The names of the methods that are validated, and what is done with every instance; whatever is wrong is said."""
+    if methods is None:
+        methods = [each.name for each in family.methods if each.claim is Claim.HEURISTIC]
+        if not methods:
+            raise UsageError(f"--methods is missing; expected names: {family.name} has no heuristic")
+    chosen = [named(family, name) for name in [*methods, *([] if against in methods else [against])]]
+    every = [method.name for method in chosen]
+    held = {name: plan if isinstance(plan, Mapping) else read_plan(plan) for name, plan in plans.items()}
+    chosen += entered(family, plans, chosen)
+    method_options(chosen, options or {})
+    examined(chosen, limits)
+    return (*methods, *held), Work.of(family.name, every, held, limits, options or {})
+
+
+def _title(family: Family[Any, Any], work: Work, against: str) -> dict[str, Any]:
+    """What makes a validation this one, beside its population."""
+    return {
+        "problem": family.name,
+        "against": against,
+        "methods": {name: named(family, name).source for name in work.names},
+        "plans": dict(work.plans),
+        "limits": {name: value for name, value in vars(work.limits).items() if name in _LIMITS},
+        "options": dict(work.options),
+    }
+
+
+#: The limits that a record depends on.
+_LIMITS = ("time_s", "gap", "seed", "threads")
+
+
+def _tasks(work: Work, population: Population, left: Sequence[int]) -> Iterator[tuple[Work, list[Handed]]]:
+    """Chunks of the instances that are left."""
+    most = max(1, min(_LARGEST, len(left) // _CHUNKS))
+    numbers = iter(left)
+    while chunk := list(islice(numbers, most)):
+        yield work, [(number, population.origins[number], population.text(number)) for number in chunk]
+
+
+def _expanded(population: Population, records: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A record for every instance, in order; identical ones share what came of them."""
+    for number, first in enumerate(population.same_as):
+        if first in records:
+            own = {"number": number, "instance": population.names[number], "origin": population.origins[number]}
+            yield {**records[first], **own, "same_as": first}
+
+
+def _contradictions(
+    folder: Folder, family: Family[Any, Any], population: Population, records: Mapping[int, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """What methods contradict each other in, a line for each instance, with the file that reproduces it."""
+    found = []
+    for number, record in sorted(records.items()):
+        if record["contradictions"]:
+            evidence = {**record, "problem": family.name, "instance": json.loads(population.text(number))}
+            path = write_reproducer(str(folder.path / "reproducers"), evidence)
+            found.append(f"{record['origin']}: {'; '.join(record['contradictions'])} (reproducer: {path})")
+    return tuple(found)

@@ -1,0 +1,157 @@
+"""From what a user names to many instances: files of rows, folders, patterns of names, catalog entries that are drawn.
+
+A source is, in this order: ``NAME:PARAMETER=VALUES,...`` of a catalog entry (`validation.generators`) or its
+bare name; a file that is there; a folder, of which every file is read, or the population if a validation wrote it; a
+pattern such as ``'runs/*.json'``; anything else that `planner.load` takes.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from instances.errors import InstanceError
+from planner.experiments.validation.generators import Generator, generator
+from planner.files.load import family_of, load, read_declared
+from planner.files.rows import SUFFIXES, count_rows, read_rows
+from planner.process.errors import UsageError
+
+#: In the folder of a validation: its population, and what it is.
+POPULATION, HEADER = "instances.jsonl", "validate.json"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One instance of a population: what `planner.load` takes, with the ``settings`` that were drawn for it.
+
+    ``content`` is the JSON value of a row that was read already.
+    """
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    content: Any = None
+
+    @property
+    def origin(self) -> str:
+        """As on the command line: ``bert --layers 12 --forward-only``, ``rows.jsonl#7``."""
+        spelled = (f"--{name}" if value == "true" else f"--{name} {value}" for name, value in self.settings.items())
+        return " ".join([self.name, *(each for each in spelled if not each.endswith(" false"))])
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """What was drawn, as `planner.load` takes it."""
+        return {name.replace("-", "_"): value for name, value in self.settings.items()}
+
+    def load(self, inputs: str | None, overrides: Mapping[str, Any]) -> Any:
+        """The instance; what was drawn goes before the overrides. Errors as of `planner.load`."""
+        settings = {**overrides, **self.overrides}
+        if self.content is None:
+            return load(self.name, inputs=inputs, **settings)
+        problem = settings.pop("problem", None)
+        return read_declared(self.content, self.name, problem, settings)
+
+
+def members(
+    sources: Sequence[str], count: int | None = None, seed: int = 0, *, names_only: bool = False
+) -> Iterator[Member]:
+    """The instances that the sources name, in order.
+
+    Parameters
+    ----------
+    count
+        So many of each source: drawn from a catalog entry, of the others a sample without repetition, in their order.
+        Default: all, and of a catalog entry of which nothing varies the one that it is.
+    names_only
+        Rows are counted and not read: ``content`` stays ``None``.
+
+    Raises
+    ------
+    InstanceError
+        If a file cannot be read, or was cut off.
+    UsageError
+        If a source is empty, there is no such file, a count is needed, or a parameter is unknown or breaks its rule.
+    """
+    if count is not None and count < 1:
+        raise UsageError.at("--count", count, "at least 1")
+    for source in sources:
+        drawn = generator(source)
+        if drawn is not None:
+            yield from _drawn(drawn, count, seed)
+            continue
+        sizes = {file: count_rows(Path(file)) if file.endswith(SUFFIXES) else 1 for file in _files(source)}
+        total = sum(sizes.values())
+        if not total:
+            raise UsageError.at("SOURCE", source, "at least one instance; there is none")
+        wanted: Sequence[int] = range(total)
+        if count is not None and count < total:
+            wanted = sorted(random.Random(seed).sample(range(total), count))
+        yield from _read(sizes, wanted, names_only)
+
+
+def first_name(source: str) -> str:
+    """The name of an instance of a source, as `planner.load` takes it; errors as of `members`."""
+    drawn = generator(source)
+    if drawn is not None:
+        return drawn.entry
+    file = next(iter(_files(source)))
+    return f"{file}#0" if file.endswith(SUFFIXES) else file
+
+
+def same_problem(found: Iterator[tuple[Member, Any]]) -> Iterator[tuple[Member, Any]]:
+    """The members with their instances, which must be of one problem; `InstanceError` for the first that is not."""
+    first: tuple[str, str] | None = None
+    for member, instance in found:
+        problem = family_of(instance).name
+        first = first or (problem, member.name)
+        if problem != first[0]:
+            raise InstanceError.at(member.name, "problem", problem, f"{first[0]}, as {first[1]} is one of")
+        yield member, instance
+
+
+def _drawn(drawn: Generator, count: int | None, seed: int) -> Iterator[Member]:
+    if count is None and drawn.varies and drawn.spelled:
+        raise UsageError(f"--count is missing; expected how many instances of {drawn.source} to draw")
+    if count is None and not drawn.spelled:  # a catalog name: the instance that it is
+        yield Member(drawn.entry)
+        return
+    draws = drawn.draws(count or 1, seed) if drawn.varies else drawn.draws(1, seed)
+    yield from (Member(drawn.entry, settings) for settings in draws)
+
+
+def _files(source: str) -> list[str]:
+    """The files of a source, with what only `planner.load` knows as it is."""
+    if os.path.isdir(source):
+        if os.path.isfile(os.path.join(source, HEADER)):
+            return [os.path.join(source, POPULATION)]
+        try:
+            found = sorted(entry.path for entry in os.scandir(source) if entry.is_file() and entry.name[0] != ".")
+        except OSError as error:
+            raise UsageError.at("SOURCE", source, f"a folder that can be read ({error.strerror})") from None
+        if not found:
+            raise UsageError.at("SOURCE", source, "a folder that holds files")
+        return found
+    if os.path.exists(source) or not glob.has_magic(source):
+        return [source]
+    found = sorted(path for path in glob.glob(source, recursive=True) if os.path.isfile(path))
+    if not found:
+        raise UsageError.at("SOURCE", source, "a pattern that files match; there is none")
+    return found
+
+
+def _read(sizes: Mapping[str, int], wanted: Sequence[int], names_only: bool) -> Iterator[Member]:
+    """The wanted members of files of these sizes, counted through."""
+    start, chosen = 0, set(wanted)
+    for file, size in sizes.items():
+        rows = {number - start for number in range(start, start + size) if number in chosen}
+        start += size
+        if not file.endswith(SUFFIXES):
+            yield from (Member(file) for _ in rows)
+        elif names_only:
+            yield from (Member(f"{file}#{row}") for row in sorted(rows))
+        else:
+            yield from (Member(f"{file}#{row}", content=content) for row, content in read_rows(Path(file), rows))

@@ -1,0 +1,206 @@
+"""Graphs in files, GraphML or node-link JSON, as the JSON of a problem.
+
+networkx is imported when there is one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import formulations
+from instances.errors import InstanceError
+from planner.files.settings import parse
+from planner.process.errors import UsageError
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where the graph is in a problem's JSON: its lists of nodes and edges, in the object ``inside`` if there is one.
+
+    ``named``: nodes have ids. ``aliases`` are the required fields that a setting of another name stands for.
+    """
+
+    nodes: str
+    edges: str
+    inside: str = ""
+    named: bool = False
+    aliases: Mapping[str, str] | None = None
+
+
+_FLAT = {
+    "devices": "num_devices",
+    "memory": "memory_bytes",
+    "bandwidth": "bandwidth",
+    "microbatches": "num_microbatches",
+}
+_STAGE_GRAPH = {
+    "devices": "num_devices",
+    "memory": "memory_bytes",
+    "bandwidth": "bandwidth_bytes_per_s",
+    "latency": "latency_s",
+    "minibatch": "minibatch",
+}
+_SHAPES = {
+    "stage_partitioning": Shape("layers", "edges", named=True, aliases=_FLAT),
+    "flushed_partitioning": Shape("layers", "edges", "flat", named=True, aliases=_FLAT),
+    "hierarchical_partitioning": Shape("layers", "edges", "flat", named=True, aliases=_FLAT),
+    "operator_partitioning": Shape("operators", "tensors", named=True),
+    "pipeline_placement": Shape("operators", "tensors", "operators", named=True),
+    "stage_graph": Shape("operators", "edges", named=True, aliases=_STAGE_GRAPH),
+    "device_mapping": Shape("stages", "edges"),
+    "microbatch_schedule": Shape("stages", "edges"),
+}
+INNER = {"flat": "stage_partitioning", "operators": "operator_partitioning"}
+#: What a node of a hand-made graph has in place of ``tmpcs``: one way to execute the layer, on one device.
+_TMPC = ("time", "weight_bytes", "activation_bytes")
+#: What it may leave out, too, for a rule that says what is held of the weights.
+_STATIC = "static_bytes"
+#: An edge's place among the edges of the instance, where the graph has them in another order.
+POSITION = "position"
+
+
+def is_graph(content: Any) -> bool:
+    """Whether the content of a file (JSON value, or text) is a graph: node-link JSON, or GraphML."""
+    if isinstance(content, str):
+        return content.lstrip()[:1] == "<" and "<graphml" in content[:4096]
+    if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
+        return False
+    return "problem" not in content and bool({"directed", "multigraph"} & set(content))
+
+
+def read_graph(content: Any, where: str) -> networkx.DiGraph:
+    """The directed graph in a file of node-link JSON or GraphML; `InstanceError` if there is none."""
+    import networkx
+
+    try:
+        if isinstance(content, str):
+            graph = networkx.parse_graphml(content)
+        else:
+            graph = networkx.node_link_graph(
+                content, directed=True, multigraph=False, edges="links" if "links" in content else "edges"
+            )
+    # Each of the readers raises what its own libraries do.
+    except (networkx.NetworkXException, AttributeError, LookupError, SyntaxError, TypeError, ValueError) as error:
+        raise InstanceError.at(
+            where, "the graph", f"{type(error).__name__}: {error}", "node-link JSON or GraphML"
+        ) from None
+    if not isinstance(graph.graph, dict):
+        raise InstanceError.at(where, "graph", graph.graph, "an object")
+    if not graph.is_directed() or graph.is_multigraph():
+        kind = "a multigraph" if graph.is_multigraph() else "undirected"
+        raise InstanceError.at(where, "the graph", kind, "a directed graph with one edge between two nodes")
+    return graph
+
+
+def declared(graph: networkx.DiGraph, where: str, problem: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The problem's own JSON of a graph; what it lacks is taken from the settings where they have it."""
+    shape = shape_of(problem)
+    content = {"problem": problem, "schema_version": 1, **as_values(graph.graph)}
+    for automatic in ("node_default", "edge_default"):  # networkx's GraphML reader leaves them here
+        content.pop(automatic, None)
+    if problem != "stage_partitioning":  # in the JSON of the others no options are declared
+        content.pop("options", None)
+    if shape.inside:
+        inner = content.setdefault(shape.inside, {})
+        if not isinstance(inner, dict):
+            raise InstanceError.at(where, shape.inside, inner, "an object")
+        inner = content[shape.inside] = {"problem": INNER[shape.inside], "schema_version": 1, **inner}
+    else:
+        inner = content
+    nodes = {key: as_values(attributes) for key, attributes in graph.nodes(data=True)}
+    names = {key: node.get("id", key) if shape.named else place for place, (key, node) in enumerate(nodes.items())}
+    inner[shape.nodes] = [
+        {**({"id": names[key]} if shape.named else {}), **_with_tmpcs(node, shape, where, place)}
+        for place, (key, node) in enumerate(nodes.items())
+    ]
+    ends = [(names[source], names[target], as_values(found)) for source, target, found in graph.edges(data=True)]
+    inner[shape.edges] = _tensors(ends) if shape.edges == "tensors" else _listed(ends)
+    with_machine(inner, settings, problem)
+    return content
+
+
+def with_machine(
+    content: dict[str, Any], settings: Mapping[str, Any], problem: str = "stage_partitioning"
+) -> dict[str, Any]:
+    """The content, with the sizes of the machine that it lacks and the settings have."""
+    for setting, field in (shape_of(problem).aliases or {}).items():
+        if field not in content and settings.get(setting) is not None:
+            content[field] = _parsed(problem, setting, settings)
+    return content
+
+
+def shape_of(problem: str) -> Shape:
+    """Where the graph is in a problem's JSON; `UsageError` if the problem has none."""
+    if problem not in _SHAPES:
+        raise UsageError.at("the problem", problem, f"one that has a graph: {', '.join(_SHAPES)}")
+    return _SHAPES[problem]
+
+
+def nodes_in(problem: str, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The list of nodes in a problem's own JSON; empty if the problem has no graph."""
+    shape = _SHAPES.get(problem)
+    if shape is None:
+        return []
+    found: list[dict[str, Any]] = (content[shape.inside] if shape.inside else content)[shape.nodes]
+    return found
+
+
+def _listed(ends: list[tuple[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+    if all(isinstance(found.get(POSITION), int) for _, _, found in ends):
+        ends = sorted(ends, key=lambda end: end[2][POSITION])
+    return [
+        {"source": source, "target": target, **{name: value for name, value in found.items() if name != POSITION}}
+        for source, target, found in ends
+    ]
+
+
+def _tensors(ends: list[tuple[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Edges of one source with the same ``tensor`` are one tensor; an edge without is one of its own."""
+    tensors: dict[Any, dict[str, Any]] = {}
+    for number, (source, target, found) in enumerate(ends):
+        which = found.pop("tensor", None)
+        key = (0, which, source) if isinstance(which, int) else (1, number, source)
+        tensor = tensors.setdefault(key, {"source": source, "targets": [], **found})
+        tensor["targets"].append(target)
+    return [tensors[key] for key in sorted(tensors, key=lambda key: key[:2])]
+
+
+def _with_tmpcs(node: dict[str, Any], shape: Shape, where: str, place: int) -> dict[str, Any]:
+    """A node of stage partitioning with ``tmpcs``, made of the numbers of its one TMPC if it has these."""
+    if shape.nodes != "layers" or "tmpcs" in node:
+        return node
+    if "time" not in node:
+        raise InstanceError.missing(where, f"layers[{place}].tmpcs", "TMPCs, or the time of the layer's one TMPC")
+    only = {"id": "only", **{name: node.get(name, 0.0) for name in _TMPC}, _STATIC: node.get(_STATIC)}
+    return {**{name: value for name, value in node.items() if name not in (*_TMPC, _STATIC)}, "tmpcs": {"1": [only]}}
+
+
+def _parsed(problem: str, setting: str, settings: Mapping[str, Any]) -> Any:
+    family = next(family for family in formulations.FAMILIES if family.name == problem)
+    return parse(family.overrides, {setting: settings[setting]}, problem)[setting]
+
+
+def as_values(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """The attributes before JSON text was made of them for GraphML; names stay as they are, whatever they look like."""
+    return {
+        str(name): json.loads(value)
+        if isinstance(value, str) and name not in ("id", "name") and _is_json(value)
+        else value
+        for name, value in attributes.items()
+    }
+
+
+def _is_json(value: str) -> bool:
+    if value != "null" and value[:1] not in ("[", "{"):
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,299 @@
+"""From a file or a catalog name to an instance: `load`, and which family an instance belongs to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import formulations
+from formulations import vocabulary
+from formulations.family import Family
+from instances.errors import InstanceError, expect
+from instances.files import few_lines, read_text
+from instances.requirements import with_requirements
+from planner.files import settings
+from planner.files.graph_records import declared, is_graph, read_graph, with_machine
+from planner.files.read import STANDARD, parse_json, read_named
+from planner.files.rows import has_rows, read_row, split_row
+from planner.files.tables import is_table, read_table
+from planner.process.errors import UsageError, closest
+from planner.types import Instance
+from solvers.collection import no_collection
+
+
+class UnknownInstanceError(UsageError):
+    """No entry of the catalog and no file has this name."""
+
+
+#: The folder of published inputs (``--inputs`` goes before it).
+PUBLISHED = "PLANNER_PUBLISHED"
+
+
+@no_collection()
+def load(
+    path_or_name: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    inputs: str | None = None,
+    problem: str | None = None,
+    **overrides: Any,
+) -> Instance:
+    """An instance from a file or from the catalog.
+
+    Parameters
+    ----------
+    path_or_name
+        A catalog name (``planner list``), or a file: the project's own JSON, a foreign format recognised by its
+        content, a row of a file of instances (``FILE#ROW``), or a reproducer of a contradiction; ``-`` is standard
+        input, and ``.gz`` files are decompressed. A name of the catalog wins over a file; write ``./NAME`` for the
+        file. A file that is not here is looked for in the published inputs.
+    inputs
+        Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
+    problem
+        Read the instance as one of this problem, though it declares another: a file of stage partitioning as
+        ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``.
+    **overrides
+        The family's overrides (``planner list PROBLEM``), and the entry's parameters for a catalog name, as text or
+        values; ``None`` leaves the instance's own. ``require``: a requirement such as ``"num_stages <= 6"``, or a list
+        of them, beside those that the instance declares.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read or breaks a rule: one line with the file, the field, the value and the rule.
+    UsageError
+        If there is no such name or problem, or an override is unknown or breaks its rule.
+    """
+    settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
+    loaded: Instance
+    if isinstance(path_or_name, Mapping):
+        loaded = read_declared(dict(path_or_name), "instance", problem, overrides)
+    elif (name := os.fsdecode(path_or_name)) in catalog():
+        loaded = _from_catalog(name, catalog()[name], inputs, problem, overrides)
+    else:
+        content, where = _content(name, inputs, problem, overrides)
+        loaded = read_declared(content, where, problem, overrides)
+    return loaded
+
+
+def read_declared(content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """The instance that the content of a file declares; arguments and errors as of `load`."""
+    return _read(recognised(content, where), content, where, problem, overrides)
+
+
+def family_named(name: str) -> Family[Any, Any]:
+    """The family of that name; `UsageError` if there is none."""
+    for family in formulations.FAMILIES:
+        if family.name == name:
+            return family
+    raise UsageError.unknown("problem", name, [family.name for family in formulations.FAMILIES])
+
+
+def problem_of(name: str, inputs: str | None = None, problem: str | None = None) -> Family[Any, Any]:
+    """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
+    entry = catalog().get(name)
+    if entry is None:
+        content, where = _held(name, inputs)
+        if is_graph(content):  # what it lacks may be among the overrides
+            return family_named(_of_graph(read_graph(content, where), problem))
+        if is_table(content):
+            content = {"problem": "stage_partitioning"}
+        family = recognised(content, where)
+    else:
+        content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
+    if problem is None:
+        return family
+    return _readers(family, content if entry is None else entry.make(), problem)[problem]
+
+
+def catalog() -> Mapping[str, Any]:
+    """The catalog's entries by name."""
+    from instances.catalog import CATALOG
+
+    return CATALOG
+
+
+def family_of(instance: Any) -> Family[Any, Any]:
+    """The family of an instance: the one named like the module that defines the instance's class.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    home = type(instance).__module__.rpartition(".")[2]
+    for family in formulations.FAMILIES:
+        if family.name == home:
+            return family
+    raise UsageError.at("the instance", type(instance).__name__, "an instance of a problem of planner list")
+
+
+@no_collection()
+def admitted(instance: Any, where: str = "instance", *, requirements: bool = True) -> Any:
+    """The instance, if it keeps all its rules, whether a file declared it or a caller built it.
+
+    ``requirements``: whether the caller honours them; else an instance that has some is refused.
+
+    Raises
+    ------
+    InstanceError
+        If a field breaks a rule: one line with ``where``, the field, the value and the rule.
+    UsageError
+        If it is no instance of any family.
+    """
+    from instances.validation import checked
+
+    family = family_of(instance)
+    instance = checked(instance, where)
+    family.check(instance, where)
+    vocabulary.check(family.vocabulary, instance, where)
+    if not requirements:
+        rule = "none: they are not honoured here"
+        expect(not instance.requirements, where, "requirements", list(instance.requirements), rule)
+    return instance
+
+
+def recognised(content: Any, where: str) -> Family[Any, Any]:
+    """The family that recognises the content of a file; `InstanceError` if none does, or it is a plan."""
+    if isinstance(content, dict) and "problem" in content and isinstance(content.get("instance"), str):
+        rule = f"an instance, such as the one of this plan ({content['instance']})"
+        raise InstanceError.at(where, "content", "a plan", rule)
+    for family in formulations.FAMILIES:
+        if family.recognise(content):
+            return family
+    known = [family.name for family in formulations.FAMILIES]
+    if isinstance(content, dict) and "problem" in content:
+        raise InstanceError.at(where, "problem", content["problem"], f"one of {closest(content['problem'], known)}")
+    kind = "JSON" if not isinstance(content, str) else "text"
+    raise InstanceError.at(where, "content", kind, 'JSON with the key "problem" (planner list) or a known format')
+
+
+def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """The instance that a content of this family and the overrides declare, read as the requested problem."""
+    readers = _readers(family, content, problem)
+    family = readers[problem or family.name]
+    overrides, required = settings.parted(overrides)
+    try:
+        parsed = settings.parse(family.overrides, overrides, family.name)
+    except settings.UnknownSettingError as error:
+        owners = [name for name, other in readers.items() if error.name in {each.name for each in other.overrides}]
+        if problem is not None or not owners:
+            raise
+        raise UsageError(f"option --{error.name} is one of {owners[0]}; add --problem {owners[0]}") from None
+    return admitted(with_requirements(family.read(content, where, parsed), required), where)
+
+
+def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dict[str, Family[Any, Any]]:
+    """The families that read this content, first its own; `UsageError` if ``problem`` is given and none of them."""
+    others = {each.name: each for each in formulations.FAMILIES if each.also_reads and each.also_reads(content)}
+    readers = {family.name: family, **others}
+    if problem is not None and problem not in readers:
+        raise UsageError.unknown("--problem", problem, readers)
+    return readers
+
+
+def _content(name: str, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> tuple[Any, str]:
+    """What a file or a row of it declares (a graph: as the JSON of its problem), and its name for errors."""
+    content, where = _held(name, inputs)
+    if is_table(content):
+        return with_machine(read_table(content, where, overrides), overrides), where
+    if not is_graph(content):
+        return content, where
+    graph = read_graph(content, where)
+    return declared(graph, where, _of_graph(graph, problem), overrides), where
+
+
+def _of_graph(graph: Any, problem: str | None) -> str:
+    """The problem of a graph: the one that it names, else the one it is read as, or stage partitioning."""
+    return str(graph.graph.get("problem", problem or "stage_partitioning"))
+
+
+def _held(name: str, inputs: str | None) -> tuple[Any, str]:
+    """What a file or a row of it holds, and its name for errors."""
+    if name == STANDARD:
+        text, where = read_named(name)
+        return _parsed(text, where), where
+    name, row = split_row(name)
+    path = _find(name, inputs, list(catalog()))
+    content = read_content(path) if row is None and not has_rows(path) else read_row(path, row)
+    return content, str(path)
+
+
+def read_content(path: Path) -> Any:
+    """The JSON value in a file, or its text if it is of another format.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read, is no text, or starts like JSON and is none.
+    """
+    return _parsed(read_text(path), str(path))
+
+
+def _parsed(text: str, where: str) -> Any:
+    if text.lstrip()[:1] not in ("{", "["):
+        if not text.strip():
+            raise InstanceError.at(where, "content", "", "a problem")
+        return few_lines(text, where)
+    content = parse_json(text, where)
+    if isinstance(content, dict) and "contradictions" in content and "instance" in content:
+        return content["instance"]  # a reproducer
+    return content
+
+
+def published_file(name: str, inputs: str | None) -> Path | None:
+    """The published input of that name, in the folder given or named by the environment; ``None`` if there is none.
+
+    `UsageError` if the folder cannot be read.
+    """
+    folder = inputs or os.environ.get(PUBLISHED)
+    if not folder or not os.path.isdir(folder) or os.path.isabs(name):
+        return None
+    try:
+        homes = [folder, *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())]
+    except OSError as error:
+        rule = f"a folder that can be read ({error.strerror or error})"
+        raise UsageError.at("--inputs" if inputs else PUBLISHED, folder, rule) from None
+    return next((Path(home, name) for home in homes if os.path.isfile(os.path.join(home, name))), None)
+
+
+def published_input(name: str, inputs: str | None) -> Path | None:
+    """The same, but a folder that was given must have it: `UsageError` if it has not."""
+    found = published_file(name, inputs)
+    if found is None and inputs is not None:
+        raise UsageError.at("--inputs", inputs, f"a folder that holds {name}, or has a folder that does")
+    return found
+
+
+def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> Any:
+    """Make a catalog instance: the entry's own parameters first, the family's overrides on top."""
+    given = {key.replace("_", "-"): value for key, value in overrides.items()}
+    own = {parameter.name for parameter in entry.parameters}
+    parameters = settings.parse(entry.parameters, {key: value for key, value in given.items() if key in own}, name)
+    file = None if entry.published is None else published_input(entry.published.file, inputs)
+    if file is None:
+        made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})
+    else:
+        made = entry.published.make(read_content(file), str(file))
+    family = next(family for family in formulations.FAMILIES if family.name == entry.family)
+    return _read(family, made, name, problem, {key: value for key, value in given.items() if key not in own})
+
+
+def _find(name: str, inputs: str | None, known: list[str]) -> Path:
+    """The file of that name, here or among the published inputs."""
+    fault = ""
+    try:
+        os.stat(name)
+        return Path(name)
+    except OSError as error:  # such as links in a circle
+        absent = isinstance(error, FileNotFoundError) and os.sep not in name and not Path(name).suffix
+        fault = "" if absent else error.strerror or str(error)
+    except ValueError:  # a name that no file can have
+        pass
+    published = published_file(name, inputs)
+    if published is not None:
+        return published
+    if fault:
+        raise InstanceError.at(name, "file", fault, "a readable file or a name of the catalog")
+    raise UnknownInstanceError.unknown("INSTANCE", name, known)

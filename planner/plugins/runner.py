@@ -1,0 +1,143 @@
+"""The process that a brought function runs in: it loads the function, receives an instance, and sends plans back.
+
+`process.supervised` starts it, with the numbers of two pipes. Requests are the `Target`, and the run: problem, instance
+and limits; a byte after these stops the watch. Replies are lines of JSON, as `planner.plugins.replies` has them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from planner.plugins.target import LoadError, declaration, taken, words
+from planner.process.supervisor import received
+
+#: The planner takes no longer words.
+_LONGEST = 1000
+
+
+def main(requests: int, replies: int) -> None:
+    """Serve one run."""
+    voice = _Voice(replies)
+    target = received(requests)
+    try:
+        function = target.load()
+        also = taken(function, target.name)
+        voice.say("loaded", declared=dict(declaration(function)), takes=also)
+    except LoadError as error:
+        voice.say("refused", words=str(error)[:_LONGEST])
+        return
+    except BaseException as error:  # what marks the function, or its signature, is none
+        rule = "what planner.method declares of a function"
+        voice.say("refused", words=f"{target.name}: declaration is {words(error)[: _LONGEST // 8]!r}; expected {rule}")
+        return
+    problem, instance, limits = received(requests)
+    watch = _watch(voice, problem, instance, limits)
+    if also:
+        threading.Thread(target=_stop_when_requested, args=(requests, watch), daemon=True).start()
+    voice.say("began")
+    watch.start()
+    given = {"limits": limits, "watch": watch}
+    try:
+        returned = function(instance, **{name: given[name] for name in also})
+    except BaseException as error:  # SystemExit as well: the planner reports it, whatever it is
+        voice.say("failed", words=f"raised {words(error, target.file)}")
+        return
+    try:
+        voice.say("returned", plan=_as_json(problem, instance, returned), late=watch.reason == "time_limit")
+    except NoPlanError as error:
+        voice.say("failed", words=f"returned {error}")
+    except BaseException as error:  # what an object of the user's class does when it is looked at
+        voice.say("failed", words=f"returned what cannot be read: {words(error)}")
+
+
+class NoPlanError(TypeError):
+    """What was returned or reported is no plan; the message continues "returned"."""
+
+
+class _Voice:
+    """Sends replies; a process that the function forked has none."""
+
+    def __init__(self, replies: int) -> None:
+        self._replies, self._owner, self._lock = replies, os.getpid(), threading.Lock()
+
+    def say(self, kind: str, **more: Any) -> None:
+        if os.getpid() != self._owner:
+            os._exit(0)  # a copy of this process has come to the end of the function
+        try:
+            line = json.dumps({"kind": kind, **more}, allow_nan=False, default=_plain).encode() + b"\n"
+        except (ValueError, TypeError, RecursionError) as error:  # NaN, keys that are no texts, cycles
+            raise NoPlanError(f"what is no JSON: {' '.join(str(error).split())}") from None
+        with self._lock:
+            while line:
+                line = line[os.write(self._replies, line) :]
+
+
+def _watch(voice: _Voice, problem: str, instance: Any, limits: Any) -> Any:
+    """A watch that sends what it is given."""
+    from solvers.outcome import Watch
+
+    class Sending(Watch):
+        def plan(self, plan: Any, objective: float | None = None) -> None:
+            """Report a plan; worse ones than the best are ignored, if the objective is given."""
+            if objective is not None:
+                if self.best_objective is not None and objective >= self.best_objective:
+                    return
+                super().plan(plan, objective)
+            voice.say("plan", plan=_as_json(problem, instance, plan))
+
+        def bound(self, value: float, by: str = "") -> None:
+            """Report a proved lower bound."""
+            if math.isfinite(value) and (self.best_bound is None or value > self.best_bound):
+                super().bound(value, by)
+                voice.say("bound", value=float(value))
+
+    return Sending(limits)
+
+
+def _as_json(problem: str, instance: Any, plan: Any) -> Any:
+    """A plan in its JSON form: a mapping as it is, of a result its plan, an object as its family writes it."""
+    from planner.results.result import Result
+
+    if isinstance(plan, Result):
+        plan = plan.plan
+    if plan is None or isinstance(plan, Mapping):
+        return plan
+    from importlib import import_module
+
+    try:
+        return import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)
+    except Exception:
+        raise NoPlanError(f"{_shown(plan)}, which is no plan of {problem}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value in a reason: one line, without its address, so that the same fault has the same reason in every run."""
+    try:
+        text = str(repr(value))
+    except BaseException:
+        text = f"an object of {type(value).__name__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split()))[:80]
+
+
+def _plain(value: Any) -> Any:
+    """Other mappings and sequences, and numbers of numpy, in types that JSON has."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "__iter__"):
+        return list(value)
+    raise TypeError(f"{_shown(value)} in a plan")
+
+
+def _stop_when_requested(requests: int, watch: Any) -> None:
+    from solvers.outcome import Stop
+
+    if os.read(requests, 1):
+        watch.stop(Stop.INTERRUPTED)

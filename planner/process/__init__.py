@@ -1,0 +1,1 @@
+"""The running process: signals, streams, executors, errors, versions, the installation."""

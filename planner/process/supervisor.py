@@ -1,0 +1,193 @@
+"""Stands between the planner and code that is not the planner's, and ends all that this code starts.
+
+Run by `process.supervised` as ``python supervisor.py PATHS MODULE NUMBER...``. It forks twice, and the second fork
+calls ``main(*numbers)`` of MODULE, with PATHS (a JSON list) to import from. Standard input is a pipe whose other end
+only the planner holds. When that is closed, or the code has ended, every process that the code left is ended, and this
+one ends as the code did.
+
+On Linux a process below this one that loses its parent becomes a child of this one (a subreaper), whatever its session
+and its environment are, so that none is missed. Elsewhere the process group is ended. The first fork is the parent that
+the code sees: code that ends or stops its parent does not get at this process.
+
+It starts before everything else, and imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+#: Of the length before each object that is sent.
+LENGTH_BYTES = 8
+#: Seconds for ending all processes.
+END_S = 3.0
+_SWEEP_S = 0.002
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> None:
+    """Run the code, and stay until all of it has ended."""
+    paths, module = sys.argv[1:3]
+    numbers = [int(each) for each in sys.argv[3:]]
+    stand_between(numbers, lambda: _run(json.loads(paths), module, numbers))
+
+
+def stand_between(numbers: Sequence[int], code_of: Callable[[], None]) -> None:
+    """Call the code in a process two forks below; only that one returns from here."""
+    _adopt_orphans()
+    parent = os.fork()
+    if not parent:
+        os.setsid()
+        code = os.fork()
+        if not code:
+            _shield(numbers)
+            code_of()
+            return
+        _close(numbers)
+        _end_as(os.waitpid(code, 0)[1])
+    _close(numbers)
+    _attend(parent)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every process below that loses its own, where the system can do that."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _run(paths: Sequence[str], module: str, numbers: Sequence[int]) -> None:
+    """Call the code."""
+    sys.path[:] = paths
+    from importlib import import_module
+
+    import_module(module).main(*numbers)
+
+
+def _shield(numbers: Sequence[int]) -> None:
+    """No standard input; processes that the code starts do not inherit its pipes, and it lacks memory first."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    for number in numbers:
+        os.set_inheritable(number, False)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # where memory runs out, this goes first, and not the planner
+
+
+def _close(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        os.close(number)
+
+
+def _attend(parent: int) -> None:
+    """Wait until the code has ended or the planner closes its pipe, and end what is left; does not return."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})  # nobody else ends it
+    while (status := _reaped(parent)) is None:
+        ready, _, _ = select.select([0, woken], [], [])
+        if 0 in ready:
+            break
+        os.read(woken, 1 << 12)
+    _end_all(parent)
+    _end_as(status or 0)
+
+
+def _reaped(parent: int) -> int | None:
+    """The status of the code if it has ended; what others left is taken away."""
+    found = None
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            found = ended[1] if ended[0] == parent else found
+    return found
+
+
+def _end_all(parent: int) -> None:
+    """End all descendants, until this process has no child."""
+    until = time.monotonic() + END_S
+    with suppress(OSError):
+        os.killpg(parent, signal.SIGKILL)
+    while time.monotonic() < until:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        end_descendants(os.getpid())
+        time.sleep(_SWEEP_S)
+
+
+def end_descendants(root: int) -> int:
+    """SIGKILL for all processes below one, and their groups, where the system lists processes; how many live."""
+    found = _descendants(root)
+    for number in {-group for _, group, _ in found} | {number for number, _, _ in found}:
+        with suppress(OSError):  # it has ended, or is another user's
+            os.kill(number, signal.SIGKILL)
+    return sum(lives for _, _, lives in found)
+
+
+def _descendants(root: int) -> list[tuple[int, int, bool]]:
+    """Process and group of all below a process, and whether it lives: its first thread may end before the others."""
+    below: dict[int, list[tuple[int, int, bool]]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, parent, group = file.read().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):  # it has ended
+            continue
+        below.setdefault(int(parent), []).append((int(name), int(group), state not in (b"Z", b"X")))
+    found: list[tuple[int, int, bool]] = []
+    left = [root]
+    while left:
+        children = below.get(left.pop(), [])
+        found += children
+        left += [number for number, _, _ in children]
+    return found
+
+
+def received(requests: int) -> Any:
+    """The next object that the planner sent; this process ends where nothing comes any more."""
+    import pickle
+
+    return pickle.loads(_exactly(requests, int.from_bytes(_exactly(requests, LENGTH_BYTES), "big")))
+
+
+def _exactly(requests: int, length: int) -> bytes:
+    parts = []
+    while length:
+        part = os.read(requests, min(length, 1 << 20))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _end_as(status: int) -> None:
+    """End with the status of another process; does not return."""
+    if os.WIFSIGNALED(status):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        with suppress(OSError, ValueError):  # SIGKILL has no handler
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""The claims of the papers that ``planner reproduce`` examines: one module for each paper, listed here."""
+
+from __future__ import annotations
+
+from planner.reproduction.amp.common import CLAIMS as AMP
+from planner.reproduction.claim import Claim, Evidence
+from planner.reproduction.graphpipe.common import CLAIMS as GRAPHPIPE
+from planner.reproduction.graphpipe.schedules import CLAIMS as GRAPHPIPE_SCHEDULES
+from planner.reproduction.parmesan.common import CLAIMS as PARMESAN
+from planner.reproduction.piper.common import CLAIMS as PIPER
+
+__all__ = ["CLAIMS", "Claim", "Evidence"]
+
+#: Every claim, in the order ``planner reproduce --list`` shows them.
+CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE, *GRAPHPIPE_SCHEDULES, *PARMESAN)

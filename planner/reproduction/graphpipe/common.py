@@ -1,0 +1,113 @@
+"""The claims of GraphPipe's evaluation that can be examined here (Table 2: ``graphpipe_schedules``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from formulations.family import lazy
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees
+from instances.units import parse_bytes
+from planner.reproduction.claim import Claim
+from planner.reproduction.graphpipe.plans import methods, models
+
+_PAPER = "GraphPipe"
+_MOST_SAMPLES = 256
+
+
+def _fours(value: Any) -> int:
+    """Samples that micro-batches of 1, 2 and 4 divide."""
+    if parse_count(value) % 4 or parse_count(value) > _MOST_SAMPLES:
+        raise ValueError(f"a multiple of 4 up to {_MOST_SAMPLES}")
+    return parse_count(value)
+
+
+def _devices(default: str) -> Setting:
+    return Setting("devices", parse_degrees, "device counts", metavar="4,8,...", default=default)
+
+
+_ALL_DEVICES = _devices("4,8,16,32")
+_TIME = Setting("time-limit", parse_amount, "seconds for each method and instance", metavar="SECONDS", default="60")
+_MODELS = Setting("models", models, "only these models", metavar="NAME,...", default="all")
+_METHODS = Setting("methods", methods, "only these methods", metavar="NAME,...", default="all")
+
+
+_MEMORY = Setting("memory", parse_bytes, "memory per device", metavar="SIZE", default="15GB")
+
+
+def _shapes(default: str) -> Setting:
+    return Setting(
+        "shapes",
+        one_of("text", "appendix"),
+        "branches as section 7.2 or as Appendix A.2 has them",
+        metavar="text|appendix",
+        default=default,
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "graphpipe-table-1",
+        f"{_PAPER}, Table 1",
+        "seconds and transitions of three searches on one cost model",
+        lazy("planner.reproduction.graphpipe.table_1:run"),
+        (_ALL_DEVICES, _MODELS, _shapes("text"), _TIME),
+    ),
+    Claim(
+        "graphpipe-fig-2",
+        f"{_PAPER}, Figure 2",
+        "depth, samples in flight and iteration of a sequential and of a graph pipeline on three branches and a join",
+        lazy("planner.reproduction.graphpipe.fig_2:run"),
+    ),
+    Claim(
+        "graphpipe-fig-5",
+        f"{_PAPER}, Figure 5",
+        "one micro-batch size for all stages, or one for each: 12 or 10 samples in flight",
+        lazy("planner.reproduction.graphpipe.fig_5:run"),
+        (Setting("minibatch", _fours, "samples of an iteration (mini-batch)", metavar="B", default="32"),),
+    ),
+    Claim(
+        "graphpipe-fig-6",
+        f"{_PAPER}, Figure 6",
+        "throughput of GraphPipe, two sequential pipelines and data parallelism",
+        lazy("planner.reproduction.graphpipe.fig_6:run"),
+        (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _shapes("appendix"), _TIME),
+    ),
+    Claim(
+        "graphpipe-fig-7",
+        f"{_PAPER}, Figure 7",
+        "throughput against the branches of CANDLE-Uno, and against micro-batch sizes of the multi-modal transformer",
+        lazy("planner.reproduction.graphpipe.fig_7:run"),
+        (
+            _devices("4,8,16"),
+            Setting("branches", parse_degrees, "branches of CANDLE-Uno", metavar="2,4,...", default="2,4,8,16"),
+            Setting("microbatches", parse_degrees, "micro-batch sizes", metavar="1,2,...", default="all"),
+            _METHODS,
+            _TIME,
+        ),
+    ),
+    Claim(
+        "graphpipe-fig-9",
+        f"{_PAPER}, Figure 9",
+        "what parallel stages gain at the sequential micro-batch size, and what a larger size adds",
+        lazy("planner.reproduction.graphpipe.fig_9:run"),
+        (_devices("32"), _MODELS, _MEMORY, _shapes("appendix"), _TIME),
+    ),
+    Claim(
+        "graphpipe-case-study",
+        f"{_PAPER}, section 7.5 and Figure 8",
+        "two branches of four layers on eight devices: is the pipeline four stages deep?",
+        lazy("planner.reproduction.graphpipe.case_study:run"),
+        (
+            Setting("minibatch", parse_count, "samples of an iteration (mini-batch)", metavar="B", default="128"),
+            _MEMORY,
+            _TIME,
+        ),
+    ),
+    Claim(
+        "graphpipe-a3",
+        f"{_PAPER}, Appendix A.3",
+        "throughput on a sequential transformer, where all pipelines should be equal",
+        lazy("planner.reproduction.graphpipe.a3:run"),
+        (_ALL_DEVICES, _METHODS, _TIME),
+    ),
+)

@@ -1,0 +1,82 @@
+"""The claims of Piper that can be examined here."""
+
+from __future__ import annotations
+
+from formulations.family import lazy
+from instances.parameters import Setting, one_of, parse_amount, parse_count
+from planner.reproduction.claim import Claim
+
+_PAPER = "Piper"
+
+_DEVICES = Setting("devices", parse_count, "leave out larger clusters", metavar="K", default="2048")
+_COST_MODEL = Setting(
+    "cost-model",
+    one_of("paper", "released"),
+    "cost of synchronisation and degrees allowed",
+    metavar="paper|released",
+    default="paper",
+)
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "piper-table-1",
+        f"{_PAPER}, Table 1",
+        "Piper and equi on GNMT and Resnet50, every printed digit, beside the optimum on the graph",
+        lazy("planner.reproduction.piper.table_1:run"),
+        certifies=True,
+    ),
+    Claim(
+        "piper-fig-1",
+        f"{_PAPER}, Figure 1",
+        "throughput of Piper and five baselines on BERT-32 relative to the optimum",
+        lazy("planner.reproduction.piper.fig_1:run"),
+        certifies=True,
+        options=(
+            _DEVICES,
+            Setting("microbatches", parse_count, "micro-batches of a batch", metavar="N", default="512"),
+            _COST_MODEL,
+        ),
+    ),
+    Claim(
+        "piper-fig-2",
+        f"{_PAPER}, Figure 2",
+        "time per sample of BERT-32 for every number of devices, from one run for each of two N",
+        lazy("planner.reproduction.piper.fig_2:run"),
+        options=(_DEVICES, Setting("memory", str, "memory per device", metavar="SIZE", default="14GiB"), _COST_MODEL),
+    ),
+    Claim(
+        "piper-fig-3",
+        f"{_PAPER}, Figure 3",
+        "seconds that planning takes, against devices and layers",
+        lazy("planner.reproduction.piper.fig_3:run"),
+        options=(_DEVICES, Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60")),
+    ),
+    Claim(
+        "piper-fig-4",
+        f"{_PAPER}, Figure 4",
+        "predicted time per sample of 16 hand-made configurations of BERT-32 on 64 devices",
+        lazy("planner.reproduction.piper.fig_4:run"),
+        certifies=True,
+    ),
+    Claim(
+        "piper-appendix-c",
+        f"{_PAPER}, Appendix C",
+        "the knapsack heuristic on all instances of a BERT-32 run, beside their optima",
+        lazy("planner.reproduction.piper.appendix_c:run"),
+        certifies=True,
+        options=(
+            Setting("devices", parse_count, "number of devices, and of micro-batches", metavar="K", default="512"),
+        ),
+    ),
+    Claim(
+        "piper-flush",
+        f"{_PAPER}, section 6 (future work)",
+        "what flushes cost on BERT-32: the plan that is best without them, the best one with them, and a simulation",
+        lazy("planner.reproduction.piper.flush:run"),
+        options=(
+            Setting("devices", parse_count, "leave out larger clusters", metavar="K", default="512"),
+            Setting("memory", str, "memory per device", metavar="SIZE", default="8GiB"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60"),
+        ),
+    ),
+)

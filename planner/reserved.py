@@ -1,6 +1,0 @@
-"""Names that mean a choice of methods: no method of a room, and none that a user brings, has one."""
-
-#: Whatever fits the instance and the limits (`planner.dispatch`).
-AUTO = "auto"
-#: An exact search and a model at once (`planner.portfolio`).
-PORTFOLIO = "portfolio"

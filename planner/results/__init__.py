@@ -1,0 +1,1 @@
+"""Results and what is derived from them: events, losses, fingerprints, verdicts on plans."""

@@ -1,0 +1,149 @@
+"""Gap over time: what a running method reports of its incumbent and bound, as events and as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from planner.files.destinations import unwritable
+from planner.files.write import opened_to_grow, plain
+from planner.process.errors import UsageError
+from planner.results.result import Result
+from solvers.outcome import relative_gap
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is known of a run after ``seconds`` (the method's own clock): incumbent and proved bound, if any.
+
+    The objective is as the method reports it; the plan is verified when the run ends.
+    """
+
+    problem: str
+    instance: str
+    method: str
+    seconds: float
+    objective: float | None
+    bound: float | None
+
+    @property
+    def gap(self) -> float | None:
+        """``(objective - bound) / objective``, ``None`` where one of them is absent."""
+        return relative_gap(self.objective, self.bound)
+
+    @classmethod
+    def of(cls, result: Result) -> Event:
+        """What a run ended with."""
+        return cls(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
+
+
+Listen = Callable[[Event], None]
+
+
+class Told:
+    """Passes the events of a run on to who listens (``None``: nobody), and in the end what holds, if that is news."""
+
+    def __init__(self, listen: Listen | None) -> None:
+        self.listen, self._last = listen, Event("", "", "", 0.0, None, None)
+
+    def tell(self, event: Event) -> None:
+        """Pass one event on."""
+        if self.listen is not None:
+            self._last = event
+            self.listen(event)
+
+    def end(self, result: Result, since_s: float = 0.0) -> None:
+        """The last event has the objective and the bound of the result, whose run began after ``since_s``."""
+        if (self._last.objective, self._last.bound) != (result.objective, result.bound):
+            seconds = max(self._last.seconds, since_s + result.seconds)
+            self.tell(replace(Event.of(result), seconds=seconds))
+
+
+_OPTION = "--events"
+
+
+class EventFile:
+    """Receives events, keeps them, writes a JSON line for each as it comes (readable at any time), and passes it on.
+
+    ``stream`` may be ``None`` (nothing is written) and so may ``also`` (nobody else listens). A run does not end for a
+    line that could not be written: ``failure`` says why, and no other line is written.
+    """
+
+    def __init__(self, stream: TextIO | None, also: Listen | None = None) -> None:
+        self._stream, self.also = stream, also
+        self.events: list[Event] = []
+        self.failure: OSError | None = None
+
+    def listen(self, event: Event) -> None:
+        """Receive one event."""
+        self.events.append(event)
+        self._write({**vars(event), "gap": event.gap})
+        if self.also is not None:
+            self.also(event)
+
+    def end(self, result: Result) -> None:
+        """Write how a run ended: the verified objective, the bound that holds, status and stop."""
+        self.events.append(Event.of(result))
+        names = ("problem", "instance", "method", "seconds", "objective", "bound", "gap")
+        ended = {"status": result.status.value, "stop": result.stop.value}
+        self._write({**{name: getattr(result, name) for name in names}, **ended})
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        if self._stream is not None and self.failure is None:
+            try:
+                self._stream.write(json.dumps(plain(fields), allow_nan=False) + "\n")
+                self._stream.flush()
+            except OSError as error:
+                self.failure = error
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        if self._stream is not None:
+            try:
+                self._stream.close()
+            except OSError as error:
+                self.failure = self.failure or error
+
+
+@contextmanager
+def event_file(path: str | None) -> Iterator[EventFile]:
+    """Open the file for events (``None``: there is none).
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be opened; `complain` reports what goes wrong later.
+    """
+    found = EventFile(None if path is None else opened_to_grow(path, _OPTION))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def complain(path: str | None, log: EventFile) -> None:
+    """`UsageError` if an event could not be written: when the result is out."""
+    if path is not None and log.failure is not None:
+        raise unwritable(path, _OPTION, log.failure)
+
+
+def read_events(path: str) -> list[Event]:
+    """The events of a file, the ends of runs among them.
+
+    Raises
+    ------
+    UsageError
+        If a line is no event.
+    """
+    found = []
+    for count, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            fields = json.loads(line)
+            found.append(Event(**{name: fields[name] for name in Event.__dataclass_fields__}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError.at(f"{path}: line {count}", line[:60], f"an event ({error})") from None
+    return found

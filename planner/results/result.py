@@ -1,0 +1,115 @@
+"""The result object of docs/interface.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from planner.types import Json, JsonObject
+from solvers.outcome import Status, Stop
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one method found, judged by the family's own ``violations`` and ``evaluate``.
+
+    ``objective`` is ours, in ``unit``; ``bound`` is a proved lower bound on it; ``gap`` is
+    ``(objective - bound) / objective``; absent numbers are ``None``. ``seconds`` is the method's wall time, building
+    included, kernel compilation not. ``proved_by`` names by whose means ``bound`` (or infeasibility) was proved: a
+    `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
+    form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``certificate`` has
+    kind, bytes and seconds of the certificate that was requested (`planner.certify`), if there is one. ``loss`` is
+    ``objective / reference - 1`` to the proved optimum of a comparison, or its best bound (`optimality_loss`); ``None``
+    alone. ``signal`` is the number of the signal that interrupted the run. ``of`` is the instance itself, where the
+    result was made in this process: notebooks show its plan's pictures.
+    """
+
+    problem: str
+    instance: str
+    method: str
+    claim: str
+    status: Status
+    stop: Stop
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    unit: str
+    seconds: float
+    proved_by: str | None = None
+    reason: str = ""
+    solver: str = ""
+    seed: int = 0
+    threads: int = 1
+    options: JsonObject = field(default_factory=dict)
+    stats: JsonObject = field(default_factory=dict)
+    verified: bool = False
+    plan: JsonObject | None = None
+    certificate: JsonObject | None = None
+    loss: float | None = None
+    signal: int | None = None
+    of: Any = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process is without the instance."""
+        return {**vars(self), "of": None}
+
+    def to_json(self) -> dict[str, Json]:
+        """The result object of docs/interface.md, in JSON types."""
+        from planner.results.fingerprints import fingerprint
+
+        shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of")}
+        shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
+        return {**shown, "fingerprint": fingerprint(self.of, self.plan)}
+
+    def to_records(self) -> list[dict[str, Json]]:
+        """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.
+
+        A plan without a list of parts is one record.
+        """
+        if self.plan is None:
+            return []
+        for parts in self.plan.values():
+            if isinstance(parts, list | tuple) and parts and all(isinstance(part, Mapping) for part in parts):
+                return [dict(part) for part in parts]
+        return [dict(self.plan)]
+
+    def _repr_html_(self) -> str:
+        """A table; in IPython `planner.display.notebook` shows the plan's pictures."""
+        return html_table([summary(self)]) + html_table(self.to_records())
+
+
+def summary(result: Result) -> dict[str, Json]:
+    """A result as a row of a table."""
+    names = (
+        "instance",
+        "method",
+        "loss",
+        "objective",
+        "bound",
+        "gap",
+        "unit",
+        "status",
+        "stop",
+        "seconds",
+        "proved_by",
+    )
+    return {name: getattr(result, name) for name in names}
+
+
+def html_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records as a table of HTML, in which nothing is markup; empty without records."""
+    if not records:
+        return ""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = [[_shown(record.get(name)) for name in names] for record in records]
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

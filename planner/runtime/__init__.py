@@ -1,4 +1,0 @@
-"""Run plans: an exported model, split by the stages of a plan, on processes that exchange tensors.
-
-`planner.runtime.run.run_plan` is the way in. What needs torch imports it inside functions: it is an extra.
-"""

@@ -1,0 +1,1 @@
+"""Choosing, running, comparing and certifying methods."""

@@ -1,0 +1,76 @@
+"""Which solver runs the models of a method, and what of ``--solver`` and ``--solver-option`` it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from formulations.family import Method
+from planner.process.errors import UsageError
+from solvers import BACKENDS, exam
+from solvers.outcome import DEFAULT_SOLVER, Limits
+from solvers.pinned import BackendError
+
+#: The backend by the first word of a method's name: methods are named for what runs their model.
+_BACKENDS = {"milp": "highs", "cpsat": "cpsat"}
+
+
+def backend_of(method: Method[Any, Any]) -> str | None:
+    """The backend (`solvers.BACKENDS`) that runs the models of a method; ``None`` for one that is no model."""
+    return _BACKENDS.get(method.name.partition("-")[0])
+
+
+def fitted(method: Method[Any, Any], limits: Limits) -> Limits:
+    """The limits without what is not for this method: another solver runs MILPs alone, an option whoever knows it."""
+    backend = backend_of(method)
+    if backend is None:
+        return replace(limits, solver=DEFAULT_SOLVER, solver_options=(), solver_log=None)
+    if limits.solver != DEFAULT_SOLVER:
+        is_own = backend == "highs"
+        return limits if is_own else replace(limits, solver=DEFAULT_SOLVER, solver_options=())
+    if not limits.solver_options:
+        return limits
+    knows = BACKENDS[backend].load().knows
+    return replace(limits, solver_options=tuple(each for each in limits.solver_options if knows(each[0])))
+
+
+def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
+    """Let the solver that was chosen, with its options, pass its exam: before a clock starts.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed or fails, or if none of the methods takes a setting.
+    """
+    taken = {method.name: fitted(method, limits) for method in methods}
+    names = ", ".join(taken)
+    if limits.solver != DEFAULT_SOLVER and all(each.solver == DEFAULT_SOLVER for each in taken.values()):
+        raise UsageError.at("solver", limits.solver, f"a method that is a MILP, such as milp; {names} is none")
+    for option in limits.solver_options:
+        if not any(option in each.solver_options for each in taken.values()):
+            raise UsageError.at("solver option", option[0], f"one that the solver of {names} knows")
+    if limits.solver_log is not None and not any(each.solver_log for each in taken.values()):
+        raise UsageError.at("solver log", limits.solver_log, f"a method that is a model, such as milp; {names} is none")
+    try:
+        for method in methods:
+            backend = backend_of(method)
+            if backend is not None:
+                exam.demand_passed(backend, taken[method.name])
+                BACKENDS[backend].start()
+    except BackendError as refused:
+        raise UsageError(str(refused)) from None
+
+
+def prepared(method: Method[Any, Any]) -> None:
+    """Load a method and wait for its solver's process, which `examined` has started: before a clock starts."""
+    method.load()
+    backend = backend_of(method)
+    if backend is not None:
+        BACKENDS[backend].prepare()
+
+
+def chosen(limits: Limits) -> dict[str, Any]:
+    """What a result records of the choice of a solver."""
+    found: dict[str, Any] = {} if limits.solver == DEFAULT_SOLVER else {"solver": limits.solver}
+    return found | ({"solver-options": dict(limits.solver_options)} if limits.solver_options else {})

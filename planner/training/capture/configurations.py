@@ -1,0 +1,233 @@
+"""What the nodes of a captured model cost on devices, in every configuration on offer.
+
+One sample is one micro-batch, forward and backward; t devices share a node. Symbols: F operations and m bytes moved in
+a forward pass, P bytes of parameters, A bytes of a tensor between devices.
+
+* Time: every op takes the longer of F / (peak ``efficiency``) and m / (memory bandwidth ``memory_efficiency``); a
+  backward pass takes twice the forward pass (once where only the input or only the weights of an op have a gradient,
+  not at all where neither has), and writes and reads the gradient of a table of embeddings besides, 2 P.
+* States: bytes of weights, gradients and optimiser for each byte of parameters; of frozen ones, of weights alone.
+* t > 1, by columns and rows (Megatron-LM): ops that are shared, and what they save, take 1/t of each; others the
+  whole. All-reduces of 2 (t-1)/t A bytes over the links of the server: forward the outputs of row products, backward
+  the inputs of column products. With sequence parallelism the rest of a block takes 1/t as well; its gathers and
+  scatters together are as large as the all-reduces.
+* Recomputation: one forward pass more; inputs alone are kept for each micro-batch in flight, the rest once.
+* ``zero1``, ``zero2``, ``zero3``: the t devices share the samples of a micro-batch, not the products, and each holds
+  1/t of the optimiser's states, then of the gradients, then of the weights. With N micro-batches in a batch the devices
+  exchange (t-1)/t P bytes: of gradients and weights once in a batch each (1); of gradients for every micro-batch, of
+  weights once (2); of weights twice and gradients once for every micro-batch (3). What is gathered of one layer at a
+  time is left out of the memory.
+
+Source: reconstructed from Megatron-LM (columns and rows), Korthikanti et al. (sequence parallelism, recomputation) and
+ZeRO (states). Every rate and efficiency is declared; the defaults of the efficiencies are guesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from instances.hardware import DTYPES, Hardware
+from instances.rules import NodeId
+from instances.stage_partitioning import Tmpc
+from instances.transformer import RECOMPUTE, VANILLA
+from planner.training.capture.captured import Captured, Node, edge_bytes
+from planner.training.capture.choices import Choices, Work
+from planner.training.capture.ops import LOOKUPS
+from planner.training.capture.sharding import Sharding, ring, sharding
+
+SEQUENCE = "sequence parallel"
+#: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
+#: where those of the model are 16 bits.
+GRADIENTS = 1.0
+OPTIMISER = {2: 6.0, 4: 2.0, 8: 2.0}
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one device has of a node.
+
+    ``saved_bytes`` of a micro-batch, ``inside_bytes`` those of them that were made in the node; ``input_bytes`` come
+    from other nodes. Seconds of each pass, on the links, and on the links in a forward pass.
+    """
+
+    parameter_bytes: float
+    trained_bytes: float
+    input_bytes: float
+    saved_bytes: float
+    inside_bytes: float
+    forward_s: float
+    backward_s: float
+    link_s: float = 0.0
+    again_link_s: float = 0.0
+
+
+class Configurations:
+    """The TMPCs of the nodes of a captured model."""
+
+    def __init__(self, captured: Captured, hardware: Hardware, work: Work, choices: Choices) -> None:
+        self.captured, self.hardware, self.work, self.choices = captured, hardware, work, choices
+        self.rate = hardware.peak_flop_per_s[work.dtype] * choices.efficiency
+        self.memory_rate = hardware.memory_bandwidth_bytes_per_s * choices.memory_efficiency
+        self.link_rate = hardware.inner_bandwidth_bytes_per_s * choices.link_efficiency
+        self.graph = {each.name: each for each in captured.module.graph.nodes}
+        self.parameters = {each.name: each for node in captured.nodes for each in node.parameters}
+        self.taken = _first_taken(captured)
+
+    def of(self, node: Node) -> dict[int, tuple[Tmpc, ...]]:
+        """All TMPCs of a node, by degree; every degree has one, so that a stage can have it for all its nodes."""
+        rule = sharding(self.captured, node)
+        return {t: tuple(self._at(node, t, rule)) for t in self.choices.degrees}
+
+    def _at(self, node: Node, t: int, rule: Sharding | None) -> list[Tmpc]:
+        spread = self._spread(node) if t > 1 else ({}, {})
+        usable = rule if t > 1 and rule is not None and rule.allows(t) else None
+        found = self._kept_or_not(VANILLA, self._share(node, t, usable, False), spread)
+        if self.choices.sequence_parallel and usable is not None:
+            found += self._kept_or_not(SEQUENCE, self._share(node, t, usable, True), ({}, {}))
+        if t > 1 and self.work.microbatch % t == 0:
+            for level in self.choices.zero:
+                found += self._zero(node, t, level)
+        return found
+
+    def alone(self, node: Node) -> Share:
+        """A node on one device."""
+        return self._share(node, 1, None, False)
+
+    def _seconds(self, op: str, part: float) -> float:
+        cost = self.captured.costs[op]
+        return max(cost.flops * part / self.rate, cost.moved_bytes * part / self.memory_rate)
+
+    def _share(self, node: Node, t: int, rule: Sharding | None, sequence: bool) -> Share:
+        """A device's part of a node that t devices share by columns and rows; without a rule it has the whole."""
+        shared = rule.shared if rule is not None else set()
+        split = rule.split if rule is not None else set()
+        rest = 1 / t if sequence else 1.0
+        sizes = {
+            each.name: each.size / (t if rule is not None and each.name in rule.parameters else 1)
+            for each in node.parameters
+        }
+        trained = sum(sizes[each.name] for each in node.parameters if each.trained)
+        seconds = {op: self._seconds(op, 1 / t if op in shared else rest) for op in node.ops}
+        forward = sum(seconds.values())
+        own = set(node.ops)
+        saved = inside = 0.0
+        for op in node.ops:
+            for maker, size in self.captured.costs[op].saved.items():
+                part = size * (1 / t if maker in split else rest)
+                saved += part
+                inside += part if maker in own else 0.0
+        reduce = ring(t) / self.link_rate
+        forward_link = reduce * rule.forward_bytes if rule is not None else 0.0
+        backward_link = reduce * rule.backward_bytes if rule is not None else 0.0
+        backward = sum(self._times_back(op) * spent for op, spent in seconds.items())
+        backward += 2 * sum(sizes[table] for table in self._tables(node)) / self.memory_rate
+        return Share(
+            sum(sizes.values()),
+            trained,
+            self.taken[node.id] * rest,
+            saved,
+            inside,
+            forward,
+            backward,
+            forward_link + backward_link,
+            forward_link,
+        )
+
+    def _times_back(self, op: str) -> int:
+        """How many times as long as the forward pass the backward pass of an op takes."""
+        costs, node = self.captured.costs, self.graph[op]
+        if not costs[op].gradient:
+            return 0
+        names = [self.captured.names.get(str(each.target)) for each in node.all_input_nodes if each.op == "get_attr"]
+        read = [self.parameters[name] for name in names if name is not None]
+        if not read or not costs[op].flops:
+            return 2
+        inputs = any(each.op == "call_function" and costs[each.name].gradient for each in node.all_input_nodes)
+        return int(inputs) + int(any(each.trained for each in read))
+
+    def _tables(self, node: Node) -> set[str]:
+        """Names of the tables that are looked up and trained: their gradients are dense."""
+        found = {
+            self.captured.names.get(str(self.graph[op].args[0].target))
+            for op in node.ops
+            if self.graph[op].target in LOOKUPS
+        }
+        return {name for name in found if name is not None and self.parameters[name].trained}
+
+    def _kept_or_not(
+        self, name: str, share: Share, spread: tuple[dict[NodeId, float], dict[NodeId, float]]
+    ) -> list[Tmpc]:
+        """A configuration, and the same with recomputation."""
+        weights, gradients, optimiser = self._states()
+        states = weights * share.parameter_bytes + (gradients + optimiser) * share.trained_bytes
+        kept = Tmpc(
+            name,
+            share.forward_s + share.backward_s + share.link_s,
+            share.trained_bytes,
+            share.saved_bytes,
+            states,
+            *spread,
+        )
+        return self._with_recomputation(kept, share)
+
+    def _with_recomputation(self, kept: Tmpc, share: Share) -> list[Tmpc]:
+        if not self.choices.recompute or not share.inside_bytes:
+            return [kept]
+        again = replace(
+            kept,
+            id=RECOMPUTE if kept.id == VANILLA else f"{kept.id}, {RECOMPUTE}",
+            time=kept.time + share.forward_s + share.again_link_s,
+            activation_bytes=share.input_bytes,
+            static_bytes=kept.static_bytes + share.inside_bytes,
+        )
+        return [kept, again]
+
+    def states_per_byte(self) -> float:
+        """Bytes of all states for each byte of parameters."""
+        return sum(self._states())
+
+    def _states(self) -> tuple[float, float, float]:
+        """Bytes of weights, gradients and the optimiser's states for each byte of parameters."""
+        return float(self.choices.weight_versions), GRADIENTS, OPTIMISER[DTYPES[self.work.dtype]]
+
+    def _zero(self, node: Node, t: int, level: int) -> list[Tmpc]:
+        """States shared by t devices that share the samples."""
+        whole = self._share(node, 1, None, False)
+        P, Q, N = whole.parameter_bytes, whole.trained_bytes, self.work.num_microbatches
+        weights, gradients, optimiser = self._states()
+        states = {
+            1: weights * P + gradients * Q + optimiser * Q / t,
+            2: weights * P + (gradients + optimiser) * Q / t,
+            3: (weights * P + (gradients + optimiser) * Q) / t,
+        }[level]
+        exchanged = {1: 2 * Q / N, 2: Q + Q / N, 3: 2 * P + Q}[level]
+        link = exchanged * (t - 1) / t / self.link_rate
+        share = replace(
+            whole,
+            input_bytes=whole.input_bytes / t,
+            saved_bytes=whole.saved_bytes / t,
+            inside_bytes=whole.inside_bytes / t,
+            forward_s=whole.forward_s / t,
+            again_link_s=(t - 1) / t * P / self.link_rate if level == 3 else 0.0,
+        )
+        time = (whole.forward_s + whole.backward_s) / t + link
+        return self._with_recomputation(Tmpc(f"zero{level}", time, Q / t, share.saved_bytes, states), share)
+
+    def _spread(self, node: Node) -> tuple[dict[NodeId, float], dict[NodeId, float]]:
+        """Whole tensors are spread from and to one device over each edge, as in the catalog's transformers."""
+        taken: dict[NodeId, float] = {}
+        given: dict[NodeId, float] = {}
+        for (source, target), size in edge_bytes(self.captured).items():
+            if target == node.id:
+                taken[source] = size
+            if source == node.id:
+                given[target] = size
+        return taken, given
+
+
+def _first_taken(captured: Captured) -> dict[int, float]:
+    """Bytes that every node takes from others, a tensor counted where it is taken first."""
+    found = dict.fromkeys(range(len(captured.nodes)), 0.0)
+    for transfer in captured.transfers:
+        found[min(transfer.targets)] += transfer.size
+    return found

@@ -1,0 +1,207 @@
+"""How a layer's products are shared by tensor-parallel devices: found in the graph, not declared by the model.
+
+A matrix product with a whole input is split by columns, one with a split input by rows; what row products give is
+summed by an all-reduce, and so is the gradient of what column products take.
+
+Source: reconstructed from Megatron-LM's description (columns, then rows: two all-reduces forward and two backward in a
+transformer block; the vocabulary of an embedding split by rows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.training.capture.captured import Captured, Node
+from planner.training.capture.dims import MIXED, followed
+from planner.training.capture.ops import LOOKUPS, PRODUCTS, REDUCTIONS, SELECTIONS, is_attention
+
+
+@dataclass
+class Sharding:
+    """Which ops of a node are split, and what the devices exchange.
+
+    ``split`` are ops with split outputs, ``shared`` those that compute a share of the work (row products besides);
+    ``parameters`` are names of split ones. ``forward_bytes`` are outputs to be summed, ``backward_bytes`` inputs whose
+    gradients are. A degree must divide all of ``sizes``.
+    """
+
+    split: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+    parameters: set[str] = field(default_factory=set)
+    forward_bytes: float = 0.0
+    backward_bytes: float = 0.0
+    sizes: set[int] = field(default_factory=set)
+
+    def allows(self, degree: int) -> bool:
+        """Whether so many devices can share the node."""
+        return all(size % degree == 0 for size in self.sizes)
+
+
+def ring(degree: int) -> float:
+    """Bytes that a device sends for each byte of a tensor that so many devices sum in a ring, 2 (t-1)/t."""
+    return 2 * (degree - 1) / degree
+
+
+def sharding(captured: Captured, node: Node) -> Sharding | None:
+    """How a node is split among devices; ``None`` where no rule is known, and each device computes the whole.
+
+    A rule is not known where a split tensor leaves the node, or is reduced as a whole (a norm over a split dimension).
+    It allows no degree where what a product gives is taken apart into parts that cannot be shared (`dims`).
+    """
+    walk = _Walk(captured, node)
+    for op in node.ops:
+        if not walk.see(walk.graph[op]):
+            return None
+    found = walk.found
+    leaving = {transfer.op for transfer in captured.transfers if transfer.source == node.id}
+    return found if found.parameters and not leaving & found.split else None
+
+
+def computed_whole(captured: Captured, degree: int) -> list[Node]:
+    """The nodes with products of parameters that no rule shares among so many devices: each computes all of them."""
+    found = []
+    for node in captured.nodes:
+        rule = sharding(captured, node)
+        if rule is None or not rule.allows(degree):
+            walk = _Walk(captured, node)
+            products = (walk.graph[op] for op in node.ops if walk.graph[op].target in PRODUCTS)
+            if any(walk.reads(op.args[PRODUCTS[op.target]]) for op in products):
+                found.append(node)
+    return found
+
+
+class _Walk:
+    """The ops of a node in their order, with what is known of those before."""
+
+    def __init__(self, captured: Captured, node: Node) -> None:
+        self.captured = captured
+        self.inside = set(node.ops)
+        self.graph = {each.name: each for each in captured.module.graph.nodes}
+        self.known = {each.name for each in node.parameters}
+        self.shapes = {each.name: each.shape for each in node.parameters}
+        self.found = Sharding()
+        self.taken: set[str] = set()
+        self.widths: dict[str, set[int]] = {}
+        self.dims: dict[str, int] = {}  # which dimension of a split tensor is split, where that is known
+        self.scores: set[str] = set()  # products of queries and keys, and what is made of them before the values
+        self.products = any(self.graph[op].target in PRODUCTS for op in node.ops)
+
+    def see(self, op: Any) -> bool:
+        """Learn one op; false where no rule is known."""
+        name, split = op.name, self.found.split
+        matrix = PRODUCTS.get(op.target)
+        if matrix is not None and self.reads(op.args[matrix]):
+            self._product(op, matrix)
+            return True
+        if op.target in LOOKUPS and self.reads(op.args[0]) and not self.products:
+            self._lookup(op)
+            return True
+        inputs = [each for each in op.all_input_nodes if each.name in self.inside]
+        self.widths[name] = set().union(*(self.widths.get(each.name, set()) for each in inputs))
+        if not any(each.name in split for each in inputs):
+            return True
+        shapes = self.captured.costs[name].shapes
+        if op.target in REDUCTIONS and len(self._shape(inputs[0])) < 4:
+            return False
+        if is_attention(op) and shapes:
+            self._heads(op, shapes[0])
+        elif any(each.name in self.scores for each in inputs):
+            self.scores.add(name)
+        split.add(name)
+        self.found.shared.add(name)
+        self._follow(op, [each for each in inputs if each.name in split])
+        return True
+
+    def _follow(self, op: Any, given: list[Any]) -> None:
+        """Shares of the split dimension stay equal: a degree has to divide it in every result."""
+        shapes = self.captured.costs[op.name].shapes
+        known = [each for each in given if each.name in self.dims] if shapes else []
+        found = {followed(op, self._shape(each), shapes[0], self.dims[each.name]) for each in known} - {None}
+        if len(found) > 1 or MIXED in found:
+            self.found.sizes.add(1)
+        elif found:
+            self.dims[op.name] = dim = next(each for each in found if each is not None)
+            self.found.sizes.update(shape[dim] for shape in shapes)
+
+    def _shape(self, op: Any) -> tuple[int, ...]:
+        shapes = self.captured.costs[op.name].shapes if op.name in self.captured.costs else ()
+        return shapes[0] if shapes else ()
+
+    def reads(self, operand: Any) -> list[str]:
+        """The parameters that an operand is, or is a view of."""
+        if getattr(operand, "op", "") == "get_attr":
+            name = self.captured.names.get(str(operand.target))
+            return [name] if name in self.known else []
+        if getattr(operand, "op", "") == "call_function" and not self.captured.costs[operand.name].moved_bytes:
+            return [each for source in operand.all_input_nodes for each in self.reads(source)]
+        return []
+
+    def _product(self, op: Any, matrix: int) -> None:
+        """By columns, or by rows where the input is split; a router, whose outputs choose experts, is left whole."""
+        found, name = self.found, op.name
+        left = op.args[matrix - 1]
+        out = self.captured.costs[name].shapes[0][-1]
+        matrices = [each for source in op.all_input_nodes for each in self.reads(source)]
+        if left.name in found.split:
+            if self.dims.get(left.name, len(self._shape(left)) - 1) != len(self._shape(left)) - 1:
+                found.sizes.add(1)  # no process has a share of the columns
+            found.shared.add(name)
+            found.parameters.update(each for each in matrices if len(self.shapes[each]) > 1)
+            found.forward_bytes += self.captured.costs[name].output_bytes
+            found.sizes.add(self._shape(left)[-1])
+        elif not self._chooses(op):
+            found.split.add(name)
+            found.shared.add(name)
+            found.parameters.update(matrices)
+            found.sizes.add(out)
+            self.widths[name] = {out}
+            self.dims[name] = len(self.captured.costs[name].shapes[0]) - 1
+            cost = self.captured.costs.get(left.name)
+            if left.name not in self.taken and cost is not None and cost.gradient:
+                found.backward_bytes += cost.output_bytes
+            self.taken.add(left.name)
+
+    def _chooses(self, op: Any) -> bool:
+        """Whether what follows, before the next product, selects."""
+        waiting, seen = [op], set()
+        while waiting:
+            for user in waiting.pop().users:
+                if user.target in SELECTIONS:
+                    return True
+                if user.name in self.inside and user.target not in PRODUCTS and user.name not in seen:
+                    seen.add(user.name)
+                    waiting.append(user)
+        return False
+
+    def _lookup(self, op: Any) -> None:
+        """The largest table of a node that only looks up is split by rows, if inputs of the model choose among them."""
+        name = self.reads(op.args[0])[0]
+        if self._given(op.args[1]) and self.shapes[name] == max(
+            shape for shape in self.shapes.values() if len(shape) == 2
+        ):
+            self.found.parameters.add(name)
+            self.found.forward_bytes += self.captured.costs[op.name].output_bytes
+            self.found.sizes.add(self.shapes[name][0])
+
+    def _given(self, op: Any) -> bool:
+        """Whether an op depends on an input of the model."""
+        waiting, seen = [op], {op}
+        while waiting:
+            each = waiting.pop()
+            if each.op == "placeholder":
+                return True
+            waiting += [before for before in each.all_input_nodes if before not in seen]
+            seen.update(each.all_input_nodes)
+        return False
+
+    def _heads(self, op: Any, shape: tuple[int, ...]) -> None:
+        """Whole heads go to a device: those of the product, and those of the columns that its operands come from."""
+        if len(shape) < 3:
+            return
+        self.found.sizes.add(shape[-3])
+        inputs = {each.name for each in op.all_input_nodes}
+        if op.target not in PRODUCTS or inputs & self.scores:  # gives as many columns as a head has
+            self.found.sizes.update(width // shape[-1] for width in self.widths[op.name] if width % shape[-1] == 0)
+        else:
+            self.scores.add(op.name)

@@ -1,0 +1,336 @@
+"""What each process of a run does: which stage it runs, which samples pass through it, in which order.
+
+A sample is what the model takes at once, one call of it. In stage partitioning it is a micro-batch, and micro-batch m
+is run by replica m mod d of every stage (Piper). In a stage graph it is a sample of the mini-batch: every micro-batch
+of b samples is split over the r devices of a stage, the first of them get one more where r does not divide b
+(GraphPipe). Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formulations.microbatch_schedule.problem import SchedulePlan
+from formulations.simulate_graph import kfkb
+from instances.rules import NodeId
+from instances.stage_partitioning import CostModel
+from instances.transformer import RECOMPUTE, VANILLA
+from planner.process.errors import UsageError
+from planner.training.runtime.origin import granularity_of
+
+#: TMPCs of imported instances that are split by columns and rows, and nothing else.
+_SPLIT = (VANILLA, RECOMPUTE)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward or backward pass of one process, over the samples of a micro-batch that it has."""
+
+    is_forward: bool
+    index: int
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What one process does: the passes of a replica of a stage, in order.
+
+    Parameters
+    ----------
+    bytes_planned
+        Bytes that it sends in an iteration, by the model of the plan: to other stages, which the first process of a
+        replica does alone, and of what comes from them on to the next process of the replica.
+    held_planned
+        Bytes of activations that it holds at most, by the model of the plan.
+    forward_s, backward_s
+        Seconds of a pass, by the model of the plan; what it sends is not part of it.
+    shard, degree
+        Which of the replica's processes it is, and how many they are (tensor parallelism); their ranks follow each
+        other.
+    gradient_planned
+        Bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w for w bytes of
+        weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other stages.
+    """
+
+    stage: int
+    replica: int
+    passes: tuple[Pass, ...]
+    bytes_planned: float
+    held_planned: float
+    forward_s: float
+    backward_s: float
+    shard: int = 0
+    degree: int = 1
+    gradient_planned: float = 0.0
+
+    def __str__(self) -> str:
+        shard = f", shard {self.shard}" if self.degree > 1 else ""
+        return f"stage {self.stage}, replica {self.replica}{shard}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A plan as processes.
+
+    Parameters
+    ----------
+    stage_of
+        Stage of every node of the instance.
+    recomputed
+        Nodes whose activations are computed again in the backward pass.
+    duties
+        What each process does; those of a stage follow each other.
+    num_samples
+        Samples of an iteration.
+    edges
+        Pairs of stages with a tensor from the first to the second, ascending.
+    is_relayed
+        Tensors go on from each stage to the next one, up to the last one that takes them, instead of straight to each.
+    """
+
+    stage_of: Mapping[NodeId, int]
+    recomputed: frozenset[NodeId]
+    duties: tuple[Duty, ...]
+    num_samples: int
+    edges: tuple[tuple[int, int], ...]
+    is_relayed: bool = False
+
+    def owners(self) -> dict[tuple[int, int], int]:
+        """The process that runs a sample and speaks for its replica, by (stage, sample)."""
+        return {
+            (duty.stage, sample): rank
+            for rank, duty in enumerate(self.duties)
+            if not duty.shard
+            for each in duty.passes
+            for sample in each.samples
+        }
+
+
+def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None = None) -> Layout:
+    """The processes of a plan that breaks no rule of its instance.
+
+    Parameters
+    ----------
+    orders
+        For each stage the passes of its replicas as a word such as ``FFBFBB``; ``None``: 1F1B, and the plan's own kFkB.
+
+    Raises
+    ------
+    UsageError
+        If plans of this problem cannot be run, it is not known how a stage's tensors are split, or the orders have
+        other passes than the plan.
+    """
+    if family not in _LAYOUTS:
+        raise UsageError.at("INSTANCE", family, f"an instance of one of {', '.join(_LAYOUTS)}")
+    made = _LAYOUTS[family](instance, plan)
+    return made if orders is None else _reordered(made, orders)
+
+
+def orders_of(schedule: SchedulePlan) -> list[str]:
+    """The passes of each stage of a plan of micro-batch scheduling, by start."""
+    last = max((task.stage for task in schedule.passes), default=-1)
+    stages = range(last + 1)
+    return ["".join("F" if task.is_forward else "B" for task in schedule.by_stage.get(stage, [])) for stage in stages]
+
+
+def _reordered(made: Layout, orders: Sequence[str]) -> Layout:
+    count = made.duties[-1].stage + 1
+    if len(orders) != count:
+        raise UsageError.at("--passes", f"{len(orders)} stages", f"the {count} stages of the plan")
+    duties = []
+    for duty in made.duties:
+        forward = sorted((task for task in duty.passes if task.is_forward), key=lambda task: task.index)
+        order = orders[duty.stage]
+        if not order.count("F") == order.count("B") == len(forward):
+            rule = f"{len(forward)} forward and backward passes, as replica {duty.replica} has in the plan"
+            raise UsageError.at("--passes", f"{order or 'nothing'} of stage {duty.stage}", rule)
+        duties.append(replace(duty, passes=_passes([task.samples for task in forward], order)))
+    return replace(made, duties=tuple(duties))
+
+
+def _of_stage_partitioning(instance: Any, plan: Any) -> Layout:
+    from formulations.stage_partitioning.problem import suffix_sums
+
+    return _of_stages(instance, plan, suffix_sums(plan))
+
+
+def _of_flushed_partitioning(instance: Any, plan: Any) -> Layout:
+    """1F1B as without flushes, which a run has anyway; with GPipe all micro-batches are in flight."""
+    if instance.schedule == "gpipe":
+        return _of_stages(instance.flat, plan, [instance.flat.num_microbatches] * len(plan.stages))
+    return _of_stage_partitioning(instance.flat, plan)
+
+
+def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
+    """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas."""
+    from formulations.stage_partitioning.problem import carried_bytes
+
+    layers = {layer.id: layer for layer in instance.layers}
+    stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
+    duties, recomputed = [], set()
+    for number, (stage, s) in enumerate(zip(plan.stages, in_flight, strict=True)):
+        chosen = {
+            node: next(x for x in layers[node].tmpcs[stage.tp_degree] if x.id == stage.tmpcs[node])
+            for node in stage.nodes
+        }
+        _expect_known_split(instance, stage, f"of stage {number}")
+        recomputed |= {node for node, x in chosen.items() if "recomp" in x.id}
+        crossing = [edge for edge in instance.edges if (edge.source in chosen) != (edge.target in chosen)]
+        moved = math.fsum(edge.bytes for edge in crossing)
+        spread = math.fsum(
+            chosen[edge.source].sync_backward_bytes.get(edge.target, 0.0)
+            if edge.source in chosen
+            else chosen[edge.target].sync_forward_bytes.get(edge.source, 0.0)
+            for edge in crossing
+        )
+        d, t, N = stage.dp_degree, stage.tp_degree, instance.num_microbatches
+        seconds = math.fsum(x.time for x in chosen.values()) * (1e-3 if instance.time_unit == "ms" else 1.0)
+        held, carried = -(-s // d), carried_bytes(instance, stage)
+        for replica, shard in itertools.product(range(d), range(t)):
+            own = range(replica, N, d)
+            sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
+            duties.append(
+                Duty(
+                    number,
+                    replica,
+                    _passes([(m,) for m in own], kfkb(len(own), held, 1)),
+                    sent * len(own),
+                    math.fsum([*(x.activation_bytes for x in chosen.values()), *carried]) * held,
+                    seconds / 3,
+                    seconds * 2 / 3,
+                    shard,
+                    t,
+                    2 * (d - 1) / d * math.fsum(x.weight_bytes for x in chosen.values()),
+                )
+            )
+    edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
+    joined = tuple(sorted((u, v) for u, v in edges if u != v))
+    relayed = instance.cost_model is CostModel.RUNTIME
+    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, joined, relayed)
+
+
+def _expect_known_split(instance: Any, stage: Any, where: str) -> None:
+    """`UsageError` if a stage is tensor-parallel in another way than by columns and rows, as they are imported."""
+    if stage.tp_degree == 1:
+        return
+    if granularity_of(instance) is None:
+        rule = "1: how tensors are split is known of imported models alone"
+        raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} {where}", rule)
+    for node, tmpc in stage.tmpcs.items():
+        if tmpc not in _SPLIT:
+            raise UsageError.at("PLAN", f"TMPC {tmpc} of node {node} {where}", f"{' or '.join(_SPLIT)}, which are run")
+
+
+def _of_stage_graph(instance: Any, plan: Any) -> Layout:
+    from formulations.stage_graph.problem import data_edges
+
+    name = instance.id_of
+    stage_of = {name(node): number for number, stage in enumerate(plan.stages) for node in stage.nodes}
+    duties = []
+    for number, stage in enumerate(plan.stages):
+        inside = set(stage.nodes)
+        crossing = [edge for edge in instance.edges if (edge.source in inside) != (edge.target in inside)]
+        kept = math.fsum(
+            [
+                *(instance.operators[node].activation_bytes for node in inside),
+                *(edge.bytes_per_sample for edge in crossing if edge.target in inside),
+            ]
+        )
+        b, r, count = stage.microbatch, stage.devices, instance.minibatch // stage.microbatch
+        order = kfkb(count, stage.in_flight // b, stage.k)
+        first = 0
+        for replica in range(r):
+            share = b // r + (replica < b % r)
+            samples = [tuple(range(p * b + first, p * b + first + share)) for p in range(count)]
+            first += share
+            duties.append(
+                Duty(
+                    number,
+                    replica,
+                    _passes(samples, order),
+                    math.fsum(edge.bytes_per_sample for edge in crossing) * share * count,
+                    -(-min(stage.in_flight, instance.minibatch) // b) * share * kept,
+                    math.fsum(instance.operators[node].forward_s(share) for node in inside),
+                    math.fsum(instance.operators[node].backward_s(share) for node in inside),
+                    gradient_planned=2
+                    * (r - 1)
+                    / r
+                    * math.fsum(instance.operators[node].weight_bytes for node in inside),
+                )
+            )
+    return Layout(stage_of, frozenset(), tuple(duties), instance.minibatch, data_edges(instance, plan.stages))
+
+
+_LAYOUTS: Mapping[str, Callable[[Any, Any], Layout]] = {
+    "stage_partitioning": _of_stage_partitioning,
+    "flushed_partitioning": _of_flushed_partitioning,
+    "stage_graph": _of_stage_graph,
+}
+
+
+def _passes(samples: Sequence[tuple[int, ...]], order: str) -> tuple[Pass, ...]:
+    """The passes of an order such as ``FFBFBB``, the micro-batches of each kind in turn."""
+    begun = {"F": 0, "B": 0}
+    found = []
+    for kind in order:
+        found.append(Pass(kind == "F", begun[kind], samples[begun[kind]]))
+        begun[kind] += 1
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A pass of a process with its start and end, in seconds."""
+
+    rank: int
+    is_forward: bool
+    index: int
+    start_s: float
+    end_s: float
+
+
+def simulate(made: Layout) -> list[Timing]:
+    """When each pass would run by the plan's own times, tensors moved in no time.
+
+    Raises
+    ------
+    UsageError
+        If the processes would wait for each other for ever.
+    """
+    owners = made.owners()
+    before: dict[int, list[int]] = {}
+    after: dict[int, list[int]] = {}
+    for u, v in made.edges:
+        after.setdefault(u, []).append(v)
+        before.setdefault(v, []).append(u)
+    ends: dict[tuple[int, bool, int], float] = {}  # (stage, is_forward, sample)
+    clock, next_pass = [0.0] * len(made.duties), [0] * len(made.duties)
+    found: list[Timing] = []
+    ready = list(range(len(made.duties)))
+    while ready:
+        rank = ready.pop()
+        duty = made.duties[rank]
+        while next_pass[rank] < len(duty.passes):
+            task = duty.passes[next_pass[rank]]
+            givers = [(giver, task.is_forward) for giver in (before if task.is_forward else after).get(duty.stage, [])]
+            givers += [] if task.is_forward else [(duty.stage, True)]
+            waits = [(*giver, sample) for giver in givers for sample in task.samples]
+            if any(wait not in ends for wait in waits):
+                break
+            start = max([clock[rank], *(ends[wait] for wait in waits)])
+            clock[rank] = start + (duty.forward_s if task.is_forward else duty.backward_s)
+            found.append(Timing(rank, task.is_forward, task.index, start, clock[rank]))
+            next_pass[rank] += 1
+            takers = (after if task.is_forward else before).get(duty.stage, [])
+            for sample in task.samples:
+                ends[duty.stage, task.is_forward, sample] = clock[rank]
+                firsts = [owners[taker, sample] for taker in takers]
+                ready += [first + shard for first in firsts for shard in range(made.duties[first].degree)]
+    stuck = [made.duties[rank].stage for rank, done in enumerate(next_pass) if done < len(made.duties[rank].passes)]
+    if stuck:
+        raise UsageError.at("the order of passes", f"one in which stage {stuck[0]} waits for ever", "one that ends")
+    return sorted(found, key=lambda each: (each.start_s, each.rank))

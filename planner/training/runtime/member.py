@@ -1,0 +1,41 @@
+"""A member of the group of processes that run a plan: it joins the others, does its passes and leaves."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+
+from planner.training.runtime.pipelining import Pipelined
+from planner.training.runtime.process import Job, Process, Report
+
+
+def run_process(job: Job, rank: int) -> Report:
+    """Run the passes of a process; call it in a process of its own.
+
+    Raises
+    ------
+    RuntimeError
+        If another process does not answer, or an operation fails.
+    """
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"]
+    on = {}
+    if job.backend == "nccl":
+        torch.cuda.set_device(rank)
+        on = {"device_id": torch.device(f"cuda:{rank}")}
+    distributed.init_process_group(
+        job.backend,
+        **on,
+        init_method=f"file://{job.rendezvous}",
+        rank=rank,
+        world_size=len(job.layout.duties),
+        timeout=datetime.timedelta(seconds=job.timeout_s),
+    )
+    report = (Pipelined if job.is_pipelined else Process)(job, rank).run()
+    distributed.destroy_process_group()  # not after an error: others would see it as theirs before this one reports it
+    return report

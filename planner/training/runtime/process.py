@@ -1,0 +1,410 @@
+"""One process of a run: the passes of a replica of a stage, on torch.distributed.
+
+A tensor is sent once to each stage that takes it, to the replica that runs the sample, and its gradient comes back
+once from each; or (`layout.Layout.is_relayed`) from each stage to the next one, up to the last that takes it. Where a
+replica is several processes (tensor parallelism), the first of them receives, and each passes on to the next one. Sends
+never wait, so that only the order of passes decides who waits for whom.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from planner.training.runtime.layout import Layout, Pass, Timing
+from planner.training.runtime.objective import Objective
+from planner.training.runtime.program import Program, attribute
+from planner.training.runtime.stages import Block, Stages, Tensor
+from planner.training.runtime.sums import GradientSum, gradient_sums
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all processes of a run know.
+
+    ``rendezvous`` is a file that does not exist yet; ``timeout_s`` seconds of waiting for another process at most;
+    ``is_pipelined``: through torch.distributed.pipelining.
+    """
+
+    program: Program
+    layout: Layout
+    stages: Stages
+    objective: Objective
+    rendezvous: str
+    backend: str
+    timeout_s: float
+    is_pipelined: bool = False
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether messages have tags: without them they are received in the order in which they are sent."""
+        return self.backend == "gloo"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a process.
+
+    ``losses`` are parts of the loss by sample, ``gradients`` those of its stage's parameters (replica 0 alone; ``None``
+    for a parameter without one), both of the first process of a replica alone; ``held_bytes`` the most that it held for
+    backward passes, ``collective_bytes`` what it sent to sum tensors in its replica, ``gradient_bytes`` to sum
+    gradients with other replicas and stages, as a ring sends them.
+    """
+
+    rank: int
+    losses: Mapping[int, float]
+    gradients: Mapping[str, Any]
+    bytes_sent: int
+    held_bytes: int
+    collective_bytes: float
+    gradient_bytes: float
+    timings: tuple[Timing, ...]
+
+
+@dataclass
+class _Kept:
+    """What a sample leaves for its backward pass."""
+
+    received: dict[str, Any]
+    sent: dict[str, Any]
+    loss: Any = None
+    storages: dict[int, int] = field(default_factory=dict)
+
+
+class Process:
+    """A replica of a stage, with its own point-to-point messages."""
+
+    def __init__(self, job: Job, rank: int) -> None:
+        import torch
+
+        self.job, self.rank = job, rank
+        self.duty = job.layout.duties[rank]
+        self.stage = self.duty.stage
+        self.device = torch.device("cpu" if job.backend == "gloo" else f"cuda:{rank}")
+        self.blocks = job.stages.blocks[self.stage]
+        self.parameters = job.stages.parameters[self.stage]
+        for block in self.blocks:
+            _move(block.module, self.device)
+        self._share()
+        self.owners = job.layout.owners()
+        self.incoming = [each for each in job.stages.tensors if self.stage in each.targets]
+        self.outgoing = [each for each in job.stages.tensors if each.source == self.stage]
+        self.number = {(each.name, each.source): number for number, each in enumerate(job.stages.tensors)}
+        self.lines = {} if job.is_tagged else _lines(job)
+        self.kept: dict[int, _Kept] = {}
+        self.unsent: list[tuple[Any, Any]] = []
+        self.losses: dict[int, float] = {}
+        self.bytes_sent = self.held_bytes = 0
+        self.gradient_bytes = 0.0
+        self.fixed = {
+            _storage(each)._cdata
+            for block in self.blocks
+            for each in (*block.module.parameters(), *block.module.buffers())
+        }
+
+    def _share(self) -> None:
+        """Take a share of the blocks that the processes of this replica share."""
+        self.sharded: list[Any] = []
+        self.shares: dict[str, Any] = {}  # by the parameter's name
+        names = {id(parameter): name for name, parameter in self.parameters.items()}
+        self.collectives: Any = nullcontext()
+        mesh = _mesh(self.job, self.rank)
+        if mesh is None:
+            return
+        from planner.training.runtime.sharded import Counted, Sharded
+
+        self.collectives = Counted(self.duty.degree)
+        blocks = []
+        for block in self.blocks:
+            if block.split is not None:
+                self.sharded.append(Sharded(block.module, block.split, mesh))
+                shares = self.sharded[-1].shares.items()
+                self.shares |= {names[id(attribute(block.module, path))]: share for path, share in shares}
+                block = replace(block, module=self.sharded[-1])
+            blocks.append(block)
+        self.blocks = tuple(blocks)
+
+    def run(self) -> Report:
+        """Run the iteration and sum gradients."""
+        from torch import distributed
+
+        groups = _groups(self.job)
+        for parameter in self.parameters.values():
+            parameter.grad = None
+        distributed.barrier()
+        with self.collectives:
+            timings = self.iterate()
+        self._reduce(groups)
+        distributed.barrier()
+        speaks = not self.duty.replica and not self.duty.shard
+        gradients = {name: _on_cpu(each.grad) for name, each in self.parameters.items()} if speaks else {}
+        summed = getattr(self.collectives, "num_bytes", 0.0)
+        losses = {} if self.duty.shard else self.losses
+        sent = self.bytes_sent, self.held_bytes, summed, self.gradient_bytes
+        return Report(self.rank, losses, gradients, *sent, tuple(timings))
+
+    def iterate(self) -> list[Timing]:
+        """Run all passes; when each ran, once all that it waits for had come."""
+        timings = []
+        for task in self.duty.passes:
+            came = [self._await(sample, task.is_forward) for sample in task.samples]
+            start = time.perf_counter()
+            for sample, tensors in zip(task.samples, came, strict=True):
+                (self._forward if task.is_forward else self._backward)(sample, tensors)
+            timings.append(self.timing(task, start))
+        for work, _ in self.unsent:
+            work.wait()
+        return timings
+
+    def timing(self, task: Pass, start: float) -> Timing:
+        """A pass that began at ``start`` and ends now."""
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+        return Timing(self.rank, task.is_forward, task.index, start, time.perf_counter())
+
+    def _await(self, sample: int, is_forward: bool) -> dict[str, Any]:
+        """What a pass of a sample waits for: tensors of stages before, or their gradients from those behind, summed."""
+        if is_forward:
+            return {each.name: self._receive(each, each.source, sample, True) for each in self.incoming}
+        found = {}
+        for each in self.outgoing:
+            if each.has_gradient:
+                came = [self._receive(each, taker, sample, False) for taker in each.targets]
+                found[each.name] = sum(came[1:], came[0])
+        return found
+
+    def _forward(self, sample: int, received: dict[str, Any]) -> None:
+        import torch
+
+        values = self.compute(sample, received)
+        kept = self.kept[sample]
+        for each in self.outgoing:
+            if each.has_gradient:  # the tensor itself is no longer needed here
+                kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(values[each.name])
+            if not self.duty.shard:
+                for taker in each.targets:
+                    self._send(values[each.name], each, self.owners[taker, sample], sample, True)
+        kept.loss = self.loss(values, sample)
+
+    def compute(self, sample: int, received: dict[str, Any]) -> dict[str, Any]:
+        """What the stage makes of a sample and the tensors of other stages, by name; notes what autograd keeps."""
+        import torch
+
+        leaves = self.job.program.leaves(sample)
+        moved = [each.to(self.device) if isinstance(each, torch.Tensor) else each for each in leaves]
+        values = {**dict(zip(self.job.stages.inputs, moved, strict=True)), **received}
+        kept = self.kept[sample] = _Kept(received, {})
+        save = self._saver(kept.storages, moved)
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda saved: saved):
+            for block in self.blocks:
+                values |= self._run(block, values, save)
+                for name in block.dropped:
+                    values.pop(name, None)
+        held: dict[int, int] = {}
+        for other in self.kept.values():
+            held |= other.storages
+        self.held_bytes = max(self.held_bytes, sum(held.values()))
+        return values
+
+    def _run(self, block: Block, values: Mapping[str, Any], save: Callable[[Any], Any]) -> dict[str, Any]:
+        """The outputs of a block by name. What a recomputed one keeps are its inputs alone."""
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        given = [values[name] for name in block.inputs]
+        if not block.recomputed:
+            made = block.module(*given)
+        else:
+            inputs = self.job.stages.inputs
+            given = [
+                _alone(each) if isinstance(each, torch.Tensor) and name not in inputs else each
+                for name, each in zip(block.inputs, given, strict=True)
+            ]
+            for each in given:
+                if isinstance(each, torch.Tensor):
+                    save(each)
+            made = checkpoint(block.module, *given, use_reentrant=False, early_stop=False)
+        return dict(zip(block.outputs, made, strict=True))
+
+    def _saver(self, storages: dict[int, int], inputs: Iterable[Any]) -> Callable[[Any], Any]:
+        """Notes the storages that autograd keeps for a backward pass, those of parameters and inputs apart."""
+        import torch
+
+        known = self.fixed | {each.untyped_storage()._cdata for each in inputs if isinstance(each, torch.Tensor)}
+
+        def save(tensor: Any) -> Any:
+            storage = _storage(tensor)
+            if storage._cdata not in known:
+                storages[storage._cdata] = storage.nbytes()
+            return tensor.detach()  # a tensor that its own operation saves would keep itself alive
+
+        return save
+
+    def loss(self, values: Mapping[str, Any], sample: int) -> Any:
+        """The stage's part of the loss of a sample, noted; ``None`` if it makes no output that adds to it."""
+        parts = [
+            self.job.objective.part(values[name], output, sample)
+            for output, name in self.job.stages.results[self.stage]
+        ]
+        found = [part for part in parts if part is not None]
+        if not found:
+            return None
+        loss = sum(found[1:], found[0])
+        self.losses[sample] = float(loss.detach())
+        return loss
+
+    def _backward(self, sample: int, came: dict[str, Any]) -> None:
+        import torch
+
+        kept = self.kept.pop(sample)
+        roots, gradients = [kept.sent[name] for name in came], list(came.values())
+        if kept.loss is not None:
+            roots.append(kept.loss)
+            gradients.append(torch.full_like(kept.loss, 1.0 / self.job.layout.num_samples))
+        if roots:
+            torch.autograd.backward(roots, gradients)
+        for each in self.incoming:
+            if each.has_gradient and not self.duty.shard:
+                leaf = kept.received[each.name]
+                gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+                self._send(gradient, each, self.owners[each.source, sample], sample, False)
+
+    def _send(self, tensor: Any, each: Tensor, to: int, sample: int, is_forward: bool) -> None:
+        from torch import distributed
+
+        self.unsent = [(work, data) for work, data in self.unsent if not work.is_completed()]
+        data = tensor.detach().contiguous()
+        group, tag = self._line(self.rank, to, each, sample, is_forward)
+        self.unsent.append((distributed.isend(data, to, group=group, tag=tag), data))
+        self.bytes_sent += each.num_bytes
+
+    def _receive(self, each: Tensor, stage: int, sample: int, is_forward: bool) -> Any:
+        import torch
+        from torch import distributed
+
+        data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
+        source = self.rank - 1 if self.duty.shard else self.owners[stage, sample]
+        group, tag = self._line(source, self.rank, each, sample, is_forward)
+        distributed.recv(data, source, group=group, tag=tag)
+        if self.duty.shard + 1 < self.duty.degree:
+            self._send(data, each, self.rank + 1, sample, is_forward)
+        return data.requires_grad_() if is_forward and each.has_gradient else data
+
+    def _line(self, source: int, to: int, each: Tensor, sample: int, is_forward: bool) -> tuple[Any, int]:
+        """The group of processes and the tag of a message."""
+        if not self.job.is_tagged:
+            return self.lines[source, to, is_forward], 0
+        return None, (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
+
+    def _reduce(self, groups: Mapping[tuple[int, ...], Any]) -> None:
+        """Sum the gradients of each parameter over all replicas that use it, and stages that share it.
+
+        Those of shared blocks are gathered in between, to be compared whole.
+        """
+        import torch
+
+        sums = gradient_sums(self.job.stages, self.job.layout)
+        for name in (name for name, each in sums.items() if each.is_cut and name in self.shares):
+            share = self.shares[name]
+            if share.requires_grad:
+                gradient = torch.zeros_like(share) if share.grad is None else share.grad
+                share.grad = gradient.redistribute(placements=share.placements)
+                self._sum(share.grad, sums[name], groups)
+        for block in self.sharded:
+            for path, gradient in block.gradients().items():
+                parameter = attribute(block.inner, path)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        for name, each in sums.items():
+            parameter = self.parameters.get(name)
+            if parameter is not None and parameter.requires_grad and not each.is_cut:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                self._sum(parameter.grad, each, groups)
+
+    def _sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
+        """Sum a gradient, or this process's share of it, in place; note what a ring sends for it."""
+        from torch import distributed
+
+        from planner.training.capture.sharding import ring
+
+        members = each.group_of(self.rank)
+        if len(members) > 1:
+            local = getattr(gradient, "_local_tensor", gradient)
+            distributed.all_reduce(local, group=groups[members])
+            self.gradient_bytes += ring(len(members)) * local.numel() * local.element_size()
+
+
+def _alone(tensor: Any) -> Any:
+    """The tensor, or a copy where it is a view of more: what is kept of it would be all that it is a view of."""
+    more = _storage(tensor).nbytes() > tensor.numel() * tensor.element_size()
+    return tensor.clone() if more else tensor
+
+
+def _groups(job: Job) -> dict[tuple[int, ...], Any]:
+    """A group for all processes that sum a gradient with each other; made by all in one order."""
+    from torch import distributed
+
+    members = {group for each in gradient_sums(job.stages, job.layout).values() for group in each.groups}
+    return {group: distributed.new_group(list(group)) for group in sorted(members) if len(group) > 1}
+
+
+def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:
+    """A group for each pair of processes and direction, where messages have no tags."""
+    from torch import distributed
+
+    owners = job.layout.owners()
+    found: dict[tuple[int, int, bool], Any] = {}
+    for each in job.stages.tensors:
+        for taker in each.targets:
+            for sample in range(job.layout.num_samples):
+                source, to = owners[each.source, sample], owners[taker, sample]
+                found[source, to, True] = found[to, source, False] = None
+    for rank, duty in enumerate(job.layout.duties):
+        if duty.shard:
+            found[rank - 1, rank, True] = found[rank - 1, rank, False] = None
+    return {line: distributed.new_group(sorted(line[:2])) for line in sorted(found)}
+
+
+def _mesh(job: Job, rank: int) -> Any:
+    """The processes of this one's replica; ``None`` if it is the only one. Groups are made by all in one order."""
+    from torch import distributed
+
+    found = None
+    for first, duty in enumerate(job.layout.duties):
+        if duty.degree > 1 and not duty.shard:
+            group = distributed.new_group(range(first, first + duty.degree))
+            if first <= rank < first + duty.degree:
+                from torch.distributed.device_mesh import DeviceMesh
+
+                found = DeviceMesh.from_group(group, "cpu" if job.backend == "gloo" else "cuda")
+    return found
+
+
+def _storage(tensor: Any) -> Any:
+    """Where a tensor's numbers are; of a shared one, this process's part."""
+    return getattr(tensor, "_local_tensor", tensor).untyped_storage()
+
+
+def _move(module: Any, device: Any) -> None:
+    """Bring a block and the devices that its graph names to a device."""
+    import torch
+    from torch.fx.node import map_aggregate
+
+    if device.type == "cpu":
+        return
+
+    def moved(each: Any) -> Any:
+        return device if isinstance(each, torch.device) else each
+
+    for node in module.graph.nodes:
+        node.args, node.kwargs = map_aggregate(node.args, moved), map_aggregate(node.kwargs, moved)
+    module.recompile()
+    module.to(device)
+
+
+def _on_cpu(gradient: Any) -> Any:
+    return None if gradient is None else gradient.cpu()

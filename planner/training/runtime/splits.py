@@ -1,0 +1,202 @@
+"""How the processes of a tensor-parallel stage share a node: which products by columns, which by rows. No process here.
+
+What can be shared, and what is exchanged for it, is found by `capture.sharding`, as it was for the instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+from planner.process.errors import UsageError
+from planner.training.capture.captured import Captured, Node
+
+if TYPE_CHECKING:
+    from planner.training.capture.sharding import Sharding
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A parameter in equal shares along a dimension.
+
+    ``parts`` are widths of which each is shared for itself: a matrix that makes queries, keys and values at once is
+    three of them, and every process has its heads of each.
+    """
+
+    dim: int
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A node that ``degree`` processes share.
+
+    Parameters
+    ----------
+    columns
+        Products by columns: for each op the place of the operand that all have whole, whose gradient is summed.
+    rows
+        Products by rows and look-ups in a part of a table: ops whose results are summed.
+    apart
+        Ops that take apart what a product by columns gives, each part of which is shared for itself (`Cut`).
+    cuts
+        Parameters of which a process has a share, by the graph's attribute.
+    forward_bytes, backward_bytes
+        Bytes that a process sends in each pass of a sample to sum these, in rings.
+    """
+
+    degree: int
+    columns: Mapping[str, int]
+    rows: frozenset[str]
+    apart: frozenset[str]
+    cuts: Mapping[str, Cut]
+    forward_bytes: float
+    backward_bytes: float
+
+
+def splits(captured: Captured, degrees: Sequence[int]) -> dict[int, Split]:
+    """The nodes that several processes share, of those whose stage has a degree; others each of them computes whole.
+
+    Parameters
+    ----------
+    degrees
+        Of the nodes of the captured model, or of others: all 1.
+
+    Raises
+    ------
+    UsageError
+        If a product that the instance counts as shared cannot be cut by columns or rows.
+    """
+    from planner.training.capture.sharding import sharding
+
+    found = {}
+    for place, degree in enumerate(degrees):
+        rule = sharding(captured, captured.nodes[place]) if degree > 1 else None
+        if rule is not None and rule.allows(degree):
+            found[place] = _split(captured, captured.nodes[place], rule, degree)
+    return found
+
+
+def _split(captured: Captured, node: Node, rule: Sharding, degree: int) -> Split:
+    from planner.training.capture.ops import LOOKUPS, PRODUCTS
+    from planner.training.capture.sharding import ring
+
+    columns: dict[str, int] = {}
+    rows: set[str] = set()
+    apart: set[str] = set()
+    cuts: dict[str, Cut] = {}
+    graph = {each.name: each for each in captured.module.graph.nodes}
+    for op in (graph[name] for name in node.ops):
+        table: Any = op.args[0] if op.args else None
+        if op.target in LOOKUPS and captured.names.get(str(getattr(table, "target", ""))) in rule.parameters:
+            rows.add(op.name)
+            wanted = [(table, Cut(0, _shape(captured, table)[:1]))]
+        elif op.target in PRODUCTS and op.name in rule.shared and _reads(captured, op.args[PRODUCTS[op.target]]):
+            place = PRODUCTS[op.target]
+            matrix, out = _matrix(captured, node, op, place)
+            width = _shape(captured, matrix)
+            if op.name in rule.split:
+                columns[op.name] = place - 1
+                parts, ops = _taken_apart(captured, op, width[out], degree)
+                apart |= ops
+                wanted = [(matrix, Cut(out, parts))]
+                biases = (each for each in op.all_input_nodes if each.op == "get_attr" and each is not matrix)
+                wanted += [(each, Cut(len(_shape(captured, each)) - 1, parts)) for each in biases]
+            else:
+                rows.add(op.name)
+                wanted = [(matrix, Cut(1 - out, (width[1 - out],)))]
+        else:
+            continue
+        for parameter, cut in wanted:
+            if cuts.setdefault(str(parameter.target), cut) != cut:
+                raise _unknown(node, op, "one matrix for two products")
+    sums = ring(degree)
+    moved = sums * rule.forward_bytes, sums * rule.backward_bytes
+    return Split(degree, columns, frozenset(rows), frozenset(apart), cuts, *moved)
+
+
+def _unknown(node: Node, op: Any, what: str) -> UsageError:
+    return UsageError.at("PLAN", f"{op.name} in a shared {node.name}, {what}", "products by columns and rows")
+
+
+def _shape(captured: Captured, parameter: Any) -> tuple[int, ...]:
+    return tuple(captured.module.get_parameter(str(parameter.target)).shape)
+
+
+def _reads(captured: Captured, operand: Any) -> bool:
+    """Whether an operand is a parameter, or made of parameters alone."""
+    if operand.op == "get_attr":
+        return str(operand.target) in captured.names
+    inputs = operand.all_input_nodes if operand.op == "call_function" else ()
+    return bool(inputs) and all(_reads(captured, each) for each in inputs)
+
+
+def _matrix(captured: Captured, node: Node, op: Any, place: int) -> tuple[Any, int]:
+    """The parameter that an op multiplies with, and which of its two dimensions is the result's."""
+    import torch
+
+    aten: Any = torch.ops.aten
+    operand, out = op.args[place], 0 if op.target is aten.linear.default else 1
+    while operand.op == "call_function" and operand.target in (aten.t.default, aten.numpy_T.default):
+        operand, out = operand.args[0], 1 - out
+    if operand.op == "call_function" and operand.target is aten.transpose.int and len(operand.all_input_nodes) == 1:
+        operand, out = operand.args[0], 1 - out
+    if operand.op != "get_attr" or len(_shape(captured, operand)) != 2:
+        raise _unknown(node, op, "not the product with a matrix")
+    return operand, out
+
+
+def _taken_apart(captured: Captured, op: Any, width: int, degree: int) -> tuple[tuple[int, ...], set[str]]:
+    """The widths into which all that uses the result of a product takes it apart, and the ops that do.
+
+    The whole width and no ops, if something uses it otherwise: then processes have neighbouring columns.
+    """
+    from planner.training.capture.ops import PRODUCTS
+
+    waiting, seen, ops, parts = [op], {op}, set[str](), set[tuple[int, int]]()
+    while waiting:
+        source = waiting.pop()
+        for user in source.users:
+            if user in seen:
+                continue
+            seen.add(user)
+            if user.op != "call_function" or user.target in PRODUCTS:
+                return (width,), set()
+            found = _parts(captured, source, user, width)
+            if found:
+                ops.add(user.name)
+                parts |= found
+            else:
+                waiting.append(user)
+    ends = sorted(parts)
+    covers = [end for _, end in ends] == [*(start for start, _ in ends[1:]), width] and ends[:1] and not ends[0][0]
+    if not covers or any((end - start) % degree for start, end in ends):
+        return (width,), set()
+    return tuple(end - start for start, end in ends), ops
+
+
+def _parts(captured: Captured, source: Any, op: Any, width: int) -> set[tuple[int, int]]:
+    """The places of the last dimension of a tensor, of this width, that an op gives apart; empty for other ops."""
+    import torch
+
+    aten: Any = torch.ops.aten
+    shape = captured.costs[source.name].shapes[0]
+    if op.target is aten.slice.Tensor and len(op.args) < 5:
+        dim, *ends = slice_of(shape, op.args[1:])
+        places = {(ends[0], ends[1])}
+    elif op.target in (aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default):
+        dim = op.args[2] if len(op.args) > 2 else 0
+        widths = [each[dim] for each in captured.costs[op.name].shapes]
+        places = set(pairwise(accumulate(widths, initial=0)))
+    else:
+        return set()
+    return places if dim % len(shape) == len(shape) - 1 and shape[-1] == width else set()
+
+
+def slice_of(shape: Sequence[int], given: Sequence[Any]) -> tuple[int, int, int]:
+    """Dimension, start and end of a slice of a tensor of this shape, from its arguments behind the tensor."""
+    dim, start, end = [*given, *(None,) * 3][:3]
+    places = range(shape[dim or 0])[slice(start, end)]
+    return dim or 0, places.start, places.stop

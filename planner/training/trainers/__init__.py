@@ -1,0 +1,1 @@
+"""Plans as layouts that trainers read: `exporting.export`, and the table of formats (`formats`)."""

@@ -1,0 +1,80 @@
+"""DeepSpeed: a subclass of PipelineModule that cuts where the plan does (no ``partition_method`` can).
+
+A layer is one entry of the list that PipelineModule is given; any of them can be recomputed. The file is written from
+the source below and was not run with DeepSpeed.
+
+Source: deepspeed/runtime/pipe/module.py, ``_partition_layers`` and ``_is_checkpointable``, 0.19.6 (edaa72212,
+2026-08-22).
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+from planner.training.trainers.layout import Layer, Layout, Stage
+from planner.training.trainers.literals import constant, constants, wanted
+
+_FILE = '''"""A plan's layout for DeepSpeed: {world} devices, pipeline {pp} x data {dp} x tensor {tp}.
+
+Give PlannedPipeline the layers of the model in the order of LAYERS, each made of the modules that are named there, and
+as many tensor-parallel ranks as TENSOR_PARALLEL (a `topology` of PipeModelDataParallelTopology, if more than one):
+
+    PlannedPipeline(layers, num_stages=len(PARTS) - 1, loss_fn=loss)
+"""
+
+from deepspeed.pipe import PipelineModule
+
+# Stage i has the layers PARTS[i], ..., PARTS[i + 1] - 1.
+{parts}
+# The numbers of the layers whose activations are recomputed.
+{recomputed}
+{data}
+{tensor}
+{layers}
+
+
+class PlannedPipeline(PipelineModule):
+    """A pipeline of the plan's stages."""
+
+    def __init__(self, layers, **options):
+        super().__init__(layers, **{{**options, "activation_checkpoint_interval": int(bool(RECOMPUTED))}})
+
+    def _partition_layers(self, method="uniform"):
+        if len(PARTS) != self._topo.get_dim("pipe") + 1 or PARTS[-1] != len(self._layer_specs):
+            raise ValueError(f"the plan has {{len(PARTS) - 1}} stages of {{PARTS[-1]}} layers")
+        self.parts = PARTS
+        stage = self._topo.get_coord(self.global_rank).pipe
+        self._set_bounds(start=PARTS[stage], stop=PARTS[stage + 1])
+
+    def _is_checkpointable(self, funcs):
+        first = next(place for place, func in enumerate(self.forward_funcs) if func is funcs[0])
+        return self._local_start + first in RECOMPUTED
+'''
+
+
+def write(layout: Layout) -> str:
+    """The file. ``layout`` has one pair of degrees, named modules and one stage on each rank."""
+    layers = layout.layers
+    return _FILE.format(
+        world=layout.world_size,
+        pp=layout.pp_degree,
+        dp=layout.dp_degree,
+        tp=layout.tp_degree,
+        parts=constant("PARTS", [0, *accumulate(len(stage.layers) for stage in layout.stages)]),
+        recomputed=constant("RECOMPUTED", [place for place, layer in enumerate(layers) if layer.recompute]),
+        data=constant("DATA_PARALLEL", layout.dp_degree),
+        tensor=constant("TENSOR_PARALLEL", layout.tp_degree),
+        layers=constant("LAYERS", [list(layer.modules) for layer in layers]),
+    )
+
+
+def read(text: str) -> Layout:
+    """The layout of such a file, a layer for each module; `ValueError` for another text."""
+    found = constants(text)
+    parts, recomputed = wanted(found, "PARTS", list), set(wanted(found, "RECOMPUTED", list))
+    dp, tp = wanted(found, "DATA_PARALLEL", int), wanted(found, "TENSOR_PARALLEL", int)
+    names = wanted(found, "LAYERS", list)
+    if parts[:1] != [0] or parts[-1:] != [len(names)] or sorted(parts) != parts:
+        raise ValueError(f"PARTS is {parts}; expected rising numbers from 0 to {len(names)}, the number of layers")
+    layers = [Layer("", tuple(modules), place in recomputed) for place, modules in enumerate(names)]
+    return Layout(tuple(Stage(tuple(layers[start:end]), dp, tp) for start, end in pairwise(parts))).named()

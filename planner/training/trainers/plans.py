@@ -1,0 +1,163 @@
+"""From a plan of a problem to a layout, and why a format cannot have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formulations.stage_partitioning.problem import StagePlan
+from formulations.stage_partitioning.trainers import Kind, Piece, obstacles, pieces, recomputed
+from instances.stage_partitioning import StageInstance
+from planner.files.load import family_of
+from planner.process.errors import UsageError
+from planner.training.trainers import torchtitan
+from planner.training.trainers.formats import Format
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
+
+#: Problems whose stages are those of a layout.
+PROBLEMS = (
+    "stage_partitioning",
+    "flushed_partitioning",
+    "hierarchical_partitioning",
+    "layer_assignment",
+    "amp_strategy",
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A layout (``None`` where the format cannot have the plan), why not, and what was assumed, in words."""
+
+    layout: Layout | None
+    refused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def layout_of(instance: Any, plan: Any, wanted: Format) -> Found:
+    """The layout of a plan that keeps the rules of its instance.
+
+    Raises
+    ------
+    UsageError
+        If the instance is of a problem whose plans have no such stages.
+    """
+    problem = family_of(instance).name
+    if problem not in PROBLEMS:
+        raise UsageError.at("INSTANCE", f"one of {problem}", f"an instance of {', '.join(PROBLEMS)}")
+    if problem == "layer_assignment":
+        notes = ["one device for a stage: the plan has no degrees"]
+        return _checked(_of_lengths(plan.lengths, instance), wanted, notes)
+    if problem == "amp_strategy":
+        degrees = plan.degrees
+        layout = _of_lengths(plan.lengths, instance, degrees.dp_degree, degrees.tp_degree)
+        return _checked(layout, wanted, [f"micro-batches of {degrees.microbatch} samples"])
+    if problem == "stage_partitioning":
+        return _of_stages(instance, plan, wanted)
+    return _of_stages(instance.flat, plan if problem == "flushed_partitioning" else _flattened(plan), wanted)
+
+
+def _flattened(plan: Any) -> StagePlan:
+    """The stages of all superstages, each of which has its replicas on every machine of its superstage."""
+    return StagePlan(
+        tuple(
+            replace(stage, dp_degree=stage.dp_degree * superstage.dp_degree)
+            for superstage in plan.stages
+            for stage in superstage.inner
+        )
+    )
+
+
+def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
+    refused = tuple(obstacles(flat, plan, wanted.trainer))
+    if refused:
+        return Found(None, refused)
+    found = pieces(flat, wanted.trainer)
+    stage_of = {flat.index[node]: place for place, stage in enumerate(plan.stages) for node in stage.nodes}
+    rows: list[list[Layer]] = [[] for _ in plan.stages]
+    notes = []
+    called, said = _called(list(_modules(found)), wanted)
+    notes += said if found[0].modules else []
+    for piece, modules in zip(found, called, strict=True):
+        place = stage_of[piece.nodes[0]]
+        flag = bool(recomputed(flat, plan.stages[place], piece, wanted.trainer))
+        rows[place].append(Layer(str(piece.kind), modules, flag))
+    if not any(layer.role for layer in flat.layers):
+        count = sum(piece.kind is Kind.DECODER for piece in found)
+        notes.append(f"the instance has no roles: {count} of {len(found)} pieces count as decoder layers")
+    if not wanted.trainer.counts and not found[0].modules:
+        notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
+    degrees = zip(rows, plan.stages, strict=True)
+    stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
+    return _checked(Layout(stages, num_microbatches=flat.num_microbatches), wanted, notes)
+
+
+def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:
+    """The modules of each piece; where the instance names none, those of a torchtitan model."""
+    found = list(found)
+    if found[0].modules:
+        yield from (piece.modules for piece in found)
+        return
+    names = {Kind.EMBEDDING: "tok_embeddings", Kind.HEAD: "lm_head", Kind.DECODER: "layers", Kind.MTP: "mtp"}
+    counts = {kind: sum(piece.kind is kind for piece in found) for kind in Kind}
+    seen = dict.fromkeys(Kind, 0)
+    for piece in found:
+        name, kind = names.get(piece.kind, "others"), piece.kind
+        alone = counts[kind] == 1 and kind in (Kind.EMBEDDING, Kind.HEAD)
+        yield (name if alone else f"{name}.{seen[kind]}",)
+        seen[kind] += 1
+
+
+def _called(modules: list[tuple[str, ...]], wanted: Format) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The modules of each piece as a trainer with a model of its own calls them, and what was assumed."""
+    if wanted.name != "torchtitan":
+        return modules, []
+    own = torchtitan.own_names(each for part in modules for each in part)
+    if own is None:
+        return modules, ["modules are called as in the instance: the model of the configuration must have them so"]
+    renamed = [tuple(own[each] for each in part) for part in modules]
+    said = "modules of transformers are called as torchtitan calls them: tok_embeddings, layers.0, ..., norm, lm_head"
+    return renamed, [] if renamed == modules else [said]
+
+
+def _of_lengths(lengths: Sequence[int], instance: Any, dp_degree: int = 1, tp_degree: int = 1) -> Layout:
+    """The layout of stages with so many layers, the first and last of which are the ends."""
+    count = sum(lengths)
+    tail = count - instance.tail_layers
+    roles = [
+        EMBEDDING if place < instance.head_layers else HEAD if place >= tail else DECODER for place in range(count)
+    ]
+    layers = iter([Layer(role, (f"layers.{place}",)) for place, role in enumerate(roles)])
+    rows = [tuple(next(layers) for _ in range(length)) for length in lengths]
+    return Layout(tuple(Stage(row, dp_degree, tp_degree) for row in rows))
+
+
+def _checked(layout: Layout, wanted: Format, notes: list[str]) -> Found:
+    """The layout, unless something stands where the format cannot have it."""
+    refused = tuple(_misplaced(layout, wanted))
+    return Found(None if refused else layout, refused, tuple(notes))
+
+
+def _misplaced(layout: Layout, wanted: Format) -> Iterator[str]:
+    name = wanted.name
+    if wanted.trainer.counts:
+        for role in (EMBEDDING, HEAD):
+            places = [place for place, stage in enumerate(layout.stages) for x in stage.layers if x.role == role]
+            if len(set(places)) > 1:
+                yield f"the {role} is in stages {places[0]} and {places[-1]}; {name} has it whole in one"
+        mtp = {place for place, stage in enumerate(layout.stages) for x in stage.layers if x.role == MTP}
+        if mtp and name != "megatron":
+            yield f"{name} has no layers of multi-token prediction"
+        if len(mtp) > 1:
+            yield f"layers of multi-token prediction are in {len(mtp)} stages; {name} has them in one"
+        empty = [place for place, row in enumerate(layout.decoders()) if not row]
+        if wanted.trainer.fills and empty:
+            yield f"stage {empty[0]} has no decoder layer; galvatron has one in each"
+        if name == "galvatron" and layout.stages[0].tp_degree != layout.stages[-1].tp_degree:
+            yield "the embedding and the head have different tensor-parallel degrees; galvatron has one, vtp"
+        return
+    home: dict[str, int] = {}
+    for place, stage in enumerate(layout.stages):
+        for module in (module for layer in stage.layers for module in layer.modules):
+            if home.setdefault(module, place) != place:
+                yield f"module {module} is in stages {home[module]} and {place}; {name} has it in one"

@@ -1,0 +1,42 @@
+"""PyTorch: a self-contained script that runs the plan with torch.distributed.pipelining.
+
+Source: torch.distributed.pipelining 2.13.0 (PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B), which the script was
+run with: stages are adjacent, and all have one mesh of replicas.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from planner.training.trainers.layout import Layer, Layout, Stage
+from planner.training.trainers.literals import constant, constants, wanted
+
+_HERE = "# What the plan says."
+
+
+def write(layout: Layout) -> str:
+    """The script. ``layout`` has one pair of degrees and named modules."""
+    layers = [layer for layer in layout.layers if layer.recompute]
+    each = max(len(layout.stages), (layout.num_microbatches or 1) // layout.dp_degree)
+    said = [
+        constant("STAGES", [[name for layer in stage.layers for name in layer.modules] for stage in layout.stages]),
+        constant("RECOMPUTED", [name for layer in layers for name in layer.modules]),
+        constant("DATA_PARALLEL", layout.dp_degree),
+        constant("TENSOR_PARALLEL", layout.tp_degree),
+        constant("STAGES_PER_RANK", layout.virtual),
+        constant("MICROBATCHES", each),
+    ]
+    script = files("planner.training.trainers").joinpath("pipeline.py.txt").read_text(encoding="utf-8")
+    return script.replace("WORLD_SIZE", str(layout.world_size)).replace(_HERE, "\n".join([_HERE, *said]))
+
+
+def read(text: str) -> Layout:
+    """The layout of such a script, a layer for each module; `ValueError` for another text."""
+    found = constants(text)
+    rows, recomputed = wanted(found, "STAGES", list), set(wanted(found, "RECOMPUTED", list))
+    dp, tp = wanted(found, "DATA_PARALLEL", int), wanted(found, "TENSOR_PARALLEL", int)
+    virtual = wanted(found, "STAGES_PER_RANK", int)
+    if virtual < 1 or len(rows) % virtual:
+        raise ValueError(f"{len(rows)} stages, {virtual} on each rank; expected as many on each")
+    stages = (Stage(tuple(Layer("", (name,), name in recomputed) for name in row), dp, tp) for row in rows)
+    return Layout(tuple(stages), virtual=virtual)

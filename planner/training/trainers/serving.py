@@ -1,0 +1,73 @@
+"""vLLM and SGLang: how many decoder layers each pipeline stage has, in an environment variable.
+
+The embedding is on the first stage, the head on the last; nothing is recomputed where nothing is trained.
+
+Source: vllm/distributed/utils.py, ``get_pp_indices`` (5a6541d); python/sglang/srt/distributed/utils.py (1107be1). Both
+take as many whole numbers as there are stages, and want their sum to be the number of hidden layers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from planner.training.trainers.layout import DECODER, Layer, Layout, Stage, between_ends
+
+
+class Server(NamedTuple):
+    """The variable, the command, and the options of the pipeline's, the tensors' and the replicas' degree."""
+
+    variable: str
+    command: str
+    pp: str
+    tp: str
+    dp: str
+
+
+VLLM = Server(
+    "VLLM_PP_LAYER_PARTITION",
+    "vllm serve MODEL",
+    "--pipeline-parallel-size",
+    "--tensor-parallel-size",
+    "--data-parallel-size",
+)
+SGLANG = Server(
+    "SGLANG_PP_LAYER_PARTITION",
+    "python -m sglang.launch_server --model-path MODEL",
+    "--pp-size",
+    "--tp-size",
+    "--dp-size",
+)
+
+
+def writer(server: Server) -> Callable[[Layout], str]:
+    """What writes a layout, which has one pair of degrees, as an environment variable and a command to start with."""
+
+    def write(layout: Layout) -> str:
+        lengths = ",".join(str(len(row)) for row in layout.decoders())
+        degrees = ((server.pp, layout.pp_degree), (server.tp, layout.tp_degree), (server.dp, layout.dp_degree))
+        command = " ".join([server.command, *(f"{option} {degree}" for option, degree in degrees)])
+        return f"export {server.variable}={lengths}\n{command}\n"
+
+    return write
+
+
+def reader(server: Server) -> Callable[[str], Layout]:
+    """What reads the layout back; `ValueError` for another text."""
+
+    def found(pattern: str, text: str) -> str:
+        match = re.search(pattern, text)
+        if match is None:
+            raise ValueError(f"the text has no {pattern}; expected what is written for {server.command.split()[0]}")
+        return match.group(1)
+
+    def read(text: str) -> Layout:
+        lengths = [int(length) for length in found(rf"{server.variable}=(\d+(?:,\d+)*)\s", text).split(",")]
+        pp, tp, dp = (int(found(rf"{option} (\d+)", text)) for option in (server.pp, server.tp, server.dp))
+        if pp != len(lengths):
+            raise ValueError(f"{len(lengths)} lengths for {pp} stages")
+        rows = between_ends([[Layer(DECODER)] * length for length in lengths])
+        return Layout(tuple(Stage(row, dp, tp) for row in rows))
+
+    return read
