@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.display.names import names_of_nodes
 from planner.files.load import admitted, family_of
+from planner.files.node_names import names_of_nodes
 from planner.results.check import Verdict, check
 from planner.types import Instance, Json, JsonObject
 

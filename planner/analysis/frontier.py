@@ -7,23 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from formulations.breakdown import Heat, least_of
 from formulations.compilation import compiling
 from formulations.family import no_preparation
 from formulations.size import SizeError
-from planner.analysis.optima import Optima, admitted_to_tables, some_devices
+from planner.analysis.optima import Optima, admitted_to_tables
 from planner.files.settings import declared, expect_types
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
 from planner.solving.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from planner.display.plots.panel import Panel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,36 +57,10 @@ class Frontier(Optima):
             self.unit,
         )
 
-    def lines(self) -> Panel:
-        """A line for each of a few bounds on the sum, and what the second half of the devices buys."""
-        from planner.display.plots.charts import frontier as chart
-        from planner.display.plots.panel import Panel
-
-        best = self.best
-        half = best[len(best) // 2 - 1] if len(best) > 1 else None
-        says = ""
-        if half is not None and best[-1]:
-            says = f"{len(best)} devices are {half / best[-1]:.3g} times as fast as {len(best) // 2}"
-        return Panel("Least time per sample", partial(chart, times=self.times or [], unit=self.unit), says)
-
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner frontier --json`` prints."""
         corners = [{"devices": k, "microbatches": s, "time_per_sample": time} for k, s, time in self.corners]
         return {**self.head(), "stats": self.stats, "corners": corners, "time_per_sample": self.times}
-
-    def show_table(self, out: Console) -> None:
-        """Print how large it is, and its best entries for a few numbers of devices."""
-        from rich.table import Table
-
-        from planner.display import tables
-
-        rows = self.times or [[]]
-        out.print(f"{len(rows)} x {len(rows[0])} entries, {len(self.corners)} corners")
-        table = Table("devices", f"best, {self.unit}", "smallest sum of degrees that gives it", box=None)
-        for k in some_devices(len(rows)):
-            row = rows[k - 1]
-            table.add_row(str(k), tables.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1))
-        out.print(table)
 
 
 def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[str], None] = silent) -> Frontier:

@@ -5,23 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from formulations.breakdown import Heat, least_of
 from instances.units import parse_bytes
 from planner.analysis.frontier import frontier
-from planner.analysis.optima import Optima, admitted_to_tables, some_devices
-from planner.display.headlines import amount, headline
+from planner.analysis.optima import Optima, admitted_to_tables
 from planner.files.settings import declared
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
 from solvers.outcome import Limits, Stop
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from planner.display.plots.panel import Panel
 
 #: So many devices more, and these multiples of the instance's own memory, where nothing else is said.
 MORE_DEVICES, MULTIPLES = 8, (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -62,15 +55,6 @@ class ByMemory(Optima):
             yunit="bytes",
         )
 
-    def lines(self) -> Panel:
-        """A line for each memory."""
-        from planner.display.plots.charts import over_devices
-        from planner.display.plots.panel import Panel
-
-        names = [amount(memory, "bytes") for memory in self.memories]
-        draw = partial(over_devices, lines=dict(zip(names, self.times or [], strict=False)), unit=self.unit)
-        return Panel("Least time per sample", draw, "by memory of a device")
-
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner frontier --memories ... --json`` prints."""
         return {
@@ -80,20 +64,6 @@ class ByMemory(Optima):
             "memories_bytes": list(self.memories),
             "time_per_sample": self.times,
         }
-
-    def show_table(self, out: Console) -> None:
-        """Print the least times for a few numbers of devices, and what more would buy."""
-        from rich.table import Table
-
-        from planner.display import tables
-
-        rows = self.times or [[]]
-        table = Table("devices", *(amount(memory, "bytes") for memory in self.memories), box=None)
-        for k in sorted({*some_devices(len(rows[0])), self.devices}):
-            table.add_row(str(k), *(tables.number(row[k - 1]) for row in rows))
-        out.print(f"least time per sample, {self.unit}, by devices and memory of a device", highlight=False)
-        out.print(table)
-        out.print(headline(self.heat), highlight=False)
 
 
 def by_memory(

@@ -143,7 +143,7 @@ def sweep(
         notice(f"warning: {lost[0]}; {len(tried)} of {len(fitting)} combinations were solved")
     every = [tried[position] for position in sorted(tried)]
     # Without any plan, a result that is still open stands for the sweep.
-    best = min(every, key=lambda one: (_height(one.row), one.result.status is Status.INFEASIBLE))
+    best = min(every, key=lambda one: (time_per_sequence(one.row), one.result.status is Status.INFEASIBLE))
     result = _united(best, every, whole=len(every) == len(fitting))
     return (
         replace(result, options={**result.options, "batch-size": batch_size}),
@@ -238,23 +238,8 @@ def is_proved(row: Row) -> bool:
     return row.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
-def show_rows(rows: Sequence[Row], unit: str) -> None:
-    """Print the table, best first."""
-    from rich.table import Table
-
-    from planner.display.terminal import console
-
-    table = Table(title="gradient accumulation and micro-batch size")
-    for heading in ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds"):
-        table.add_column(heading, justify="left" if heading == "status" else "right")
-    for row in sorted(rows, key=_height):
-        numbers = ["" if value is None else f"{value:.6g}" for value in (row.objective, row.time_per_sequence, row.gap)]
-        counts = (row.grad_accum, row.microbatch_size, row.microbatches)
-        table.add_row(*map(str, counts), row.status, *numbers, f"{row.seconds:.2f}")
-    console().print(table)
-
-
-def _height(row: Row) -> float:
+def time_per_sequence(row: Row) -> float:
+    """What rows are ordered by; infinite without a plan."""
     return float("inf") if row.time_per_sequence is None else row.time_per_sequence
 
 

@@ -76,20 +76,21 @@ def bench_command(
     **settings: Any,
 ) -> None:
     """Measure methods on instances: loss, gap, objective, bound and seconds."""
+    from planner.display.bench import markdown, show_comparison, show_rows
     from planner.display.progress import note
-    from planner.display.tables import as_json, print_json
+    from planner.display.tables import print_json
     from planner.experiments.bench import folders
     from planner.experiments.bench.calibrate import calibrated
-    from planner.experiments.bench.measure import measure, show_rows, with_losses
+    from planner.experiments.bench.measure import measure, with_losses
     from planner.experiments.bench.suites import cases
     from planner.files.destinations import refuse_outputs, refuse_overwriting
-    from planner.files.write import write_all, write_atomically
+    from planner.files.write import as_json, write_all, write_atomically
     from planner.process.executors import WorkersLostError, handed
     from planner.process.signals import held, noted
 
     if compare is not None:
         found = folders.compare(*(folders.rows_of(place) for place in compare))
-        print_json(found) if json else folders.show_comparison(found)
+        print_json(found) if json else show_comparison(found)
         return
     if calibrate is not None:
         print_json(calibrated(folders.rows_of(calibrate), inputs))
@@ -119,7 +120,8 @@ def bench_command(
         rows = with_losses(rows)
         print_json({"rows": [row.to_json() for row in rows]}) if json else show_rows(rows)
     if folder is not None:
-        writes.append(partial(folders.write_table, folder, [row for row in rows if not row.signal]))
+        whole = [row for row in rows if not row.signal]
+        writes.append(partial(folders.write_table, folder, whole, markdown(whole)))
     elif out is not None:
         writes.append(partial(write_atomically, out, "".join(as_json(row.to_json()) + "\n" for row in rows)))
     write_all(*writes)

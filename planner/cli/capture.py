@@ -47,10 +47,10 @@ def import_command(
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
     from planner.display.models import show_brought
-    from planner.display.tables import as_json, print_json
+    from planner.display.tables import print_json
     from planner.files.destinations import refuse_overwriting
     from planner.files.load import family_of
-    from planner.files.write import write_atomically
+    from planner.files.write import as_json, write_atomically
     from planner.process.errors import UsageError
     from planner.training.capture.choices import Choices
     from planner.training.capture.import_model import KINDS
@@ -118,10 +118,10 @@ def profile_command(
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
     from planner.display.models import show_profile
-    from planner.display.tables import as_json, print_json
+    from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of
-    from planner.files.write import write_atomically
+    from planner.files.write import as_json, write_atomically
     from planner.process.errors import UsageError
     from planner.training.capture.separately import measure_separately
 

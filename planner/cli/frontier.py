@@ -29,6 +29,7 @@ def frontier_command(
     """Find every optimum up to K devices and N micro-batches in one run, or by memory (stage partitioning)."""
     from planner.analysis.frontier import frontier
     from planner.analysis.memories import by_memory, parse_memories
+    from planner.display.optima import show_optima, writes
     from planner.display.plots.files import require
     from planner.display.progress import note
     from planner.display.tables import print_json
@@ -55,8 +56,8 @@ def frontier_command(
         else:
             wanted = () if memories is None else parse_memories(memories)
             found = by_memory(loaded, wanted, more_devices or 0, limits=limits, notice=notice)
-        print_json(found.to_json()) if json else found.show()
-    write_all(*found.writes(out, picture))
+        print_json(found.to_json()) if json else show_optima(found)
+    write_all(*writes(found, out, picture))
     if found.signal:
         raise typer.Exit(128 + found.signal)
     raise typer.Exit(NO_PROOF if found.times is None else 0)

@@ -17,7 +17,8 @@ def hierarchy_command(
     **settings: Any,
 ) -> None:
     """Compare plans of a flat network model on machines (default: 8 with 8 devices, 300 and 25 GB/s)."""
-    from planner.analysis.hierarchy import compare, show_comparison
+    from planner.analysis.hierarchy import compare
+    from planner.display.hierarchy import show_comparison
     from planner.display.tables import print_json
 
     found = compare(instance, inputs=inputs, limits=limits_of(time_limit), **settings)

@@ -64,10 +64,9 @@ def make_command(
     **settings: Any,
 ) -> None:
     """Write an instance as JSON, a small one of a problem to edit, or a blank for a method of yours as Python."""
-    from planner.display.tables import as_json
     from planner.files.destinations import refuse_overwriting
     from planner.files.load import family_of, load
-    from planner.files.write import write_atomically
+    from planner.files.write import as_json, write_atomically
 
     blanks = (completion.METHOD, completion.TEMPLATE)
     if name not in catalog_of_all() and name not in blanks:
@@ -108,8 +107,9 @@ def doctor_command(
     json: Json = False,
 ) -> None:
     """Check the installation: versions, small models, which kernels are compiled; exit 1 if a check fails."""
+    from planner.display.installation import show_findings
     from planner.display.tables import print_json
-    from planner.process.installation import examine, show_findings
+    from planner.process.installation import examine
 
     findings = examine(compiling=compiling)
     if json:
@@ -132,8 +132,9 @@ def reproduce_command(
 ) -> None:
     """Examine a claim of a paper: what it prints, what is found here, and the optimum."""
     from planner.display.progress import note
+    from planner.display.reproduction import show_claims, show_reproduction
     from planner.display.tables import print_json
-    from planner.reproduction.reproduce import claims_listing, reproduce, show_claims, show_reproduction
+    from planner.reproduction.reproduce import claims_listing, reproduce
 
     if list_:
         listed = claims_listing()

@@ -44,11 +44,11 @@ def run_command(
     """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
     from planner.display.progress import note
     from planner.display.runs import show_run
-    from planner.display.tables import as_json, print_json
+    from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import load
     from planner.files.read import STANDARD
-    from planner.files.write import write_atomically
+    from planner.files.write import as_json, write_atomically
     from planner.process.signals import end_if_noted, held, noted
     from planner.results.check import other_settings, read_plan
     from planner.training.runtime.launch import InterruptedRunError, RunError

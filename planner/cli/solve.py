@@ -227,10 +227,10 @@ def _show(
     events: Sequence[Any],
     json: bool,
 ) -> None:
-    from planner.analysis.sweep import show_rows
-    from planner.display.names import names_of_nodes
+    from planner.display.sweep import show_rows
     from planner.display.tables import print_json, show_result, show_results
     from planner.files.load import family_of
+    from planner.files.node_names import names_of_nodes
     from planner.results.optimality_loss import any_optimal
 
     if json:
@@ -260,8 +260,8 @@ def _writes(
     from planner.display.pictures import draw
     from planner.display.progress import note
     from planner.display.schedules import write_trace
-    from planner.display.tables import plan_file
     from planner.files.write import write_atomically
+    from planner.results.save import plan_file
 
     plan, swept = result.plan, [heat_of(rows, result.unit)] if len(rows) > 1 else []
     writers: dict[str, Callable[[str, Any], None]] = {

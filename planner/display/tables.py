@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import Counter
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from formulations.amounts import printed
 from formulations.breakdown import Breakdown
-from planner.display.names import with_names
 from planner.display.schedules import text_gantt
 from planner.display.terminal import bold, console, printable
-from planner.files.write import plain
+from planner.files.node_names import with_names
+from planner.files.write import as_json
 from planner.results.check import Verdict
 from planner.results.events import Event
 from planner.results.optimality_loss import any_optimal, shown
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: Of plan files (docs/interface.md).
-SCHEMA_VERSION = 1
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
 
@@ -42,22 +39,9 @@ _ENDLESS = 10_000
 _STRIP = 120
 
 
-def as_json(value: Any) -> str:
-    """One JSON object on one line."""
-    return json.dumps(plain(value), allow_nan=False)
-
-
 def print_json(value: Any) -> None:
     """Print one JSON object on one line, which no signal cuts in two."""
     sys.stdout.write(as_json(value) + "\n")
-
-
-def plan_file(result: Result) -> str:
-    """The text of a plan file: the plan in its JSON form, with its problem, its instance and how both were made."""
-    head: dict[str, Any] = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
-    if result.options:
-        head["options"] = result.options
-    return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"
 
 
 #: Runs that took so long show how their gap closed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import math
 import os
 import shutil
@@ -121,3 +122,8 @@ def _mode(real: str) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+def as_json(value: Any) -> str:
+    """One JSON object on one line."""
+    return json.dumps(plain(value), allow_nan=False)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
-from planner.display.terminal import console
 from planner.process.kernels import Look, compile_all, look_at_all
 from planner.process.versions import versions
 from solvers import BACKENDS, exam
@@ -43,21 +42,6 @@ def examine(*, compiling: bool = False) -> list[Finding]:
     if compiling:
         compile_all()
     return [*_versions(), *_origins(), *_import_orders(), *_backends(), *_external(), *_kernels()]
-
-
-def show_findings(findings: list[Finding]) -> None:
-    """Print a line for each."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for found in findings:
-        health = Text("ok", "green") if found.healthy else Text("FAILED", "bold red")
-        table.add_row(health, found.name, found.detail)
-    out = console()
-    out.print(table)
-    failed = sum(not found.healthy for found in findings)
-    out.print("all checks passed" if not failed else f"{failed} of {len(findings)} checks failed")
 
 
 def _versions() -> Iterator[Finding]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from planner.files.load import admitted, family_of
-from planner.files.write import write_atomically
+from planner.files.write import plain, write_atomically
 from planner.results.result import Result
 from planner.types import Instance
 
@@ -26,7 +28,7 @@ def save(instance_or_result: Instance | Result, path: str | os.PathLike[str]) ->
 
 def text_of(instance_or_result: Instance | Result) -> str:
     """The text of the file that `save` writes; the same errors."""
-    from planner.display.tables import as_json
+    from planner.files.write import as_json
 
     if isinstance(instance_or_result, Result):
         content = instance_or_result.to_json()
@@ -34,3 +36,15 @@ def text_of(instance_or_result: Instance | Result) -> str:
         instance = admitted(instance_or_result)
         content = family_of(instance).to_json(instance)
     return as_json(content) + "\n"
+
+
+#: Of plan files (docs/interface.md).
+SCHEMA_VERSION = 1
+
+
+def plan_file(result: Result) -> str:
+    """The text of a plan file: the plan in its JSON form, with its problem, its instance and how both were made."""
+    head: dict[str, Any] = {"problem": result.problem, "schema_version": SCHEMA_VERSION, "instance": result.instance}
+    if result.options:
+        head["options"] = result.options
+    return json.dumps(plain({**head, **(result.plan or {})}), indent=1) + "\n"

@@ -25,10 +25,10 @@ from formulations.device_mapping import paper
 from formulations.device_mapping.problem import Mapping
 from formulations.subproblems import Inside, Subproblem
 from planner.cli.app import main
-from planner.display.tables import as_json
 from planner.experiments.census.census_of_rows import census_of
 from planner.experiments.census.extract import extract
 from planner.experiments.census.inner_rows import Row, rows
+from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError
 from solvers.outcome import Limits
 

@@ -23,9 +23,10 @@ from formulations.stage_partitioning.studies.subproblems import EDGES, Subproble
 from instances.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.display.census import show_census
-from planner.display.tables import as_json, percent
+from planner.display.tables import percent
 from planner.experiments.census.folders import WORST
 from planner.experiments.census.run import Census, census, chunks_of
+from planner.files.write import as_json
 from planner.process.executors import completed, place
 
 

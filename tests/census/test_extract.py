@@ -16,10 +16,10 @@ from formulations.stage_partitioning.studies.subproblems import Subproblems
 from instances.errors import InstanceError
 from instances.stage_partitioning import StageInstance
 from planner.cli.app import main
-from planner.display.tables import as_json
 from planner.experiments.census.extract import extract
 from planner.experiments.census.run import chunks_of, sampled
 from planner.files.rows import split_row
+from planner.files.write import as_json
 
 SUFFIXES = ["jsonl", "parquet"]
 

@@ -27,7 +27,7 @@ from instances.flushed_partitioning import flushed
 from instances.hierarchical_partitioning import on_machines
 from instances.requirements import parse, with_requirements
 from planner.cli.solve import solve_command
-from planner.display.tables import as_json
+from planner.files.write import as_json
 from planner.solving.worker import any_left_behind
 from solvers.outcome import Limits, Status, Stop, Watch
 

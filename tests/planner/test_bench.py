@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from planner.cli.app import main
+from planner.display.bench import markdown
 from planner.experiments.bench import folders, measure
 from planner.experiments.bench.calibrate import calibrated
 from planner.experiments.bench.measure import Row
@@ -23,7 +24,7 @@ ROW = Row("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "o
 
 def test_names_in_a_table_of_markdown_are_no_markdown() -> None:
     odd = "a|b [x](y) <i> `c` \\ *_d_* e_f \u202e\n"
-    line = folders.markdown([replace(ROW, instance=odd)]).splitlines()[2]
+    line = markdown([replace(ROW, instance=odd)]).splitlines()[2]
     assert line.startswith("| a\\|b \\[x\\](y) \\<i\\> \\`c\\` \\\\ \\*\\_d\\_\\* e_f \\\\u202e\\\\n |  | exact | ")
 
 
@@ -128,6 +129,6 @@ def test_seconds_of_a_step_are_the_fewest_of_runs_that_took_their_steps() -> Non
 def test_rows_and_tables_say_whose_proof_it_is() -> None:
     shown = replace(ROW, proved_by="bounds").to_json()
     assert Row.from_json(json.loads(json.dumps(shown))).proved_by == "bounds"
-    assert "optimal by bounds" in folders.markdown([replace(ROW, proved_by="bounds")])
+    assert "optimal by bounds" in markdown([replace(ROW, proved_by="bounds")])
     older = {name: value for name, value in ROW.to_json().items() if name != "proved_by"}
     assert Row.from_json(json.loads(json.dumps(older))).proved_by is None

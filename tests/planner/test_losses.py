@@ -12,8 +12,9 @@ import pytest
 from counting import Counting
 
 import planner
+from planner.display.bench import shown_losses
 from planner.display.plots.charts import losses as draw_losses
-from planner.experiments.bench.measure import Row, shown_losses, with_losses
+from planner.experiments.bench.measure import Row, with_losses
 from planner.results.optimality_loss import losses, optimum_of, shown
 
 Run = Callable[..., tuple[int, str, str]]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import planner
 from planner.display import tables
-from planner.display.names import called, names_of_nodes, with_names
+from planner.files.node_names import called, names_of_nodes, with_names
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from formulations.breakdown import Breakdown
-from planner.display.names import names_of_nodes, with_names
 from planner.display.page import library, sentences
 from planner.display.page.chart import Columns
 from planner.display.page.methods import losses, over_time
@@ -17,15 +16,17 @@ from planner.display.page.report_data import Material, material
 from planner.display.page.rows import COLUMNS, by_row, cells, parts
 from planner.display.page.theme import PATTERNS, schemes
 from planner.display.page.tradeoffs import heat
-from planner.display.tables import facts, plan_file
+from planner.display.tables import facts
 from planner.display.terminal import printable
 from planner.files.load import family_of
+from planner.files.node_names import names_of_nodes, with_names
 from planner.files.write import plain
 from planner.process.errors import UsageError
 from planner.process.signals import noted
 from planner.process.versions import machine, today, versions
 from planner.results.events import Listen
 from planner.results.result import Result
+from planner.results.save import plan_file
 from planner.solving.compare import Report
 from planner.solving.solve import silent
 from solvers.outcome import Limits

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError
 from instances.files import read_lines
-from planner.display.tables import as_json, number, percent
-from planner.display.terminal import console, printable
-from planner.experiments.bench.measure import Row, certificates, shown_losses, unplanned
+from planner.experiments.bench.measure import Row
 from planner.files.destinations import writable
 from planner.files.read import parse_json
-from planner.files.write import append, write_atomically
+from planner.files.write import append, as_json, write_atomically
 from planner.process.errors import UsageError
 
 ROWS, TABLE = "rows.jsonl", "table.md"
-#: Characters with a meaning of their own in a cell of a markdown table.
-_MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
 #: Objectives closer than this are the same; times closer than this factor are noise.
 SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
 
@@ -90,40 +85,10 @@ def keep(folder: Path, row: Row) -> None:
     append(folder / ROWS, as_json(row.to_json()) + "\n")
 
 
-def write_table(folder: Path, rows: Sequence[Row]) -> None:
-    """Write the rows with their losses, and the markdown table of all of them."""
+def write_table(folder: Path, rows: Sequence[Row], table: str) -> None:
+    """Write the rows with their losses, and the table of all of them."""
     write_atomically(folder / ROWS, "".join(as_json(row.to_json()) + "\n" for row in rows))
-    write_atomically(folder / TABLE, markdown(rows))
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
-    head: tuple[str, ...] = (
-        "instance",
-        "settings",
-        "method",
-        "seed",
-        "loss",
-        "own gap",
-        "objective",
-        "bound",
-        "seconds",
-        "status",
-    )
-    certified = any(row.certificate for row in rows)
-    head += ("certificate",) * certified
-    lines = [_line(head), _line(["---"] * len(head))]
-    for row, loss in zip(rows, shown_losses(rows), strict=True):
-        settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
-        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.3g}"]
-        status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
-        if row.stop == "proved" and row.proved_by:
-            status += f" by {row.proved_by}"
-        lines.append(
-            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *certificates(row, certified)])
-        )
-    reasons = [f"- {_cell(line)}" for line in unplanned(rows)]
-    return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
+    write_atomically(folder / TABLE, table)
 
 
 def compare(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
@@ -148,27 +113,6 @@ def compare(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
         "counts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)},
         "mean_speedup": math.exp(math.fsum(map(math.log, ratios)) / len(ratios)) if ratios else None,
     }
-
-
-def show_comparison(found: Mapping[str, Any]) -> None:
-    """Print the rows that changed, and how many did not."""
-    from rich.table import Table
-
-    out = console()
-    table = Table("instance", "settings", "method", "seed", "objective", "seconds", "speed-up", "verdict", box=None)
-    for row in found["rows"]:
-        if row["verdict"] != "same":
-            settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
-            objective = " -> ".join(map(number, row["objective"]))
-            seconds = " -> ".join(f"{value:.3g}" for value in row["seconds"])
-            speedup = "-" if row["speedup"] is None else f"{row['speedup']:.2f}"
-            cells = (row["case"], settings, row["method"], str(row["seed"]), objective, seconds, speedup)
-            table.add_row(*cells, row["verdict"])
-    out.print(table)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in found["counts"].items()) or "no row in both"
-    mean = "" if found["mean_speedup"] is None else f"; {found['mean_speedup']:.2f} times faster on geometric average"
-    alone = f"; {len(found['only_first'])} only in the first, {len(found['only_second'])} only in the second"
-    out.print(counts + mean + alone)
 
 
 def _compared(before: Row, after: Row) -> dict[str, Any]:
@@ -198,22 +142,3 @@ def _verdict(before: Row, after: Row, speedup: float | None) -> str:
     if speedup is None or 1 / SAME_TIME <= speedup <= SAME_TIME:
         return "same"
     return "faster" if speedup > 1 else "slower"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(map(_cell, cells)) + " |"
-
-
-def _cell(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\g<0>", printable(text))
-
-
-def _provenance(rows: Sequence[Row]) -> list[str]:
-    """Where the figures come from, once for each date, machine and set of versions."""
-    sources = dict.fromkeys(
-        f"Measured {row.date} on {row.machine}; "
-        + ", ".join(f"{name} {version}" for name, version in (row.versions or {}).items())
-        + f"; time limit {'none' if row.time_limit_s is None else f'{row.time_limit_s:g} s'}, {row.threads} thread(s)."
-        for row in rows
-    )
-    return list(sources)

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from formulations.family import Family, Method
-from planner.display.tables import as_json, certificate_words, number, percent
-from planner.display.terminal import console
-from planner.experiments.bench.suites import EVERY, RELEASED, Case
+from planner.experiments.bench.suites import EVERY, Case
 from planner.files.choices import split
 from planner.files.load import family_of, load
 from planner.files.settings import method_options
-from planner.files.write import plain
+from planner.files.write import as_json, plain
 from planner.plugins.registry import texts, texts_of
 from planner.process.executors import completed, place
 from planner.process.signals import noted
 from planner.process.versions import machine, today, versions
-from planner.results.optimality_loss import any_optimal, losses, shown
+from planner.results.optimality_loss import losses
 from planner.results.result import Result
 from planner.solving.backends import chosen, examined, fitted
 from planner.solving.certify import certified_into, why_uncertified
@@ -288,46 +286,3 @@ def with_losses(rows: Iterable[Row]) -> list[Row]:
         for index, loss in zip(indices, own, strict=True):
             found[index] = replace(found[index], loss=loss)
     return found
-
-
-def shown_losses(rows: Sequence[Row]) -> list[str]:
-    """The losses of rows as a table shows them, "optimal" among them."""
-    proved = {as_json([row.case, row.settings]) for row in rows if any_optimal([row.loss])}
-    return [shown(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
-
-
-def show_rows(rows: Sequence[Row]) -> None:
-    """Print the table."""
-    from rich.table import Table
-
-    table = Table(
-        *("instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"), box=None
-    )
-    referred = any(row.reference_s for row in rows)
-    if referred:
-        table.add_column("reference s")
-        table.add_column("speed-up")
-    certified = any(row.certificate for row in rows)
-    if certified:
-        table.add_column("certificate")
-    for row, loss in zip(rows, shown_losses(rows), strict=True):
-        settings = " ".join(
-            f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
-        )
-        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
-        more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
-        table.add_row(row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified))
-    out = console()
-    out.print(table)
-    for line in unplanned(rows):
-        out.print(line)
-
-
-def certificates(row: Row, asked: bool) -> list[str]:
-    """The cell of a row's certificate, if there is a column for it."""
-    return [certificate_words(row.certificate) if row.certificate else "-"] if asked else []
-
-
-def unplanned(rows: Iterable[Row]) -> list[str]:
-    """Why rows have no plan, a line for each."""
-    return [f"{row.instance} {row.method}: {row.reason}" for row in rows if row.reason]

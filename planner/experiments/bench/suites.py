@@ -11,10 +11,10 @@ from typing import Any
 
 from instances.errors import InstanceError
 from instances.files import read_lines
-from planner.display.tables import as_json
 from planner.experiments.validation.sources import members
 from planner.files.load import catalog, published_file
 from planner.files.read import parse_json
+from planner.files.write import as_json
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from formulations.family import Claim, Family
 from formulations.subproblems import Inside
-from planner.display.tables import as_json
 from planner.experiments.census.inner_rows import Row, inside_of, rows
 from planner.experiments.census.optima import Optima, Optimum
 from planner.files.load import admitted, family_named, family_of
 from planner.files.settings import declared
+from planner.files.write import as_json
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError
 from planner.process.executors import WorkersLostError

@@ -19,12 +19,11 @@ import numpy as np
 from formulations.stage_partitioning.studies.subproblems import Options, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.files import is_compressed
-from planner.display.tables import as_json
 from planner.experiments.census.inner_rows import inside_of, rows
 from planner.experiments.census.run import chunks_of, sampled
 from planner.files.load import admitted
 from planner.files.rows import SUFFIXES, pyarrow
-from planner.files.write import drafted
+from planner.files.write import as_json, drafted
 from planner.process.errors import UsageError
 from solvers.outcome import Limits
 

@@ -16,9 +16,8 @@ from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, S
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.errors import InstanceError
 from instances.files import read_text
-from planner.display.tables import as_json
 from planner.files.read import parse_json
-from planner.files.write import write_atomically
+from planner.files.write import as_json, write_atomically
 from planner.process.errors import UsageError
 from planner.process.versions import versions
 

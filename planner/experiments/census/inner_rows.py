@@ -12,8 +12,8 @@ from typing import Any
 import formulations
 from formulations.family import Family
 from formulations.subproblems import Arisen, Decision, Inside, Subproblem
-from planner.display.tables import as_json
 from planner.files.load import admitted, family_named, family_of
+from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError
 from solvers.outcome import Limits, Watch
 

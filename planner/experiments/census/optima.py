@@ -16,9 +16,8 @@ from pathlib import Path
 
 from instances.errors import InstanceError
 from instances.files import read_lines
-from planner.display.tables import as_json
 from planner.files.load import family_named
-from planner.files.write import append, write_atomically
+from planner.files.write import append, as_json, write_atomically
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError
 from planner.process.executors import completed, place

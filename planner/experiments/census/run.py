@@ -23,10 +23,10 @@ from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.appendix_d import appendix_d
 from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
 from instances.stage_partitioning import StageInstance
-from planner.display.tables import as_json
 from planner.experiments.census.folders import WORST, Folder
 from planner.files.load import admitted, family_of
 from planner.files.settings import declared
+from planner.files.write import as_json
 from planner.process.errors import UsageError
 from planner.process.executors import Opened, WorkersLostError, completed, place
 from planner.process.signals import noted

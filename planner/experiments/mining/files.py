@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.display.tables import plan_file
 from planner.experiments.mining.mine import Mined
 from planner.files.write import plain, write_atomically
 from planner.process.errors import CrosscheckError
-from planner.results.save import text_of
+from planner.results.save import plan_file, text_of
 from planner.solving.certify import certify, verify
 from solvers.outcome import Limits
 

@@ -15,13 +15,12 @@ from typing import IO, Any
 
 from instances.errors import InstanceError
 from instances.files import read_text
-from planner.display.tables import as_json
 from planner.experiments.validation.sources import HEADER, POPULATION
 from planner.experiments.validation.tally import COLUMNS
 from planner.files.destinations import writable
 from planner.files.read import parse_json
 from planner.files.rows import is_columnar, pyarrow
-from planner.files.write import append, drafted, write_atomically
+from planner.files.write import append, as_json, drafted, write_atomically
 from planner.process.errors import UsageError
 from planner.process.versions import versions
 

@@ -17,13 +17,13 @@ from itertools import islice
 from typing import Any
 
 from formulations.family import Claim, Family
-from planner.display.tables import as_json
 from planner.experiments.validation import tally
 from planner.experiments.validation.folders import Folder, Population
 from planner.experiments.validation.records import Handed, Work, size, solve_all
 from planner.experiments.validation.sources import Member, members, same_problem
 from planner.files.load import family_of
 from planner.files.settings import expect_types, method_options
+from planner.files.write import as_json
 from planner.plugins.registry import registered
 from planner.process.errors import UsageError
 from planner.process.executors import Opened, WorkersLostError, completed, place

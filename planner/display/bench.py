@@ -1,0 +1,131 @@
+"""Measurements on a terminal and as the markdown table of a folder; two folders compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from planner.display.tables import certificate_words, number, percent
+from planner.display.terminal import console, printable
+from planner.experiments.bench.measure import Row
+from planner.experiments.bench.suites import RELEASED
+from planner.files.write import as_json
+from planner.results.optimality_loss import any_optimal, shown
+
+
+def shown_losses(rows: Sequence[Row]) -> list[str]:
+    """The losses of rows as a table shows them, "optimal" among them."""
+    proved = {as_json([row.case, row.settings]) for row in rows if any_optimal([row.loss])}
+    return [shown(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
+
+
+def show_rows(rows: Sequence[Row]) -> None:
+    """Print the table."""
+    from rich.table import Table
+
+    table = Table(
+        *("instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"), box=None
+    )
+    referred = any(row.reference_s for row in rows)
+    if referred:
+        table.add_column("reference s")
+        table.add_column("speed-up")
+    certified = any(row.certificate for row in rows)
+    if certified:
+        table.add_column("certificate")
+    for row, loss in zip(rows, shown_losses(rows), strict=True):
+        settings = " ".join(
+            f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
+        )
+        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
+        more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
+        table.add_row(row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified))
+    out = console()
+    out.print(table)
+    for line in unplanned(rows):
+        out.print(line)
+
+
+def certificates(row: Row, asked: bool) -> list[str]:
+    """The cell of a row's certificate, if there is a column for it."""
+    return [certificate_words(row.certificate) if row.certificate else "-"] if asked else []
+
+
+def unplanned(rows: Iterable[Row]) -> list[str]:
+    """Why rows have no plan, a line for each."""
+    return [f"{row.instance} {row.method}: {row.reason}" for row in rows if row.reason]
+
+
+#: Characters with a meaning of their own in a cell of a markdown table.
+_MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
+    head: tuple[str, ...] = (
+        "instance",
+        "settings",
+        "method",
+        "seed",
+        "loss",
+        "own gap",
+        "objective",
+        "bound",
+        "seconds",
+        "status",
+    )
+    certified = any(row.certificate for row in rows)
+    head += ("certificate",) * certified
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row, loss in zip(rows, shown_losses(rows), strict=True):
+        settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
+        figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.3g}"]
+        status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
+        if row.stop == "proved" and row.proved_by:
+            status += f" by {row.proved_by}"
+        lines.append(
+            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *certificates(row, certified)])
+        )
+    reasons = [f"- {_cell(line)}" for line in unplanned(rows)]
+    return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
+
+
+def show_comparison(found: Mapping[str, Any]) -> None:
+    """Print the rows that changed, and how many did not."""
+    from rich.table import Table
+
+    out = console()
+    table = Table("instance", "settings", "method", "seed", "objective", "seconds", "speed-up", "verdict", box=None)
+    for row in found["rows"]:
+        if row["verdict"] != "same":
+            settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
+            objective = " -> ".join(map(number, row["objective"]))
+            seconds = " -> ".join(f"{value:.3g}" for value in row["seconds"])
+            speedup = "-" if row["speedup"] is None else f"{row['speedup']:.2f}"
+            cells = (row["case"], settings, row["method"], str(row["seed"]), objective, seconds, speedup)
+            table.add_row(*cells, row["verdict"])
+    out.print(table)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in found["counts"].items()) or "no row in both"
+    mean = "" if found["mean_speedup"] is None else f"; {found['mean_speedup']:.2f} times faster on geometric average"
+    alone = f"; {len(found['only_first'])} only in the first, {len(found['only_second'])} only in the second"
+    out.print(counts + mean + alone)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\g<0>", printable(text))
+
+
+def _provenance(rows: Sequence[Row]) -> list[str]:
+    """Where the figures come from, once for each date, machine and set of versions."""
+    sources = dict.fromkeys(
+        f"Measured {row.date} on {row.machine}; "
+        + ", ".join(f"{name} {version}" for name, version in (row.versions or {}).items())
+        + f"; time limit {'none' if row.time_limit_s is None else f'{row.time_limit_s:g} s'}, {row.threads} thread(s)."
+        for row in rows
+    )
+    return list(sources)

@@ -1,0 +1,85 @@
+"""Tables of optima by devices and one thing more: on a terminal, as CSV and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from rich.console import Console
+from rich.table import Table
+
+from planner.analysis.frontier import Frontier
+from planner.analysis.memories import ByMemory
+from planner.analysis.optima import Optima, some_devices
+from planner.display import tables
+from planner.display.headlines import amount, headline
+from planner.display.plots import charts
+from planner.display.plots.files import save
+from planner.display.plots.panel import Panel
+from planner.display.plots.panels import panels_of
+from planner.display.terminal import bold, console
+from planner.files.write import write_atomically
+
+
+def show_optima(found: Optima) -> None:
+    """Print how the run ended, and some of the table if there is one."""
+    out = console()
+    out.print(bold(found.instance), f" {tables.facts(found.options)}")
+    out.print(f"{found.seconds:.4g} s ({found.stop})  {tables.facts(found.stats)}".rstrip())
+    if found.times is not None:
+        _show_table(found, out)
+
+
+def writes(found: Optima, out: str | None, picture: str | None) -> Iterator[Callable[[], None]]:
+    """What writes the table as CSV and its plot, where they are requested and there is a table."""
+    if found.times is None:
+        return
+    if out is not None:
+        yield lambda: write_atomically(out, found.to_csv())
+    if picture is not None:
+        yield lambda: save([*panels_of(found.heat), lines(found)], picture, found.instance)
+
+
+def lines(found: Optima) -> Panel:
+    """Times over devices as lines: one for each memory, or for each of a few bounds on the sum of degrees."""
+    title, times = "Least time per sample", found.times or []
+    if isinstance(found, ByMemory):
+        names = [amount(memory, "bytes") for memory in found.memories]
+        draw = partial(charts.over_devices, lines=dict(zip(names, times, strict=False)), unit=found.unit)
+        return Panel(title, draw, "by memory of a device")
+    assert isinstance(found, Frontier)
+    best = found.best
+    half = best[len(best) // 2 - 1] if len(best) > 1 else None
+    says = ""
+    if half is not None and best[-1]:  # what the second half of the devices buys
+        says = f"{len(best)} devices are {half / best[-1]:.3g} times as fast as {len(best) // 2}"
+    return Panel(title, partial(charts.frontier, times=times, unit=found.unit), says)
+
+
+def _show_table(found: Optima, out: Console) -> None:
+    if isinstance(found, ByMemory):
+        _show_by_memory(found, out)
+    elif isinstance(found, Frontier):
+        _show_frontier(found, out)
+
+
+def _show_frontier(found: Frontier, out: Console) -> None:
+    """Print how large it is, and its best entries for a few numbers of devices."""
+    rows = found.times or [[]]
+    out.print(f"{len(rows)} x {len(rows[0])} entries, {len(found.corners)} corners")
+    table = Table("devices", f"best, {found.unit}", "smallest sum of degrees that gives it", box=None)
+    for k in some_devices(len(rows)):
+        row = rows[k - 1]
+        table.add_row(str(k), tables.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1))
+    out.print(table)
+
+
+def _show_by_memory(found: ByMemory, out: Console) -> None:
+    """Print the least times for a few numbers of devices, and what more would buy."""
+    rows = found.times or [[]]
+    table = Table("devices", *(amount(memory, "bytes") for memory in found.memories), box=None)
+    for k in sorted({*some_devices(len(rows[0])), found.devices}):
+        table.add_row(str(k), *(tables.number(row[k - 1]) for row in rows))
+    out.print(f"least time per sample, {found.unit}, by devices and memory of a device", highlight=False)
+    out.print(table)
+    out.print(headline(found.heat), highlight=False)
